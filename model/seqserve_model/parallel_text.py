@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seqserve_model.data import Pair, Split, pairs_apart_from, read_pairs, split_pairs
+from seqserve_model.made.making import Maker
 from seqserve_model.recipe import DataRecipe, TrainingFile
 
 Report = Callable[[str], None]
@@ -19,7 +20,8 @@ Report = Callable[[str], None]
 def read_split(data: DataRecipe, report: Report) -> Split:
     """Reads all files of a recipe and divides them; a pair has the largest weight of its files.
 
-    Prefixes are put before the sources once the pairs are divided.
+    Pairs are then made of the training pairs of the first file; they have its prefix and a weight
+    of 1. Prefixes are put before the sources once the pairs are divided.
 
     Raises:
         OptionError: A file cannot be read or holds no pair, or there are too few pairs.
@@ -30,7 +32,8 @@ def read_split(data: DataRecipe, report: Report) -> Split:
         for name, path in (("validation", data.validation_path), ("test", data.test_path))
         if path
     }
-    apart = pairs_apart_from(files, [pair for pairs in own.values() for pair in pairs])
+    own_pairs = [pair for pairs in own.values() for pair in pairs]
+    apart = pairs_apart_from(files, own_pairs)
     if own:
         report(
             f"{len(files) - len(apart):,} training pairs share a sentence with"
@@ -43,20 +46,38 @@ def read_split(data: DataRecipe, report: Report) -> Split:
         max_group=data.max_group,
         seed=data.seed,
     )
+    # Left out after the draw: what is held out does not depend on it.
+    barred = [*own_pairs, *split.validation, *split.test, *_left_out(data, report)]
     others = [pair for pair in apart if not files[pair].held_out]
-    training = split.training + pairs_apart_from(others, split.validation + split.test)
-    drawn = {
-        "training": training,
-        "validation": split.validation,
-        "test": split.test,
-    }
+    training = pairs_apart_from([*split.training, *others], barred)
+    first = data.training_files[0]
+    made = pairs_apart_from(
+        Maker(data.made, [pair for pair in training if files[pair] == first]).pairs(), barred
+    )
+    if made:
+        report(f"{len(made):,} pairs made of {first.path}")
     prefixed = {
-        name: [pair._replace(source=files[pair].prefix + pair.source) for pair in pairs]
-        for name, pairs in drawn.items()
+        "training": _prefixed(training, files) + [_with_prefix(pair, first) for pair in made],
+        "validation": _prefixed(split.validation, files),
+        "test": _prefixed(split.test, files),
     }
     # Without weights an epoch has the order that it always had.
-    weights = [files[pair].weight for pair in training] if data.files else None
+    weights = None
+    if data.files:
+        weights = [files[pair].weight for pair in training] + [1.0] * len(made)
     return Split(**{**prefixed, **own}, weights=weights)
+
+
+def _left_out(data: DataRecipe, report: Report) -> list[Pair]:
+    return _read(data.left_out_path, data, report) if data.left_out_path else []
+
+
+def _prefixed(pairs: list[Pair], files: dict[Pair, TrainingFile]) -> list[Pair]:
+    return [_with_prefix(pair, files[pair]) for pair in pairs]
+
+
+def _with_prefix(pair: Pair, file: TrainingFile) -> Pair:
+    return pair._replace(source=file.prefix + pair.source)
 
 
 def _file_of_each_pair(data: DataRecipe, report: Report) -> dict[Pair, TrainingFile]:

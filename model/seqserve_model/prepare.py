@@ -6,6 +6,11 @@ collapsed, exact duplicates left out, case and punctuation kept.
 Formats read: the archives of https://www.manythings.org/anki (``deu.txt`` or ``deu-eng.zip``:
 English TAB other language TAB attribution), and the exports of https://tatoeba.org/downloads
 (sentences: id TAB language TAB text [TAB user ...]; links: id TAB id), plain, gzip or bzip2.
+
+It also writes the training pairs of a recipe, with those that are made of them, and can have a
+model translate their sources: what a large model writes, a small one learns more easily.
+
+Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation", §3.2.
 """
 
 from __future__ import annotations
@@ -22,9 +27,17 @@ from typing import IO, cast
 
 from seqserve.errors import OptionError
 from seqserve.files import replaceable
-from seqserve.options import option, parse
-from seqserve_model.data import cannot_be_read, normalise, open_lines
+from seqserve.options import flag_of, option, parse
+from seqserve_model.data import Pair, cannot_be_read, normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
+from seqserve_model.options import (
+    EvaluateOptions,
+    beam_size_option,
+    decoding_defaults,
+    length_penalty_option,
+)
+from seqserve_model.parallel_text import read_split
+from seqserve_model.recipe import Recipe
 
 Row = tuple[str, str, str]
 """Source, target, attribution."""
@@ -39,7 +52,13 @@ examples:
   cat eng_sentences_detailed.tsv.bz2 deu_sentences_detailed.tsv.bz2 > sentences.tsv.bz2
   seqserve prepare --sentences sentences.tsv.bz2 --links eng-deu_links.tsv.bz2 \\
     --out data/tatoeba-eng-deu.tsv.gz
-  seqserve prepare --numbers 20000 --out data/numbers.tsv"""
+  seqserve prepare --numbers 20000 --out data/numbers.tsv
+  seqserve prepare --recipe model/configs/en-de.toml --out data/en-de-training.tsv
+  seqserve prepare --recipe model/configs/en-de.toml --teacher models/teacher/1 --beam-size 5 \\
+    --out data/en-de-distilled.tsv.gz"""
+
+_TEACHER_SOURCES = 1_000
+"""Sources that a teacher translates before their pairs are written."""
 
 _LICENCE = "CC-BY 2.0 (France) Attribution: tatoeba.org"
 
@@ -72,6 +91,22 @@ class PrepareOptions:
         minimum=1,
         maximum=LARGEST,
     )
+    recipe: Path | None = option(
+        None,
+        help="Write the pairs that this recipe trains on, those that are made included.",
+        group="from a recipe",
+    )
+    teacher: Path | None = option(
+        None,
+        help="Training run or artifact that translates the recipe's sources; its translations take"
+        " the place of the targets.",
+        group="from a recipe",
+    )
+    beam_size: int | None = beam_size_option("Hypotheses that the teacher keeps; for an artifact.")
+    length_penalty: float | None = length_penalty_option(
+        "Exponent of the length that the teacher's beams are ranked by; for an artifact."
+    )
+    threads: int = option(1, help="Threads of the teacher.", minimum=1)
     archives: list[str] = option([], help="Text files or zips of manythings.org.", positional=True)
 
 
@@ -102,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     counts = prepare(_rows(options), options.out)
-    print(f"{options.out}: {counts}", file=sys.stderr)
+    _say(f"{options.out}: {counts}")
     return 0
 
 
@@ -159,10 +194,18 @@ def read_tatoeba(sentences: Path, links: Path, source: str, target: str) -> Iter
 
 def _rows(options: PrepareOptions) -> Iterator[Row]:
     tatoeba = options.sentences is not None or options.links is not None
-    if sum((tatoeba, options.numbers is not None, bool(options.archives))) != 1:
+    numbers, recipe = options.numbers is not None, options.recipe is not None
+    if sum((tatoeba, numbers, recipe, bool(options.archives))) != 1:
         raise OptionError(
-            "name archives of manythings.org, or --sentences and --links of Tatoeba, or --numbers"
+            "name archives of manythings.org, or --sentences and --links of Tatoeba, or --numbers,"
+            " or --recipe"
         )
+    if options.teacher and not recipe:
+        raise OptionError("--teacher: name the --recipe whose sources it is to translate")
+    if options.recipe:
+        pairs = read_split(Recipe.load(options.recipe).data, _say).training
+        translated = _by_teacher(pairs, options) if options.teacher else iter(pairs)
+        return ((pair.source, pair.target, "") for pair in translated)
     if options.numbers is not None:
         return ((pair.source, pair.target, "") for pair in number_pairs(options.numbers))
     if options.archives:
@@ -172,6 +215,26 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
     return read_tatoeba(
         options.sentences, options.links, options.source_language, options.target_language
     )
+
+
+def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair]:
+    """Puts a model's translations in the place of targets, every source once."""
+    # Not above: the other rows need no torch.
+    from seqserve_model.evaluate import is_artifact, open_translator
+
+    search = decoding_defaults(options)
+    if search and options.teacher and not is_artifact(options.teacher):
+        raise OptionError(
+            f"{flag_of(next(iter(search)))}: a run translates with greedy search; export it, and"
+            " name the artifact as --teacher"
+        )
+    sources = list(dict.fromkeys(pair.source for pair in pairs))
+    teacher = EvaluateOptions(path=options.teacher, threads=options.threads, **search)
+    with open_translator(teacher) as translate:
+        for start in range(0, len(sources), _TEACHER_SOURCES):
+            some = sources[start : start + _TEACHER_SOURCES]
+            yield from map(Pair, some, translate(some))
+            _say(f"{start + len(some):,} of {len(sources):,} sources translated")
 
 
 def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
@@ -236,6 +299,10 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
         return
     with open_lines(path) as file:
         yield file
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

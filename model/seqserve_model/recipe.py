@@ -67,12 +67,35 @@ class TrainingFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeRecipe:
+    """Pairs made of the training pairs: the section ``[data.made]``.
+
+    A weight is a number of made pairs for each training pair: 0.2 makes one of five.
+    """
+
+    source_language: str = _key("en", "decides the forms of numbers, dates, names: en, de, ko")
+    target_language: str = _key("de", "as source_language")
+    names: float = _key(0.0, "other people and places in both sides", 0)
+    numbers: float = _key(0.0, "another number in both sides", 0)
+    endings: float = _key(0.0, "another mark at the end, several or none", 0)
+    letters: float = _key(0.0, "small letters or titles in the source, capitals in both", 0)
+    joined: float = _key(0.0, "two or three sentences as one text", 0)
+    around: float = _key(0.0, "quotes, brackets, bullets, emoji, addresses around a sentence", 0)
+    phrases: float = _key(0.0, "greetings and short phrases as they are typed", 0)
+    words: float = _key(0.0, "single words", 0)
+    messages: float = _key(0.0, "sentences of names, dates, prices, codes, placeholders", 0)
+    seed: int = _key(1, "decides which pairs are made", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataRecipe:
     """The parallel text, and what of it is held out."""
 
     path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
     files: list[TrainingFile] = field(default_factory=list)
     """In place of ``path``, several files with weights."""
+    made: MadeRecipe = field(default_factory=MadeRecipe)
+    left_out_path: str = _key("", "file of pairs that are not trained on, such as a test of yours")
     validation_path: str = _key("", "file to watch the training by; if empty, pairs are held out")
     test_path: str = _key("", "file for the final score; if empty, pairs are held out")
     source_column: int = _key(0, "column of the source; swap the two to turn the direction", 0)
@@ -92,7 +115,7 @@ class DataRecipe:
     def all_paths(self) -> list[str]:
         """Every file that a training reads."""
         paths = [file.path for file in self.training_files]
-        return [*paths, *filter(None, (self.validation_path, self.test_path))]
+        return [*paths, *filter(None, (self.validation_path, self.test_path, self.left_out_path))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +137,7 @@ class OptimizerRecipe:
 class TrainingRecipe:
     """How long, in what portions, and what is kept."""
 
+    start_from: str = _key("", "run whose weights and vocabulary to begin with, of this network")
     max_steps: int = _key(10_000, "updates of the weights", 1)
     max_tokens: int = _key(4_096, "limit of tokens in a batch, both sides and padding counted", 1)
     accumulate: int = _key(1, "batches per update, where memory holds only a small batch", 1)
@@ -194,8 +218,12 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
         from_plain(TrainingFile, f"data.files[{number}]", section)
         for number, section in enumerate(listed)
     ]
-    rest = {name: value for name, value in values.items() if name != "files"}
-    data = dataclasses.replace(from_plain(DataRecipe, "data", rest), files=files)
+    rest = {name: value for name, value in values.items() if name not in ("files", "made")}
+    data = dataclasses.replace(
+        from_plain(DataRecipe, "data", rest),
+        files=files,
+        made=_made_section(values.get("made", {})),
+    )
     if bool(data.path) == bool(files):
         reason = "and data.files exclude each other" if files else "is missing"
         raise OptionError(
@@ -211,3 +239,16 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
                 " largest allowed"
             )
     return data
+
+
+def _made_section(values: Any) -> MadeRecipe:
+    if not isinstance(values, dict):
+        raise OptionError("data.made is no section; write [data.made]")
+    made = from_plain(MadeRecipe, "data.made", values)
+    for name, weight in dataclasses.asdict(made).items():
+        # Written so that it refuses nan too.
+        if isinstance(weight, float) and not weight <= _MAX_WEIGHT:
+            raise OptionError(
+                f"data.made.{name}: {weight} is more than {_MAX_WEIGHT}, the largest allowed"
+            )
+    return made

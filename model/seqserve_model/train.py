@@ -23,7 +23,7 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples, weighted_rows
-from seqserve_model.checkpoint import RunDirectory, read_json, write_json
+from seqserve_model.checkpoint import RunDirectory, read_json, set_weights, write_json
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Split, write_pairs
 from seqserve_model.dropout import use_byte_dropout
@@ -35,6 +35,7 @@ from seqserve_model.revision import current_commit
 from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.weights import Weights
 from seqserve_server.contract.tokenizer import Tokenizer
 
 
@@ -57,6 +58,9 @@ def train(options: TrainOptions, *, command: str) -> End:
     tokenizer, corpora = prepare_data(recipe, run)
     torch.manual_seed(recipe.training.seed)
     model = Transformer(_model_config(recipe, tokenizer))
+    if recipe.training.start_from and not run.checkpoints():
+        start = RunDirectory(Path(recipe.training.start_from))
+        set_weights(model, start.weights(Weights.RESULT))
     if device.type == "cpu":
         use_byte_dropout(model)
     write_json(run.config, model.config.to_dict())
@@ -104,6 +108,8 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
 def _vocabulary(recipe: Recipe, run: RunDirectory, split: Split) -> Tokenizer:
     if run.tokenizer.exists():
         return Tokenizer.load(run.tokenizer)
+    if recipe.training.start_from:
+        return Tokenizer.load(RunDirectory(Path(recipe.training.start_from)).tokenizer)
     pairs = split.training
     if split.weights is not None:
         # A large file of little weight would otherwise take the vocabulary.

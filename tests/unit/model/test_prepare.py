@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_model.data import read_pairs
+from seqserve_model.data import Pair, normalise, read_pairs, write_pairs
+from seqserve_model.evaluate import open_translator
+from seqserve_model.options import EvaluateOptions
+from seqserve_model.parallel_text import read_split
 from seqserve_model.prepare import main, prepare, read_manythings, read_tatoeba
+from seqserve_model.recipe import Recipe
 
 CREDIT = "CC-BY 2.0 (France) Attribution: tatoeba.org #1 (CM) & #2 (Pfirsichbaeumchen)"
 
@@ -151,17 +155,71 @@ def test_the_command_writes_what_training_reads(
     assert len(read_pairs(out).pairs) == 50
 
 
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    pairs = [Pair(f"the {n} cat", f"die {n} Katze") for n in range(20)]
+    write_pairs(tmp_path / "pairs.tsv", pairs)
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        f"""
+        [data]
+        path = "{tmp_path / "pairs.tsv"}"
+        validation_pairs = 4
+        test_pairs = 4
+        [data.made]
+        joined = 0.5
+        """
+    )
+    return path
+
+
+def test_the_pairs_of_a_recipe_are_written_without_those_held_out(
+    tmp_path: Path, recipe: Path
+) -> None:
+    out = tmp_path / "out.tsv"
+    assert main(["--recipe", str(recipe), "--out", str(out)]) == 0
+    written = read_pairs(out).pairs
+    split = read_split(Recipe.load(recipe).data, lambda line: None)
+    assert written == split.training
+    assert len(written) == 12 + 6
+
+
+def test_a_teacher_translates_each_source_once(
+    tmp_path: Path, recipe: Path, tiny_artifact: Path
+) -> None:
+    out = tmp_path / "out.tsv"
+    search = ["--beam-size", "3", "--length-penalty", "1"]
+    command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
+    assert main([*command, *search]) == 0
+    sources = [
+        pair.source for pair in read_split(Recipe.load(recipe).data, lambda _: None).training
+    ]
+    options = EvaluateOptions(path=tiny_artifact, beam_size=3, length_penalty=1.0)
+    with open_translator(options) as translate:
+        translations = translate(sources)
+    pairs = map(Pair, sources, map(normalise, translations))
+    assert read_pairs(out).pairs == list(dict.fromkeys(pair for pair in pairs if pair.target))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "name archives"),
+        (["--recipe", "a.toml", "--numbers", "3"], "name archives"),
+        (["--recipe", "none.toml"], "none.toml: cannot be read"),
+        (["--teacher", "runs/a", "--numbers", "3"], "name the --recipe whose sources"),
+        (["--recipe", "RECIPE", "--teacher", "x", "--beam-size", "3"], "translates with greedy"),
+        (["--recipe", "RECIPE", "--teacher", "x"], "neither a training run nor an artifact"),
         (["a.txt", "--numbers", "3"], "name archives"),
         (["--links", "a"], "need each other"),
         (["--numbers", "0"], "less than 1"),
         (["none.txt"], "cannot be read"),
     ],
 )
-def test_wrong_arguments_are_explained(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_wrong_arguments_are_explained(
+    tmp_path: Path, recipe: Path, arguments: list[str], message: str
+) -> None:
+    named = [str(recipe) if word == "RECIPE" else word for word in arguments]
     with pytest.raises(OptionError) as error:
-        main([*arguments, "--out", str(tmp_path / "o.tsv")])
+        main([*named, "--out", str(tmp_path / "o.tsv")])
     assert message in str(error.value)

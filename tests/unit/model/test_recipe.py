@@ -55,6 +55,13 @@ def test_keys_are_read() -> None:
             r"weight: nan is more than 1000",
         ),
         ({"data": {"files": [{"pth": "a"}]}}, r"data\.files\[0\]\.pth is not known"),
+        ({"data": {"path": "a", "made": 3}}, r"write \[data\.made\]"),
+        ({"data": {"path": "a", "made": {"name": 1}}}, r"data\.made\.name is not known"),
+        (
+            {"data": {"path": "a", "made": {"names": -1}}},
+            r"data\.made\.names: -1\.0 is less than 0",
+        ),
+        ({"data": {"path": "a", "made": {"names": math.nan}}}, r"made\.names: nan is more than"),
         ({"optimiser": {}}, r"\[optimiser\] is not known"),
         ({"data": 3}, r"data is not a section"),
         ({"data": {"pth": "a"}}, r"data\.pth is not known; known are path"),

@@ -125,7 +125,7 @@ def test_a_run_from_before_a_key_was_there_goes_on(
     run = RunDirectory(tmp_path / "old")
     shutil.copytree(finished, run.path)
     recipe = json.loads(run.recipe.read_text())
-    for key in ("files", "validation_path", "test_path"):
+    for key in ("files", "made", "left_out_path", "validation_path", "test_path"):
         del recipe["data"][key]
     run.recipe.write_text(json.dumps(recipe))
     assert train(run.path, "--resume") == 0
@@ -151,6 +151,31 @@ files = [{{ path = "{files["a"]}" }}, {{ path = "{files["b"]}", weight = 2.5 }}]
     # A list that came from JSON is the list of the recipe.
     again = [str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "4", "--resume"]
     assert main(again) == 0
+
+
+def test_a_training_can_start_from_another(finished: Path, recipe: Path, tmp_path: Path) -> None:
+    mine, run = tmp_path / "mine.toml", RunDirectory(tmp_path / "run")
+    begin = f'[training]\nstart_from = "{finished}"'
+    # A rate of nearly nothing leaves the weights where they were.
+    text = recipe.read_text().replace("[training]", begin).replace("5e-3", "1e-9")
+    mine.write_text(text.replace("size = 320", "size = 384"))
+    assert main([str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "2"]) == 0
+    assert run.tokenizer.read_bytes() == RunDirectory(finished).tokenizer.read_bytes()
+    before = read_tensors(RunDirectory(finished).result)
+    for name, weight in read_tensors(run.result).items():
+        assert torch.allclose(weight, before[name], atol=1e-6)
+    # What it began with is not needed to go on.
+    mine.write_text(mine.read_text().replace(str(finished), str(tmp_path / "nowhere")))
+    again = ["--out", str(run.path), "--threads", "1", "--max-steps", "3", "--resume"]
+    assert main([str(mine), *again]) == 0
+
+
+def test_a_training_starts_from_a_training_alone(recipe: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    begin = f'[training]\nstart_from = "{tmp_path}"'
+    mine.write_text(recipe.read_text().replace("[training]", begin))
+    with pytest.raises(OptionError, match=r"tokenizer\.json: cannot be read"):
+        main([str(mine), "--out", str(tmp_path / "run")])
 
 
 def test_equal_trainings_give_equal_weights(finished: Path, train: Train, tmp_path: Path) -> None:

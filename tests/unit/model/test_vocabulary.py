@@ -69,3 +69,22 @@ def test_any_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
 @given(st.lists(assigned, max_size=4))
 def test_many_texts_are_encoded_as_each_alone(tokenizer: Tokenizer, texts: list[str]) -> None:
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        "1.234,56 €",
+        "https://a-b.example/x_y?id=7&n=%20#z",
+        "{{user}} %1$s",
+        "v1.2.x-rc3",
+        "Łukasz 🎓",
+    ],
+)
+def test_spans_that_are_copied_have_offsets_and_stream(tokenizer: Tokenizer, span: str) -> None:
+    pieces = tokenizer.pieces(span)
+    covered = {place for start, end in pieces.offsets for place in range(start, end)}
+    assert covered >= {place for place, character in enumerate(span) if character != " "}
+    stream, ids = tokenizer.stream(), tokenizer.encode_target(span)[:-1]
+    text = "".join(stream.push([id_]) for id_ in ids)
+    assert text + stream.flush(tokenizer.decode(ids)) == span

@@ -1,0 +1,133 @@
+"""Names, numbers, dates, prices, addresses: values, each as the two languages write it."""
+
+from __future__ import annotations
+
+import calendar
+import random
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from seqserve_model.data import Pair
+from seqserve_model.made.language import Fields, Language, rows, table
+
+_SLOT = re.compile(r"\{(\w+?)(\d?)\}")
+_PART = re.compile(r"«(\w+)»")
+_CHARACTERS = {"d": "0123456789", "x": "0123456789abcdef", "A": "ABCDEFGHKLMNPRSTUVWXZ"}
+
+
+def fill(template: str, filling: Mapping[str, str]) -> str:
+    """Puts values in the place of a template's slots, ``{date}``, ``{date2}``."""
+    return _SLOT.sub(lambda slot: filling[slot[1] + slot[2]], template)
+
+
+class Values:
+    """Draws values for two languages from one generator of random numbers."""
+
+    def __init__(self, source: Language, target: Language, draw: random.Random) -> None:
+        """Reads the tables of the languages."""
+        self._languages = source, target
+        self._draw = draw
+        self._forms = rows("forms.tsv", source.code, target.code)
+        copied = table("copied.toml")
+        self._patterns: dict[str, list[str]] = copied["patterns"]
+        self._words: list[str] = copied["words"].split()
+        self._tlds: list[str] = copied["tlds"].split()
+        people = table("names.toml")["people"]
+        self._names: dict[str, list[str]] = {kind: text.split() for kind, text in people.items()}
+
+    def pair(self, template: tuple[str, str], sentence: Pair | None = None) -> Pair:
+        """Fills the slots of a source and a target alike."""
+        source, target = ({"sentence": side} for side in (sentence or ("", "")))
+        for kind, number in dict.fromkeys(_SLOT.findall(template[0])):
+            if kind != "sentence":
+                source[kind + number], target[kind + number] = self.value(kind)
+        return Pair(fill(template[0], source), fill(template[1], target))
+
+    def value(self, kind: str) -> tuple[str, str]:
+        """Draws a value, as the source and the target write it."""
+        if kind in self._forms:
+            return self._written(*self._draw.choice(self._forms[kind]))
+        if kind in self._patterns:
+            text = self.copied(kind)
+            return text, text
+        if kind == "place":
+            name, _, other = self._draw.choice(self._names["place"]).partition("=")
+            return name, other or name
+        name = self.name(kind)
+        return name, name
+
+    def copied(self, kind: str) -> str:
+        """Draws a span that no language translates."""
+        return _PART.sub(lambda part: self._part(part[1]), self._draw.choice(self._patterns[kind]))
+
+    def name(self, kind: str) -> str:
+        """Draws a name: male, female, a family's, a person's, a full one or an invented one."""
+        draw, names = self._draw, self._names
+        if kind == "person":
+            # A sixth of them are in no list, so that any name is copied, not the ones here alone.
+            kind = draw.choice(("male", "female") * 5 + ("invented", "invented"))
+        if kind == "full":
+            return f"{self.name('person')} {self.name(draw.choice(('family', 'invented')))}"
+        if kind == "invented":
+            first, second = (draw.choice(names[draw.choice(list(names))]) for _ in range(2))
+            first, second = first.partition("=")[0], second.partition("=")[0].lower()
+            return first[: draw.randint(1, 4)] + second[draw.randint(1, 3) :]
+        return draw.choice(names[kind])
+
+    def _written(self, source: str, target: str) -> tuple[str, str]:
+        fields = self._fields()
+        one, other = (
+            fill(form, {name: language.field(name, value) for name, value in fields.items()})
+            for language, form in zip(self._languages, (source, target), strict=True)
+        )
+        return one, other
+
+    def _fields(self) -> Fields:
+        draw = self._draw
+        count = draw.randint(2, 10 ** draw.choice((1, 2, 2, 2, 3, 4, 5, 6)))
+        year = draw.choice((draw.randint(1500, 2100), draw.randint(1950, 2035)))
+        month, hour = draw.randrange(12), draw.randrange(24)
+        day = draw.randint(1, calendar.monthrange(year, month + 1)[1])
+        low = draw.randint(1, 90)
+        places = draw.choice((1, 1, 2, 3))
+        fraction = Decimal(draw.randrange(1, 10 ** (places + draw.randint(0, 4)))).scaleb(-places)
+        cents = draw.choice((draw.randint(1, 10_000), draw.randint(1, 10_000_000)))
+        return {
+            "count": Decimal(count),
+            "plain": str(count),
+            "fraction": fraction,
+            "amount": draw.choice((Decimal(count), Decimal(count), fraction)),
+            "cents": Decimal(cents).scaleb(-2),
+            "low": str(low),
+            "high": str(low + draw.randint(1, 40)),
+            "year": str(year),
+            "month": month,
+            "mm": f"{month + 1:02}",
+            "day": str(day),
+            "dd": f"{day:02}",
+            "ordinal": f"{day}{_ordinal_ending(day)}",
+            "weekday": calendar.weekday(year, month + 1, day),
+            "H": str(hour),
+            "h": str(hour % 12 or 12),
+            "half": hour // 12,
+            "minute": f"{draw.choice((draw.randrange(60), 5 * draw.randrange(12))):02}",
+        }
+
+    def _part(self, name: str) -> str:
+        draw = self._draw
+        match name.lower():
+            case "word":
+                word = draw.choice(self._words)
+                return {"Word": word.capitalize(), "WORD": word.upper()}.get(name, word)
+            case "tld":
+                return draw.choice(self._tlds)
+            case "n":
+                return str(draw.randrange(10 ** draw.randint(1, 3)))
+            case "m":
+                return str(draw.randint(2, 99))
+        return draw.choice(_CHARACTERS[name])
+
+
+def _ordinal_ending(day: int) -> str:
+    return "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
