@@ -42,9 +42,11 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def _pieces(source: str) -> list[Piece]:
     """Divides a document into text and tags, which are as the document has them."""
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
+    root = _tree(source)
+    plain = _without_foreign(source, root, line_begins)
     kinds = [
         (kind, token.tag or "", line_begins[token.line - 1] + token.col)
-        for token, kind in _kinds(source)
+        for token, kind in _kinds(plain, root)
     ]
     # What is unfinished at the end has no token of its own.
     places = [(Kind.BREAK, "", 0), *kinds, (Kind.BREAK, "", len(source))]
@@ -61,9 +63,27 @@ def _pieces(source: str) -> list[Piece]:
     ]
 
 
-def _kinds(source: str) -> Iterator[tuple[Token, Kind]]:
+def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
+    """Blanks the tags within SVG and MathML, which a tokenizer alone would take for those of HTML.
+
+    There ``<style/>`` is complete; in HTML it begins a style that goes on up to its end tag.
+    """
+    parts, last = [], 0
+    for element in root.find_all(["svg", "math"]):
+        location = element.source_location
+        if location is None or location.end_tag is None:
+            continue
+        begin = line_begins[location.start_tag.end_line - 1] + location.start_tag.end_col
+        end = line_begins[location.end_tag.start_line - 1] + location.end_tag.start_col
+        if begin >= last:
+            parts += [source[last:begin], source[begin:end].replace("<", " ")]
+            last = end
+    return "".join([*parts, source[last:]])
+
+
+def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind]]:
     """Yields the tokens of a document and what they are; all within what is no text is a break."""
-    begins, ends = _text_at_tags(_tree(source))
+    begins, ends = _text_at_tags(root)
     is_text = True
     for token in tokenize(source, resolve_references=False):
         kind, place = _kind(token), (token.line, token.col)

@@ -51,7 +51,11 @@ from .marking import marked, passages_of
         # Declarations, and what only looks like markup.
         ("<![x]>a<![CDATA[b]]>c<!x>d", "<![x]>«a»<![CDATA[b]]>«c»<!x>«d»"),
         ("<title>a <b> c</title>d", "<title>«a &lt;b&gt; c»</title>«d»"),
-        ("a<svg><p/></svg>b<svg/>c", "«a»<svg><p/></svg>«b»<svg/>«c»"),
+        # Tags of SVG that mean something else in HTML.
+        ("a<svg><g/></svg>b<svg/>c", "«a»<svg><g/></svg>«b»<svg/>«c»"),
+        ("<svg>\r\n<style/><title/></svg>\r\na", "<svg>\r\n<style/><title/></svg>\r\n«a»"),
+        ("<svg><g><svg><script/></svg></g></svg>a", "<svg><g><svg><script/></svg></g></svg>«a»"),
+        ("<svg><![CDATA[a></svg>b]]></svg>c", "<svg><![CDATA[a></svg>b]]></svg>«c»"),
         ("<p>a</p><!-- b", "<p>«a»</p><!-- b"),
     ],
 )
