@@ -25,9 +25,10 @@ from seqserve.documents.formats import Format, format_of, parser_of
 from seqserve.options import option, parse
 
 _EPILOG = """\
-The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl; any other is plain
-text, each line of which is divided into sentences. Markup, code, times, line ends, encoding and
-byte order mark stay as they are. Without FILES it translates standard input to standard output.
+The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl; .txt, or no suffix, is
+plain text, each line of which is divided into sentences. Others are refused unless --format names
+one. Markup, code, times, what has no letter, line ends, encoding and byte order mark stay as they
+are. Without FILES it translates standard input to standard output.
 
 While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
 command takes them from there and goes on. OUT is there when it is complete.
@@ -116,11 +117,12 @@ def main(argv: list[str]) -> int:
         hidden=[each.name for each in DECLARATIONS.values() if each.group not in _SHOWN],
     )
     files = options.files or [STANDARD_INPUT]
+    documents = [(file, options.format or format_of(file)) for file in files]
     _check_outputs(options, files)
     failed = 0
     with options.connect(math.inf) as client:
-        for file in files:
-            failed += _translate(client, options, file)
+        for file, kind in documents:
+            failed += _translate(client, options, file, kind)
     return 1 if failed else 0
 
 
@@ -136,9 +138,8 @@ def _check_outputs(options: TranslateOptions, files: list[Path]) -> None:
         places.add(place)
 
 
-def _translate(client: Client, options: TranslateOptions, file: Path) -> int:
+def _translate(client: Client, options: TranslateOptions, file: Path, kind: Format) -> int:
     """Translates a file; returns how many passages failed."""
-    kind = options.format or format_of(file)
     parser = parser_of(kind, field=options.field, joins_lines=options.join_lines)
     call = options.call()
     is_shown = is_terminal(sys.stderr) and (options.out is not None or not sys.stdout.isatty())

@@ -23,6 +23,9 @@ class Format(Enum):
 
 
 _SUFFIXES = {
+    "": Format.TEXT,
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
     ".html": Format.HTML,
@@ -44,8 +47,16 @@ _MODULES = {
 
 
 def format_of(path: Path) -> Format:
-    """Tells the format by the suffix of a file; any other is plain text."""
-    return _SUFFIXES.get(path.suffix.lower(), Format.TEXT)
+    """Tells the format by the suffix of a file; one without a suffix is plain text.
+
+    Raises:
+        OptionError: The suffix is of no format that is known.
+    """
+    kind = _SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        reason = f"{path.suffix} is no format that is known"
+        raise OptionError(f"{path}: {reason}; --format text translates every line of it")
+    return kind
 
 
 def parser_of(kind: Format, *, field: str | None, joins_lines: bool) -> Parser:

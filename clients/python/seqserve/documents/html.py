@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
+
+from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
+from turbohtml import parse as parse_document
 
 from seqserve.documents.inline import Kind, Piece, Syntax, passages
 from seqserve.documents.passage import Lines, Passage
@@ -14,11 +17,16 @@ from seqserve.documents.passage import Lines, Passage
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
 _VOID |= {"track", "wbr"}
 _NOT_TEXT = {"code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea"}
-_NOT_TEXT |= {"var", "noscript", "iframe"}
+_NOT_TEXT |= {"var", "noscript", "iframe", "noembed", "noframes", "plaintext", "xmp"}
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
 _INLINE_VOID = {"img", "wbr"}
+# What a document that begins with a part of a table is a part of; elsewhere such tags mean nothing.
+_CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "table"}
+_CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
+# The parser counts lines by all of them.
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
@@ -28,92 +36,122 @@ def parse(lines: Lines) -> Iterator[Passage]:
     as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of HTML,
     https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
-    return passages(_Pieces("".join(lines)).pieces(), _SYNTAX)
+    return passages(_pieces("".join(lines)), _SYNTAX)
 
 
-class _Pieces(HTMLParser):
-    """Divides a document into text and tags."""
+def _pieces(source: str) -> list[Piece]:
+    """Divides a document into text and tags, which are as the document has them."""
+    line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
+    root = _tree(source)
+    plain = _without_foreign(source, root, line_begins)
+    kinds = [
+        (kind, token.tag or "", line_begins[token.line - 1] + token.col)
+        for token, kind in _kinds(plain, root)
+    ]
+    # What is unfinished at the end has no token of its own.
+    places = [(Kind.BREAK, "", 0), *kinds, (Kind.BREAK, "", len(source))]
+    pieces = [
+        Piece(kind, source[begin:end], name)
+        for (kind, name, begin), (_, _, end) in pairwise(places)
+    ]
+    # A text and the character references within it are one.
+    runs = groupby(pieces, key=lambda piece: piece.kind is Kind.TEXT)
+    return [
+        piece
+        for is_text, run in runs
+        for piece in ([Piece(Kind.TEXT, "".join(each.raw for each in run))] if is_text else run)
+    ]
 
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._source = source
-        # The parser counts lines by "\n" alone.
-        self._lines = [0, *accumulate(len(line) + 1 for line in source.split("\n"))]
-        # Of each piece what it is, the name of its tag, and where it begins.
-        self._places: list[tuple[Kind, str, int]] = []
-        # Of each element that is open its name, and whether its text is translated.
-        self._open: list[tuple[str, bool]] = []
 
-    def pieces(self) -> list[Piece]:
-        self.feed(self._source)
-        self.close()
-        self._places.append((Kind.BREAK, "", len(self._source)))
-        head = Piece(Kind.BREAK, self._source[: self._places[0][2]])
-        places = (
-            Piece(kind, self._source[begin:end], name)
-            for (kind, name, begin), (_, _, end) in pairwise(self._places)
-        )
-        # A text and the character references within it are one.
-        runs = groupby(places, key=lambda piece: piece.kind is Kind.TEXT)
-        return [head] + [
-            piece
-            for is_text, run in runs
-            for piece in ([Piece(Kind.TEXT, "".join(each.raw for each in run))] if is_text else run)
-        ]
+def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
+    """Blanks the tags within SVG and MathML, which a tokenizer alone would take for those of HTML.
 
-    @property
-    def _is_text(self) -> bool:
-        return not self._open or self._open[-1][1]
+    There ``<style/>`` is complete; in HTML it begins a style that goes on up to its end tag.
+    """
+    parts, last = [], 0
+    for element in root.find_all(["svg", "math"]):
+        location = element.source_location
+        if location is None or location.end_tag is None:
+            continue
+        begin = line_begins[location.start_tag.end_line - 1] + location.start_tag.end_col
+        end = line_begins[location.end_tag.start_line - 1] + location.end_tag.start_col
+        if begin >= last:
+            parts += [source[last:begin], source[begin:end].replace("<", " ")]
+            last = end
+    return "".join([*parts, source[last:]])
 
-    def _add(self, kind: Kind, name: str = "") -> None:
-        line, column = self.getpos()
-        self._places.append(
-            (kind if self._is_text else Kind.BREAK, name, self._lines[line - 1] + column)
-        )
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _VOID:
-            self._add(Kind.EMPTY if tag in _INLINE_VOID else Kind.BREAK)
-            return
-        attributes = dict(attrs)
-        is_text = self._is_text
-        if "translate" in attributes:
-            is_text = attributes["translate"] in ("", "yes", None)
-        if tag in _NOT_TEXT or "notranslate" in (attributes.get("class") or "").split():
-            is_text = False
-        self._add(Kind.OPENING if tag in _INLINE and is_text else Kind.BREAK, tag)
-        self._open.append((tag, is_text))
+def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind]]:
+    """Yields the tokens of a document and what they are; all within what is no text is a break."""
+    begins, ends = _text_at_tags(root)
+    is_text = True
+    for token in tokenize(source, resolve_references=False):
+        kind, place = _kind(token), (token.line, token.col)
+        was_text = is_text
+        is_text = (ends if token.type is TokenType.END_TAG else begins).get(place, is_text)
+        # A tag is text if what is within its element is.
+        is_inner = is_text if kind is Kind.OPENING else was_text
+        yield token, kind if is_inner else Kind.BREAK
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Kind.EMPTY if tag in _INLINE_VOID else Kind.BREAK)
 
-    def handle_endtag(self, tag: str) -> None:
-        self._add(Kind.CLOSING if tag in _INLINE else Kind.BREAK, tag)
-        names = [name for name, _ in self._open]
-        if tag in names:
-            # Elements within it that were left open end too.
-            del self._open[len(names) - 1 - names[::-1].index(tag) :]
+def _tree(source: str) -> Node:
+    tags = (each.tag for each in tokenize(source) if each.type is TokenType.START_TAG)
+    if context := _CONTEXTS.get(next(tags, None) or ""):
+        return parse_fragment(source, context, source_locations=True)
+    return parse_document(source, source_locations=True)
 
-    def handle_data(self, data: str) -> None:
-        self._add(Kind.TEXT)
 
-    def handle_entityref(self, name: str) -> None:
-        self._add(Kind.TEXT)
+_Places = dict[tuple[int, int], bool]
 
-    def handle_charref(self, name: str) -> None:
-        self._add(Kind.TEXT)
 
-    def handle_comment(self, data: str) -> None:
-        self._add(Kind.EMPTY)
+def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
+    """Tells whether there is text behind tags: those that begin an element, and those that end one.
 
-    def handle_decl(self, decl: str) -> None:
-        self._add(Kind.BREAK)
+    Elements begin and end as the standard's parser builds them, also where tags are left out.
+    """
+    begins: _Places = {}
+    ends: _Places = {}
+    open_nodes: list[tuple[Node, bool]] = [(root, True)]
+    while open_nodes:
+        node, is_text = open_nodes.pop()
+        for child in node.children:
+            if not isinstance(child, Element):
+                continue
+            inner = _is_text(child, is_text)
+            if place := child.position:
+                is_empty = child.tag in _VOID or (
+                    child.namespace is not Namespace.HTML and not child.children
+                )
+                begins[place] = is_text if is_empty else inner
+            if (location := child.source_location) and (tag := location.end_tag):
+                ends[tag.start_line, tag.start_col] = is_text
+            open_nodes.append((child, inner))
+    return begins, ends
 
-    def handle_pi(self, data: str) -> None:
-        self._add(Kind.BREAK)
 
-    def unknown_decl(self, data: str) -> None:
-        self._add(Kind.BREAK)
+def _is_text(element: Element, is_text: bool) -> bool:
+    """Tells whether the text of an element is translated, if that around it is or is not."""
+    if element.tag in _NOT_TEXT or "notranslate" in (element.attr("class") or "").split():
+        return False
+    translate = element.attr("translate")
+    if translate is None:
+        return is_text
+    return {"": True, "yes": True, "no": False}.get(translate.lower(), is_text)
+
+
+def _kind(token: Token) -> Kind:
+    match token.type:
+        case TokenType.TEXT | TokenType.CHARACTER_REFERENCE:
+            return Kind.TEXT
+        case TokenType.START_TAG if token.tag in _INLINE_VOID:
+            return Kind.EMPTY
+        case TokenType.START_TAG if token.tag in _INLINE:
+            return Kind.OPENING
+        case TokenType.END_TAG if token.tag in _INLINE:
+            return Kind.CLOSING
+        case TokenType.COMMENT:
+            return Kind.EMPTY
+    return Kind.BREAK
 
 
 def _escaped(text: str) -> str:

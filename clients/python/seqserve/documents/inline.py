@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from seqserve.documents.passage import Passage, Translation
+from seqserve.documents.passage import Passage, Translation, fits, parts
 from seqserve.documents.placement import Mark, placed
 
 _BLANK = " \t\r\n\f"
@@ -55,8 +55,6 @@ class Syntax(NamedTuple):
     """Turns what the document has into text."""
     write: Callable[[str], str]
     """Turns text into what the document has."""
-    is_text: Callable[[str], bool] = bool
-    """Tells whether there is something to translate in a text."""
 
 
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
@@ -135,10 +133,9 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
     text = builder.text.rstrip(" ")
     source = _raw(piece for each in inner for piece in each.pieces())
     yield _raw(head)
-    if marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES:
+    is_marked_too_much = marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES
+    if is_marked_too_much or not fits(text):
         yield from _parts(_apart(inner), syntax)
-    elif not syntax.is_text(text):
-        yield source
     elif marks:
         written = partial(placed, source=text, marks=marks, write=syntax.write)
         divided = partial(_divided, inner, syntax)
@@ -215,9 +212,15 @@ def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
 
 
 def _apart(elements: Iterable[_Element]) -> list[Piece]:
-    """Returns the pieces of elements, where every tag divides the text."""
-    pieces = (piece for each in elements for piece in each.pieces())
-    return [each if each.kind is Kind.TEXT else each._replace(kind=Kind.BREAK) for each in pieces]
+    """Returns the pieces of elements, where every tag divides the text, and too long a text too."""
+    pieces: list[Piece] = []
+    for piece in (piece for each in elements for piece in each.pieces()):
+        if piece.kind is Kind.TEXT:
+            for part in parts(piece.raw):
+                pieces += [Piece(Kind.TEXT, part), Piece(Kind.BREAK, "")]
+        else:
+            pieces.append(piece._replace(kind=Kind.BREAK))
+    return pieces
 
 
 def _raw(pieces: Iterable[Piece]) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
+from itertools import islice
 from json import JSONDecoder
-from typing import Any
 
-from seqserve.documents.passage import Lines, Passage, Translation
+from seqserve.documents.passage import Lines, Passage, Translation, parts
 
 # No number is of interest, and an int of very many digits cannot be read.
 _DECODER = JSONDecoder(parse_int=float)
 _SPACE = re.compile(r"[ \t\n\r]*")
+# A character of a text as JSON writes it; two escapes may be one.
+_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.|."
+)
 
 
 def parse(lines: Lines, field: str) -> Iterator[Passage]:
@@ -26,26 +30,37 @@ def parse(lines: Lines, field: str) -> Iterator[Passage]:
             before += line
             continue
         begin = line.index(body)
-        read = partial(Passage, line=number, before=before + line[:begin], source=body)
-        yield _passage(read, body, field)
+        before += line[:begin]
+        for passage in _passages(body, field):
+            yield replace(passage, line=number, before=before + passage.before)
+            before = ""
         before = line[begin + len(body) :]
     yield Passage(line=number, before=before)
 
 
-def _passage(read: Any, body: str, field: str) -> Passage:
+def _passages(body: str, field: str) -> Iterator[Passage]:
+    """Yields the passages of an object: one, or the parts of a long text."""
     try:
         value = _DECODER.decode(body)
     except (ValueError, RecursionError) as error:
-        return read(fault=f"is not JSON: {error}")  # type: ignore[no-any-return]
+        yield Passage(line=0, source=body, fault=f"is not JSON: {error}")
+        return
     text = value.get(field) if isinstance(value, dict) else None
     if not isinstance(text, str):
-        return read(fault=f"has no text in the field {field!r}")  # type: ignore[no-any-return]
+        yield Passage(line=0, source=body, fault=f"has no text in the field {field!r}")
+        return
     begin, end = _place(body, field)
+    before = body[: begin + 1]
+    characters = _CHARACTER.finditer(body, begin + 1, end - 1)
+    for part in parts(text):
+        source = "".join(character[0] for character in islice(characters, len(part)))
+        yield Passage(line=0, before=before, source=source, text=part, written=_written)
+        before = ""
+    yield Passage(line=0, before=body[end - 1 :])
 
-    def written(translation: Translation) -> str:
-        return body[:begin] + json.dumps(translation.text, ensure_ascii=False) + body[end:]
 
-    return read(text=text, written=written)  # type: ignore[no-any-return]
+def _written(translation: Translation) -> str:
+    return json.dumps(translation.text, ensure_ascii=False)[1:-1]
 
 
 def _place(body: str, field: str) -> tuple[int, int]:

@@ -58,8 +58,10 @@ _MARKUP = re.compile(
 class _Block(NamedTuple):
     begin: int
     """Where it begins in the document."""
-    text: str
-    is_text: bool
+    raw: str
+    """As the document has it."""
+    text: str = ""
+    """Its lines, without what stands before them; empty if it has nothing to translate."""
     begins_line: bool = False
     """Whether its first characters may make it another kind of block."""
     is_cell: bool = False
@@ -76,14 +78,17 @@ def parse(lines: Lines) -> Iterator[Passage]:
     for block in _blocks(source):
         line += source.count("\n", counted, block.begin)
         counted = block.begin
-        if not block.is_text:
-            before += block.text
+        parts = [*_passages(block)]
+        if not any(part.has_words for part in parts):
+            before += block.raw
             continue
-        for passage in _passages(block):
+        for passage in parts:
             before += passage.before
-            if passage.text:
+            if passage.has_words:
                 yield replace(passage, line=line, before=before)
                 before = ""
+            else:
+                before += passage.source
     yield Passage(line=line, before=before)
 
 
@@ -91,7 +96,7 @@ def _blocks(source: str) -> Iterator[_Block]:
     """Divides a document into what is text and what is not."""
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
-    yield _Block(0, source[:end], is_text=False)
+    yield _Block(0, source[:end])
     rows = [*_LINE.finditer(source[end:])]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [end + row.start() for row in rows]
@@ -101,10 +106,11 @@ def _blocks(source: str) -> Iterator[_Block]:
         if token.type != "inline" or not token.map:
             continue
         for begin, text, block_end in _texts(source, token, places, ends):
-            yield _Block(end, source[end:begin], is_text=False)
-            yield _Block(begin, text, True, _begins_line(parent), parent.type in _CELLS)
+            yield _Block(end, source[end:begin])
+            raw = source[begin:block_end]
+            yield _Block(begin, raw, text, _begins_line(parent), parent.type in _CELLS)
             end = block_end
-    yield _Block(end, source[end:], is_text=False)
+    yield _Block(end, source[end:])
 
 
 def _parser() -> MarkdownIt:
@@ -169,7 +175,7 @@ def _passages(block: _Block) -> Iterator[Passage]:
 def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     """Yields passages, of which the first one is written so that its block stays what it is."""
     first = next(parts)
-    if not first.before.strip() and first.text:
+    if not first.before.strip() and first.has_words:
         write, divide = first.written, first.divided
         first = replace(
             first,
@@ -224,7 +230,6 @@ def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:
     return Syntax(
         read=unescapeAll,
         write=lambda text: marks.sub(r"\\\g<0>", text),
-        is_text=lambda text: any(map(str.isalpha, text)),
     )
 
 

@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+# A request takes 1 MiB, and a character has up to four bytes.
+_MAX_CHARACTERS = 100_000
+# A text has at most 4,096 segments. They end at these characters or are long.
+_MAX_ENDS = 2000
+_END = re.compile(r"[^\w\s]|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Where to divide what is more than that: after sentences, or else after words.
+_SENTENCE = re.compile(r"[.!?…][^\w\s]{0,3}(?=\s)|[。！？]|[\n\r\u2028\u2029]")
+_WORD = re.compile(r"\S(?=\s)")
+
+
+def has_words(text: str) -> bool:
+    """Tells whether a text has a letter: only then is it translated."""
+    return any(map(str.isalpha, text))
+
+
+def fits(text: str) -> bool:
+    """Tells whether a server answers a text in one call, whatever its sentences are."""
+    if len(text) > _MAX_CHARACTERS:
+        return False
+    return len(text) <= _MAX_ENDS or len(_END.findall(text)) <= _MAX_ENDS
+
+
+def parts(text: str) -> list[str]:
+    """Divides a text that does not fit; the parts, joined, are the text."""
+    if fits(text):
+        return [text]
+    half = len(text) // 2
+    for border in (_SENTENCE, _WORD):
+        if ends := [match.end() for match in border.finditer(text, half // 2, half + 1)]:
+            half = min(ends[-1], half)
+            break
+    return parts(text[:half]) + parts(text[half:])
 
 
 class Link(NamedTuple):
@@ -39,7 +73,7 @@ class Passage:
     source: str = ""
     """The passage as the document has it; kept if it cannot be translated."""
     text: str = ""
-    """The text to translate; empty if there is nothing."""
+    """What the passage says; empty if it says nothing."""
     fault: str = ""
     """Why it cannot be translated; empty if it can."""
     written: Callable[[Translation], str] = _text
@@ -47,6 +81,11 @@ class Passage:
     divided: Callable[[], Iterator[Passage]] | None = None
     """Divides it at its markup; None if it has none. Only with an alignment can the translation of
     a passage with markup be written."""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is something to translate; if not, the passage stays to the byte."""
+        return has_words(self.text)
 
 
 Lines: TypeAlias = Iterable[str]

@@ -6,21 +6,23 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from seqserve.documents.passage import Lines, Passage, Translation
+from seqserve.documents.passage import Lines, Passage, Translation, has_words, parts
 
-# A request takes 1 MiB, and a character has up to four bytes.
-_MAX_CHARACTERS = 100_000
-_PART = re.compile(rf"(?s).{{1,{_MAX_CHARACTERS}}}(?=\s|\Z)|.{{1,{_MAX_CHARACTERS}}}")
+_TIME = r"\d+(?::\d\d)+(?:[.,]\d+)?"
+# The times of a transcript.
+_TIMES = re.compile(rf"\s*(?:\[{_TIME}(?:\s*-->\s*{_TIME})?\]|{_TIME}\s*-->\s*{_TIME})\s*")
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each line that is not blank."""
+    """Yields a passage for each line that is not blank, without the times that it begins with."""
     before = ""
     number = 0
     for number, line in enumerate(lines, start=1):
         body = line.rstrip("\r\n")
-        # Far too long a line is divided at white space.
-        for part in _PART.findall(body):
+        times = _TIMES.match(body)
+        begin = times.end() if times else 0
+        before += body[:begin]
+        for part in parts(body[begin:]):
             if part.strip():
                 yield Passage(line=number, before=before, source=part, text=part)
                 before = ""
@@ -71,16 +73,19 @@ def _with_end(translation: Translation, end: str) -> str:
 def _joined(lines: Lines) -> Iterator[str]:
     paragraph: list[str] = []
     for line in lines:
+        if not line.strip() or _TIMES.match(line):
+            yield from _one_line(paragraph)
+            paragraph = []
         if line.strip():
             paragraph.append(line)
         else:
-            yield from _one_line(paragraph)
             yield line
-            paragraph = []
     yield from _one_line(paragraph)
 
 
 def _one_line(paragraph: list[str]) -> Iterator[str]:
-    if paragraph:
+    if not has_words("".join(paragraph)):
+        yield from paragraph
+    else:
         *others, last = paragraph
         yield "".join(f"{line.rstrip()} " for line in others) + last

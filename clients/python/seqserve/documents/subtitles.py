@@ -1,83 +1,150 @@
-"""Subtitles, SRT and WebVTT: the text of each cue is a passage.
+"""Subtitles, SRT and WebVTT: what is spoken in a cue is a passage; tags follow its words.
 
-A cue is a line of times and the lines after it, up to a blank one. Sources: WebVTT,
+A cue is a line of times and the lines up to the next one, or to its number. Sources: WebVTT,
 https://www.w3.org/TR/webvtt1/, section 4; SRT has the same cues under numbers.
 """
 
 from __future__ import annotations
 
+import html
 import re
-import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
+from seqserve.documents.inline import Kind, Piece, Syntax, passages
 from seqserve.documents.passage import Lines, Passage, Translation
 
 _TIMES = re.compile(r"\s*[\d:.,]+\s*-->\s*[\d:.,]+")
-# Tags and what WebVTT and SRT write in braces keep their places: text between them is a passage.
-_MARKUP = re.compile(r"<[^>]*>|\{[^}]*\}")
-_RUN = re.compile(r"[^\0]*[^\0\s][^\0]*")
+_NUMBER = re.compile(r"\s*\d+\s*$")
+# Blocks of WebVTT that are no cues.
+_NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
+_TAG = r"</?\w[^<>]*>"
+# Tags, and what SRT writes in braces; the dash of a speaker stands before or within them.
+_MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
+_DASH = re.compile(rf"((?:\s|{_TAG})*)([-–]\s*)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_WORD = re.compile(rf"(?:{_TAG}|\{{[^{{}}]*\}}|\S)+")
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for the text of each cue; a translation has as many lines as its source."""
-    before = ""
-    cue: list[str] = []
-    is_cue = False
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        if is_cue and line.strip():
-            cue.append(line)
+    """Yields a passage for each speech of a cue; a translation has as many lines as its source.
+
+    Blank lines divide the text of a cue, which goes on up to the next one.
+    """
+    rows = list(lines)
+    is_web = bool(rows) and rows[0].startswith("WEBVTT")
+    before, number = "", 1
+    for is_text, run in groupby(zip(rows, _spoken(rows, is_web), strict=True), lambda row: row[1]):
+        cue = [line for line, _ in run]
+        if not is_text:
+            before += "".join(cue)
+            number += len(cue)
             continue
-        if cue:
-            yield from _passages(cue, number - len(cue), before)
-            before, cue = _end(cue[-1]), []
-        before += line
-        is_cue = bool(_TIMES.match(line))
-    if cue:
-        yield from _passages(cue, number + 1 - len(cue), before)
-        before = _end(cue[-1])
-    yield Passage(line=number, before=before)
+        for speech in _speeches(cue):
+            for part in _passages(speech, _WEB if is_web else _PLAIN):
+                before += part.before
+                if part.text:
+                    yield replace(part, line=part.line + number - 1, before=before)
+                    before = ""
+            number += len(speech)
+    yield Passage(line=len(rows), before=before)
 
 
-def _passages(cue: list[str], number: int, before: str) -> Iterator[Passage]:
-    text = "".join(cue)
-    text = text[: len(text) - len(_end(text))]
-    is_dialogue = all(line.lstrip().startswith(("-", "–")) for line in cue)
-    if len(cue) > 1 and not is_dialogue and not _MARKUP.search(text):
-        written = partial(_wrapped, lines=len(cue), end=_end(cue[0]))
-        joined = " ".join(line.strip() for line in cue)
-        yield Passage(line=number, before=before, source=text, text=joined, written=written)
-        return
+def _spoken(rows: list[str], is_web: bool) -> Iterator[bool]:
+    """Tells of each line whether it is text of a cue."""
+    is_cue, is_note, was_blank = False, False, True
+    for line, following in zip(rows, [*rows[1:], ""], strict=False):
+        is_blank = not line.strip()
+        is_times = bool(_TIMES.match(line))
+        # A number may lack the blank line before it; a name of WebVTT may be any text.
+        is_name = bool(_TIMES.match(following)) and (was_blank or bool(_NUMBER.match(line)))
+        is_note = not is_blank and (is_note or (is_web and was_blank and bool(_NOTE.match(line))))
+        is_cue = is_cue or is_times
+        yield is_cue and not (is_blank or is_times or is_name or is_note)
+        was_blank = is_blank
+
+
+def _speeches(cue: list[str]) -> Iterator[list[str]]:
+    """Divides lines where another speaker begins."""
+    speech: list[str] = []
+    for line in cue:
+        if speech and _DASH.match(line):
+            yield speech
+            speech = []
+        speech.append(line)
+    yield speech
+
+
+def _passages(speech: list[str], syntax: Syntax) -> Iterator[Passage]:
+    """Yields the passages of a speech, whose translations have as many lines as they have."""
+    text = "".join(speech)
+    pieces: list[Piece] = []
     begin = 0
-    for run in re.finditer(r"[^\r\n]+", text):
-        for part in _texts(run[0]):
-            place = run.start() + part.start()
-            before += text[begin:place]
-            yield Passage(line=number, before=before, source=part[0], text=part[0])
-            before, begin = "", place + len(part[0])
-    if rest := before + text[begin:]:
-        yield Passage(line=number, before=rest)
+    if dash := _DASH.match(text):
+        pieces += [*_pieces(dash[1]), Piece(Kind.BREAK, dash[2])]
+        begin = dash.end()
+    yield from _in_lines(passages([*pieces, *_pieces(text[begin:])], syntax))
 
 
-def _texts(line: str) -> Iterator[re.Match[str]]:
-    """Finds what is neither markup nor the dash of a speaker."""
-    # In place of markup as many characters, so that places stay.
-    plain = _MARKUP.sub(lambda markup: "\0" * len(markup[0]), line)
-    dash = re.match(r"\s*[-–]\s*", plain)
-    return _RUN.finditer(plain, dash.end() if dash else 0)
+def _pieces(text: str) -> Iterator[Piece]:
+    """Divides text into words and markup."""
+    end = 0
+    for markup in _MARKUP.finditer(text):
+        yield Piece(Kind.TEXT, text[end : markup.start()])
+        yield _tag(markup[0])
+        end = markup.end()
+    yield Piece(Kind.TEXT, text[end:])
 
 
-def _end(line: str) -> str:
-    return line[len(line.rstrip("\r\n")) :]
+def _tag(markup: str) -> Piece:
+    name = re.match(r"</?([^\W\d]\w*)", markup)
+    if name is None:
+        # A time within a cue of WebVTT, or a place in braces.
+        return Piece(Kind.EMPTY, markup)
+    kind = Kind.CLOSING if markup.startswith("</") else Kind.OPENING
+    return Piece(kind, markup, name[1].lower())
 
 
-def _wrapped(translation: Translation, lines: int, end: str) -> str:
-    """Divides a translation into so many lines, as even as they can be."""
-    text = translation.text
-    words = text.split()
-    for width in range(max(1, len(text) // lines), len(text) + 1):
-        wrapped = textwrap.wrap(" ".join(words), width, break_long_words=False)
+def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
+    """Writes passages of several lines in several lines."""
+    for part in parts:
+        if ends := _LINE_END.findall(part.source):
+            written = partial(_wrapped, part, len(ends) + 1, ends[0])
+            part = replace(part, written=written, divided=part.divided and partial(_apart, part))
+        yield part
+
+
+def _apart(part: Passage) -> Iterator[Passage]:
+    return _in_lines(part.divided()) if part.divided else iter(())
+
+
+def _wrapped(part: Passage, lines: int, end: str, translation: Translation) -> str:
+    """Divides a translation into at most so many lines, as even as they can be."""
+    text = part.written(translation)
+    words = _WORD.findall(text)
+    sizes = [len(_MARKUP.sub("", word)) for word in words]
+    for width in range(sum(sizes) // lines, sum(sizes) + len(sizes)):
+        wrapped = _filled(words, sizes, width)
         if len(wrapped) <= lines:
             return end.join(wrapped)
     return text
+
+
+def _filled(words: list[str], sizes: list[int], width: int) -> list[str]:
+    """Fills lines with words; a longer word has a line of its own."""
+    lines: list[str] = []
+    room = -1
+    for word, size in zip(words, sizes, strict=True):
+        if room < size + 1:
+            lines.append(word)
+            room = width - size
+        else:
+            lines[-1] += f" {word}"
+            room -= size + 1
+    return lines
+
+
+_PLAIN = Syntax(read=str, write=str)
+_WEB = Syntax(read=html.unescape, write=partial(html.escape, quote=False))

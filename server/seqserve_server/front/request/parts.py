@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     span: Span
     tokens: list[int]
-    """What the model reads for it, with all that is added; empty if it can read none of it."""
+    """What the model reads for it, with all that is added; empty for a part that stays as it is."""
     options: DecodingOptions
     """How to decode it: the options of the request, with the terms that this part contains."""
     terms: Sequence[generation_pb2.Term] = ()
@@ -174,7 +174,9 @@ class SourceReader:
         return [0] * self._num_added + [end for _, end in offsets]
 
     def _is_read(self, text: str, tokens: list[int]) -> bool:
-        """Tells whether the model reads any character of a text."""
+        """Tells whether a segment has a letter, and the model reads any character of the text."""
+        if self._segmentation is not None and not any(map(str.isalpha, text)):
+            return False
         if len(tokens) > self._num_added:
             return True
         # The text in front of it may have taken its tokens.

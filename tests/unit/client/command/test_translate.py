@@ -51,6 +51,57 @@ def test_passages_are_divided_into_sentences(seqserve: Run, file: Path, server: 
     assert {request.options.beam_size for request in server.requests} == {3}
 
 
+def test_what_has_no_letter_is_not_sent(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
+    path = tmp_path / "a.html"
+    path.write_text("<td>102</td><td>$5.99</td><p>♪ ♪</p><p>so <code>x</code>, <code>y</code></p>")
+    upper = path.read_text().replace("so", "SO")
+    assert seqserve("translate", str(path)) == (0, upper, "")
+    assert [request.source for request in server.requests] == ["so"]
+
+
+def test_a_long_text_is_sent_in_parts(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
+    path = tmp_path / "a.jsonl"
+    line = f'{{"text": "{"One. Two. " * 1500}", "n": 1}}\n'
+    path.write_text(line)
+    argv = ["translate", str(path), "--field", "text"]
+    assert seqserve(*argv) == (0, line.replace("One. Two. ", "ONE. TWO. "), "")
+    assert len(server.requests) > 1
+    assert "".join(request.source for request in server.requests) == "One. Two. " * 1500
+
+
+def test_tags_of_subtitles_follow_their_words(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.srt"
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n{}\n"
+    path.write_text(cue.format("so <i>very\nred</i>", "behind a blank line"))
+    upper = cue.format("SO <i>VERY\nRED</i>", "BEHIND A BLANK LINE")
+    assert seqserve("translate", str(path)) == (0, upper, "")
+
+
+def test_a_file_of_an_unknown_format_is_refused_before_any_is_translated(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    other, out = tmp_path / "a.json", tmp_path / "out"
+    other.write_text('{"a": "b"}\n')
+    status, _, err = seqserve("translate", str(file), str(other), "-o", str(out))
+    assert status == 2 and "a.json: .json is no format that is known; --format text" in err
+    assert not server.requests and not out.exists()
+    assert seqserve("translate", str(other), "--format", "text") == (0, '{"A": "B"}\n', "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_an_encoding_without_a_mark_is_refused_by_name(
+    seqserve: Run, tmp_path: Path, server: FakeServer, encoding: str
+) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_bytes("one\n".encode(encoding))
+    argv = ["translate", str(path), "-o", str(out)]
+    status, _, err = seqserve(*argv)
+    assert status == 2 and f"--encoding {encoding} reads it" in err
+    assert not server.requests and not out.exists()
+    assert seqserve(*argv, "--encoding", encoding) == (0, "", "")
+    assert out.read_bytes() == "ONE\n".encode(encoding)
+
+
 @pytest.mark.parametrize("flag", ["-o", "--out"])
 def test_to_a_file_of_the_same_kind(seqserve: Run, tmp_path: Path, flag: str) -> None:
     source, out = tmp_path / "a.txt", tmp_path / "new" / "b.txt"

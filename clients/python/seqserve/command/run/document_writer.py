@@ -46,8 +46,8 @@ class DocumentWriter:
         """Lines of the passages that failed."""
 
     def is_sent(self, passage: Passage) -> bool:
-        """Tells whether a passage has a text whose translation is not known."""
-        return bool(passage.text) and not passage.fault and self._known(passage) is None
+        """Tells whether a passage has words whose translation is not known."""
+        return passage.has_words and not passage.fault and self._known(passage) is None
 
     def write(self, passage: Passage, outcome: Outcome) -> None:
         """Writes a passage.
@@ -55,13 +55,13 @@ class DocumentWriter:
         Raises:
             NotWritten: The output or the journal cannot be written.
         """
-        self.count += bool(passage.text or passage.fault)
+        self.count += passage.has_words or bool(passage.fault)
         if passage.fault:
             self._fail(passage, passage.fault)
         elif isinstance(outcome, CallError):
             self._fail(passage, str(outcome))
         elif outcome is None:
-            known = self._known(passage) if passage.text else None
+            known = self._known(passage) if passage.has_words else None
             text = passage.source if known is None else passage.written(known)
             self._write(passage.before + text)
         else:

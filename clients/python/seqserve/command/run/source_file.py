@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -12,12 +13,22 @@ from seqserve.documents.plain_text import undecoded
 from seqserve.errors import OptionError
 
 STANDARD_INPUT = Path("-")
+# A mark of UTF-32 begins with one of UTF-16.
 _ENCODINGS = {
     codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _MARK = "\ufeff"
+# A Latin letter or a line feed in each encoding.
+_UNMARKED = {
+    "utf-32-le": re.compile(rb"[^\0]\0\0\0"),
+    "utf-32-be": re.compile(rb"\0\0\0[^\0]"),
+    "utf-16-le": re.compile(rb"[^\0]\0"),
+    "utf-16-be": re.compile(rb"\0[^\0]"),
+}
 
 
 class SourceFile:
@@ -52,12 +63,13 @@ class SourceFile:
         try:
             # Not sys.stdin: a thread that waits for it would block the end of the program.
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
-            head = data.peek(3)[:3]
+            head = data.peek(4)[:4]
         except OSError as error:
             raise OptionError(f"{self.name}: {error.strerror}") from None
         marks = [mark for mark in _ENCODINGS if head.startswith(mark)]
         self.encoding = _ENCODINGS[marks[0]] if marks else encoding
         self.mark = _MARK if marks else ""
+        self._head = head
         try:
             self._lines = io.TextIOWrapper(
                 data, self.encoding, errors="surrogateescape", newline=newline
@@ -70,7 +82,8 @@ class SourceFile:
         """Yields the lines.
 
         Raises:
-            OptionError: The file cannot be read, or a line has bytes that are not in its encoding.
+            OptionError: The file cannot be read, or a line has bytes that are not in its encoding,
+                or, if it is strict, a NUL character.
         """
         number = 0
         try:
@@ -78,12 +91,20 @@ class SourceFile:
                 if self._is_strict and (place := undecoded(line)):
                     reason = f"line {number} is not {self.encoding}: {place}"
                     raise OptionError(f"{self.name}: {reason}; --encoding tells another encoding")
+                if self._is_strict and "\0" in line:
+                    raise OptionError(f"{self.name}: line {number} {self._reason_of_nul()}")
                 yield line.removeprefix(self.mark) if number == 1 else line
         except OSError as error:
             raise OptionError(f"{self.name}: {error.strerror}") from None
         except UnicodeError as error:
             reason = f"is not {self.encoding} behind line {number}: {error}"
             raise OptionError(f"{self.name}: {reason}") from None
+
+    def _reason_of_nul(self) -> str:
+        for encoding, pattern in _UNMARKED.items():
+            if encoding != self.encoding and pattern.match(self._head):
+                return f"has NUL characters as {encoding} has them; --encoding {encoding} reads it"
+        return "has a NUL character; the file is not text"
 
     def close(self) -> None:
         """Closes the file."""

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given as draw
+from hypothesis import strategies as st
 
 from seqserve.command.run.source_file import SourceFile, can_be_read_twice
 from seqserve.errors import OptionError
@@ -18,6 +21,9 @@ TEXT = "Grüße\r\n\rÄ \u2028 b\nend"
         ("utf-8", "cp1252", True),
         ("utf-16-le", "utf-8", True),
         ("utf-16-be", "utf-8", True),
+        ("utf-32-le", "utf-8", True),
+        ("utf-32-be", "utf-8", True),
+        ("utf-16-le", "utf-16-le", False),
         ("euc-kr", "euc-kr", False),
     ],
 )
@@ -45,6 +51,39 @@ def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> No
         assert next(lines) == "a\n"
         with pytest.raises(OptionError, match="line 2 is not utf-8: byte 0xFC after 2 characters"):
             next(lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "reason"),
+    [
+        ("a\n".encode("utf-16-le"), "utf-8", "line 1 has NUL characters as utf-16-le has them;"),
+        ("\n\na".encode("utf-16-be"), "utf-8", "line 1 has NUL .* --encoding utf-16-be reads it"),
+        ("a".encode("utf-32-le"), "latin-1", "--encoding utf-32-le reads it"),
+        ("a".encode("utf-32-be"), "utf-16-be", "--encoding utf-32-be reads it"),
+        (b"one\ntwo \0", "utf-8", "line 2 has a NUL character; the file is not text"),
+        (b"PK\3\4\0", "utf-8", "line 1 has a NUL character; the file is not text"),
+    ],
+)
+def test_a_file_with_nul_characters_is_refused(
+    tmp_path: Path, data: bytes, given: str, reason: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    with closing(SourceFile(path, given)) as source, pytest.raises(OptionError, match=reason):
+        list(source)
+
+
+@draw(st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=1))
+def test_no_ascii_text_in_another_encoding_is_read_wrongly(text: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.txt"
+        for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+            path.write_bytes(text.encode(encoding))
+            with (
+                closing(SourceFile(path)) as source,
+                pytest.raises(OptionError, match=f"--encoding {encoding} reads it"),
+            ):
+                list(source)
 
 
 def lines_of(path: Path) -> list[str]:

@@ -74,6 +74,43 @@ def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(encoded) == 4 and source.only is None
 
 
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("102", False),
+        ("2024-05-17", False),
+        ("$5.99", False),
+        ("♪ ♪", False),
+        ("-----", False),
+        ("\N{ROMAN NUMERAL FOUR}", False),
+        ("\N{COMBINING ACUTE ACCENT}", False),
+        ("5 m", True),
+        ("4.", False),
+        ("ª", True),
+        ("漢", True),
+        ("ـ", True),
+        ("\u0939\u093f", True),
+    ],
+)
+@pytest.mark.parametrize("mode", [SegmentationMode.LINES, SegmentationMode.SENTENCES])
+def test_only_a_segment_with_a_letter_is_read(
+    text: str, is_read: bool, mode: SegmentationMode
+) -> None:
+    source = at_once(reader(mode=mode).read(f"{text}\nIt rains."))
+    segments = [source.text_of(part) for part in source.parts if part.tokens]
+    assert segments == ([text, "It rains."] if is_read else ["It rains."])
+    assert "\n".join(map(source.text_of, source.parts)) == f"{text}\nIt rains."
+
+
+def test_parts_of_a_long_segment_without_a_letter_stay_too() -> None:
+    source = at_once(reader(mode=SegmentationMode.LINES).read("1, " * MAX_SOURCE + "\nword"))
+    assert [source.text_of(part) for part in source.parts if part.tokens] == ["word"]
+
+
+def test_a_source_that_is_not_divided_is_read_without_a_letter() -> None:
+    assert at_once(reader().read("102")).only is not None
+
+
 def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
     assert target_tokens(MODEL, "", Affixes()) == [MODEL.tokenizer.eos_id]
     assert len(target_tokens(MODEL, "a" * MAX_TARGET, Affixes())) == MAX_TARGET + 1

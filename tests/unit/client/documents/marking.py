@@ -1,0 +1,37 @@
+"""The passages of documents, and «» around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from seqserve.documents.formats import Format, parser_of
+from seqserve.documents.passage import Passage, Translation
+
+CUE = "1\r\n00:00:01,000 --> 00:00:02,000\r\n"
+
+
+def passages_of(kind: Format, text: str, *, joins_lines: bool = False) -> list[Passage]:
+    parser = parser_of(kind, field="text", joins_lines=joins_lines)
+    return list(parser(re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)))
+
+
+def marked(kind: Format, text: str, *, joins_lines: bool = False) -> str:
+    """The document with each of its passages in place, marked."""
+    return "".join(
+        each.before
+        + (each.written(Translation(f"«{each.text}»")) if each.has_words else each.source)
+        for each in divided(passages_of(kind, text, joins_lines=joins_lines))
+    )
+
+
+def divided(passages: Iterable[Passage]) -> Iterator[Passage]:
+    """Passages where those with markup are divided at it."""
+    for each in passages:
+        if each.divided is None:
+            yield each
+        else:
+            first, *others = each.divided()
+            yield replace(first, before=each.before + first.before)
+            yield from others

@@ -1,0 +1,141 @@
+"""What of HTML is translated. «» stand around it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format
+
+from .marking import marked, passages_of
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>Some\n  text.</p>\n", "<p>«Some text.»</p>\n"),
+        ('<p title="no">a <b>b</b> c</p>', '<p title="no">«a» <b>«b»</b> «c»</p>'),
+        ("a &lt; b &amp; &copy;&nbsp;c &#8364;", "«a &lt; b &amp; ©&nbsp;c €»"),
+        ("<script>a('<p>b</p>')</script><style>p{}</style>", None),
+        ("<pre>a <b>b</b></pre><code>c</code><textarea>d</textarea>", None),
+        ("<!-- a --><!DOCTYPE html><?php b ?>", None),
+        ('<p translate="no">a <i>b</i></p>c', '<p translate="no">a <i>b</i></p>«c»'),
+        (
+            '<p translate="no">a <i translate="yes">b</i></p>',
+            '<p translate="no">a <i translate="yes">«b»</i></p>',
+        ),
+        ('<b class="x notranslate">a</b>', None),
+        ("<ul><li>a<li>b</ul><br>c<img src=x>d", "<ul><li>«a»<li>«b»</ul><br>«c»<img src=x>«d»"),
+        ("a < b <c", "«a &lt; b &lt;c»"),
+        ("</p>a</b>", "</p>«a»</b>"),
+        ("<P>a</P>\r\n<Br/>b", "<P>«a»</P>\r\n<Br/>«b»"),
+        # End tags that may be left out.
+        ('<li translate="no">a<li>b', '<li translate="no">a<li>«b»'),
+        ("<p translate=no>a<p>b<div>c", "<p translate=no>a<p>«b»<div>«c»"),
+        ("<p translate=no>a<i>b<ul><li>c", "<p translate=no>a<i>b<ul><li>«c»"),
+        (
+            "<table>\r\n<tr><td translate=no>a<td>b<tr><th>c</table>",
+            "<table>\r\n<tr><td translate=no>a<td>«b»<tr><th>«c»</table>",
+        ),
+        ("<td translate=no>a<td>b", "<td translate=no>a<td>«b»"),
+        ("<tr translate=no><td>a<tr><td>b", "<tr translate=no><td>a<tr><td>«b»"),
+        ("<dl><dt translate=no>a<dd>b</dl>", "<dl><dt translate=no>a<dd>«b»</dl>"),
+        (
+            "<select><option translate=no>a<option>b</select>",
+            "<select><option translate=no>a<option>«b»</select>",
+        ),
+        ("<div translate=no><ul><li>a</div>b", "<div translate=no><ul><li>a</div>«b»"),
+        ("<div translate=no></p></b>a</div>b", "<div translate=no></p></b>a</div>«b»"),
+        ("<p translate=NO>a<p translate=x>b", "<p translate=NO>a<p translate=x>«b»"),
+        # Declarations, and what only looks like markup.
+        ("<![x]>a<![CDATA[b]]>c<!x>d", "<![x]>«a»<![CDATA[b]]>«c»<!x>«d»"),
+        ("<title>a <b> c</title>d", "<title>«a &lt;b&gt; c»</title>«d»"),
+        # Tags of SVG that mean something else in HTML.
+        ("a<svg><g/></svg>b<svg/>c", "«a»<svg><g/></svg>«b»<svg/>«c»"),
+        ("<svg>\r\n<style/><title/></svg>\r\na", "<svg>\r\n<style/><title/></svg>\r\n«a»"),
+        ("<svg><g><svg><script/></svg></g></svg>a", "<svg><g><svg><script/></svg></g></svg>«a»"),
+        ("<svg><![CDATA[a></svg>b]]></svg>c", "<svg><![CDATA[a></svg>b]]></svg>«c»"),
+        ("<p>a</p><!-- b", "<p>«a»</p><!-- b"),
+    ],
+)
+def test_html(text: str, expected: str | None) -> None:
+    assert marked(Format.HTML, text) == (text if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<p>",
+        "<p>x",
+        "<!--",
+        "<a ",
+        "<div>x",
+        "<![x]>",
+        "<",
+        "&",
+        "</",
+        "<b>x<p>",
+        "<ul><li>x",
+        "<li>x</b>",
+    ],
+)
+def test_unfinished_markup_of_any_length_is_read_in_one_pass(unit: str) -> None:
+    """In quadratic time it would take hours."""
+    html = unit * (1_000_000 // len(unit) // (1 if unit in ("<!--", "<a ", "<", "&", "</") else 20))
+    assert "".join(each.before + each.source for each in passages_of(Format.HTML, html)) == html
+
+
+CONTAINERS = {
+    "ul": ("<ul>", "li", "</ul>"),
+    "dl": ("<dl>", "dt", "</dl>"),
+    "row": ("<table><tr>", "td", "</table>"),
+    "rows": ("<table>", "tr", "</table>"),
+    "paragraphs": ("<div>", "p", "</div>"),
+    "options": ("<select>", "option", "</select>"),
+}
+ITEMS = st.tuples(st.sampled_from(["", " translate=no", " class='x notranslate'"]), st.booleans())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([*CONTAINERS]), st.lists(ITEMS, max_size=4)), max_size=3),
+    st.sampled_from(["", "<div translate=no>no</div>", "<![x]>", "<!-- x -->", "<i>"]),
+    st.sampled_from(["\n", "\r\n", "\r", ""]),
+)
+def test_an_end_tag_that_is_left_out_changes_nothing(
+    containers: list[tuple[str, list[tuple[str, bool]]]], between: str, line_end: str
+) -> None:
+    texts, html = [], between
+    for name, items in containers:
+        begin, tag, end = CONTAINERS[name]
+        html += line_end + begin
+        for attribute, is_closed in items:
+            text = f"no{len(html)}" if attribute else f"yes{len(html)}"
+            texts += [] if attribute else [text]
+            inner = f"<td>{text}" if tag == "tr" else text
+            html += f"<{tag}{attribute}>{inner}" + f"</{tag}>" * is_closed
+        html += end + between
+    passages = passages_of(Format.HTML, html)
+    assert [each.text for each in passages if each.has_words] == texts
+    assert "".join(each.before + each.source for each in passages) == html
+
+
+PIECES = ["<p>", "</p>", "<b", ">", "<!", "--", "-->", "<![", "]]>", "=", '"', "'", "</", "/", " "]
+PIECES += ["<svg>", "</svg>", "<title>", "<script>", "</script>", "<table>", "<td>", "&", "a", "\0"]
+PIECES += [
+    "<plaintext>",
+    "<template>",
+    "</template>",
+    "<select>",
+    "<br/>",
+    "</br>",
+    "\r",
+    "\x0c",
+    "😀",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text())
+def test_any_markup_is_kept_to_the_byte(html: str) -> None:
+    passages = passages_of(Format.HTML, html)
+    assert "".join(each.before + each.source for each in passages) == html

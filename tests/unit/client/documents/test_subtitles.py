@@ -1,0 +1,112 @@
+"""What of subtitles is translated. «» stand around it."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format
+from seqserve.documents.passage import Link, Passage, Translation
+
+from .marking import CUE, marked, passages_of
+
+VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{CUE}one two\r\n\r\n{CUE}three", f"{CUE}«one two»\r\n\r\n{CUE}«three»"),
+        (f"{CUE}one\r\ntwo three\r\n", f"{CUE}«one two\r\nthree»\r\n"),
+        (f"{CUE}- one\r\n- two\r\n", f"{CUE}- «one»\r\n- «two»\r\n"),
+        (f"{CUE}<i>one</i> {{\\an8}}two\n", f"{CUE}<i>«one»</i> {{\\an8}}«two»\n"),
+        (
+            f"{CUE}one\r\n\r\ntwo\r\n \r\n{CUE}three",
+            f"{CUE}«one»\r\n\r\n«two»\r\n \r\n{CUE}«three»",
+        ),
+        (f"{CUE}one\r\n{CUE}two", f"{CUE}«one»\r\n{CUE}«two»"),
+        (f"{CUE}one\r\n42\r\n\r\n{CUE}two", f"{CUE}«one\r\n42»\r\n\r\n{CUE}«two»"),
+        (f"{CUE}- one\r\ntwo\r\n- three", f"{CUE}- «one\r\ntwo»\r\n- «three»"),
+        (f"{CUE}<i>- one</i>\r\n<i>- two</i>", f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>"),
+        (f"{CUE}\r\n{CUE}one", f"{CUE}\r\n{CUE}«one»"),
+        (f"{VTT}<v Tom>so\n", f"{VTT}<v Tom>«so»\n"),
+    ],
+)
+def test_subtitles(text: str, expected: str) -> None:
+    assert marked(Format.SRT, text) == expected
+    assert marked(Format.VTT, text) == expected
+
+
+def test_text_behind_a_note_or_before_the_first_cue_stays() -> None:
+    text = (
+        "WEBVTT\nKind: captions\n\nfoo\n\nNOTE a\nb\n\nid\n00:01.000 --> 00:02.000\n{}\n\nNOTE c\n"
+    )
+    assert marked(Format.VTT, text.format("x &amp; y")) == text.format("«x &amp; y»")
+
+
+def aligned(text: str) -> Translation:
+    """A translation whose words are those of the source."""
+    places = [word.span() for word in re.finditer(r"\w+|[^\w\s]", text)]
+    return Translation(text, tuple(Link(*place, *place) for place in places))
+
+
+def written(passages: list[Passage]) -> str:
+    return "".join(
+        each.before + (each.written(aligned(each.text)) if each.has_words else each.source)
+        for each in passages
+    )
+
+
+@pytest.mark.parametrize(
+    ("cue", "text"),
+    [
+        ("I <i>like</i> it\n", "I like it"),
+        ("<i>I <b>like</b> it\nvery much</i>\n", "I like it very much"),
+        ('one <font color="red">big red\ncar</font> came\n', "one big red car came"),
+        ("one {\\i1}big\n{\\i0}car\n", "one big car"),
+        ("<i>one</i> <i>two</i>\n", "one two"),
+    ],
+)
+def test_tags_of_a_cue_follow_its_words(cue: str, text: str) -> None:
+    passages = passages_of(Format.SRT, CUE + cue)
+    assert [each.text for each in passages if each.has_words] == [text]
+    found = written(passages)
+    assert re.sub(r"\s+", " ", found) == re.sub(r"\s+", " ", CUE + cue)
+    assert found.count("\n") == (CUE + cue).count("\n")
+
+
+def test_times_within_a_cue_of_webvtt_are_behind_the_word_that_they_followed() -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nso <00:01.500>what &lt;is it\n"
+    passages = passages_of(Format.VTT, text)
+    assert [each.text for each in passages if each.has_words] == ["so what <is it"]
+    assert written(passages) == text
+
+
+LINES = ["one", "two three", "- one", "<i>- one</i>", "<i>one", "two</i>", "<b>a <u>b</u></b> c"]
+LINES += ["", " ", "12", "NOTE a", "STYLE", "id", "♪ ♪", "{\\an8}a", "<v Tom>so", "a < b"]
+LINES += ["00:01.000 --> 00:02.000 line:1", "00:00:01,000 --> 00:00:02,000"]
+
+
+@given(
+    st.sampled_from(["", "WEBVTT\n\n"]),
+    st.lists(st.sampled_from(LINES)),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
+def test_times_stay_and_all_text_of_a_cue_is_translated(
+    head: str, lines: list[str], end: str
+) -> None:
+    text = (head + "".join(f"{line}\n" for line in lines)).replace("\n", end)
+    passages = passages_of(Format.SRT, text)
+    assert "".join(each.before + each.source for each in passages) == text
+    numbers = [each.line for each in passages]
+    assert numbers == sorted(numbers)
+    result = written(passages)
+    times = [line for line in text.split(end) if "-->" in line]
+    assert [line for line in result.split(end) if "-->" in line] == times
+    # WebVTT escapes what would be markup.
+    assert re.sub(r"\s", "", html.unescape(result)) == re.sub(r"\s", "", text)
+    assert result.count(end) <= text.count(end)
