@@ -39,7 +39,12 @@ NAME = "en-de"
 SERVICE = "/seqserve.v1.GenerationService/"
 LONG = "The old train waits near the quiet garden and nobody knows why. " * 7
 """Nearly as many tokens as the model reads."""
-ALL = {"return_attention": True, "return_top_tokens": 64, "return_token_scores": True}
+ALL = {
+    "segmentation": "none",
+    "return_attention": True,
+    "return_top_tokens": 64,
+    "return_token_scores": True,
+}
 WIDEST = {"beam_size": 32, "num_hypotheses": 32, **ALL}
 CALLERS = 4
 """Their shares together are nearly all of the memory for answers."""

@@ -32,7 +32,7 @@ class SourceAnswer:
             prepared: The request.
             source: One of its sources.
             call: The call that the answer is for.
-            window: Bounds the parts that are under way, those of other sources among them.
+            window: Bounds the parts of divided sources that are under way.
 
         Raises:
             ServiceError: The source is one that cannot be answered.
@@ -53,7 +53,11 @@ class SourceAnswer:
         Raises:
             ServiceError: A part could not be answered, and so the source cannot.
         """
-        async with aclosing(self._window.in_order(self._source.parts, self._answer)) as answers:
+        parts = self._source.parts
+        if len(parts) == 1:
+            self._joined.add(*await self._answer(parts[0]))
+            return self._joined.response()
+        async with aclosing(self._window.in_order(parts, self._answer)) as answers:
             async for part, response in answers:
                 self._joined.add(part, response)
         return self._joined.response()

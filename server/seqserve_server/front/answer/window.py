@@ -39,11 +39,6 @@ class Window:
         Raises:
             Exception: That of the first item that failed.
         """
-        if len(items) == 1:
-            async with self._free:
-                answer = await run(items[0])
-            yield answer
-            return
         tasks: set[asyncio.Task[Answer]] = set()
         started: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
 
