@@ -97,13 +97,21 @@ class ServerCall(CallRecord):
         while self.kept:
             self.kept.pop().calls.leave()
 
-    async def read(self, steps: Steps[Result], request: Message, num_characters: int) -> Result:
+    async def read(
+        self,
+        steps: Steps[Result],
+        request: Message,
+        num_characters: int,
+        *,
+        max_wait_s: float = MAX_WAIT_S,
+    ) -> Result:
         """Reads the texts of a request: short ones at once, long ones in turns with other callers.
 
         Args:
             steps: Reads the texts.
             request: The request, which is held meanwhile.
             num_characters: Length of all its texts.
+            max_wait_s: Longest wait for memory, in seconds.
 
         Raises:
             QueueFull: Texts of other calls are read for so long, or too many wait for it.
@@ -116,6 +124,7 @@ class ServerCall(CallRecord):
             self.client_id,
             min(num_characters * _CHARACTER_BYTES, memory.max_per_caller),
             held_bytes=2 * request.ByteSize(),
+            max_wait_s=max_wait_s,
         )
         try:
             return await self.text_turns.run(self.client_id, steps)

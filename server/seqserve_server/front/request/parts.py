@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -141,9 +142,13 @@ class SourceReader:
                     yield
         num_tokens = sum(len(part.tokens) for part in parts)
         source = Source(text, parts, num_tokens, is_divided=True)
-        if segmentation.is_default and source.only:
+        if segmentation.is_default and (only := source.only):
             # Nobody asked for segments, and there is nothing to divide.
-            return self._undivided(text)
+            if only.span == (0, len(text)):
+                return replace(source, is_divided=False)
+            # With more white space than the model reads it stays a segment.
+            with suppress(InvalidRequest):
+                return self._undivided(text)
         return source
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:

@@ -99,9 +99,11 @@ async def prepare(
     sent = request.options
     options = read_options(sent, model)
     reader = SourceReader(model, options, sent.terms)
+    # Many requests of a call wait where a lone one is refused.
+    max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
     prepared = Prepared(
         model=model,
-        sources=await _sources(request, reader, call),
+        sources=await _sources(request, reader, call, max_wait_s),
         sent_options=sent,
         options=options.decoding,
         affixes=options.affixes,
@@ -111,7 +113,7 @@ async def prepare(
     await call.reserve(
         prepared.answer_size,
         request,
-        max_wait_s=math.inf if is_bulk else min(MAX_WAIT_S, prepared.options.time_limit_s),
+        max_wait_s=max_wait_s,
         held_bytes=sum(
             source.held_bytes for source in prepared.sources if isinstance(source, Source)
         ),
@@ -120,9 +122,12 @@ async def prepare(
 
 
 async def _sources(
-    request: GenerateRequest, reader: SourceReader, call: ServerCall
+    request: GenerateRequest, reader: SourceReader, call: ServerCall, max_wait_s: float
 ) -> list[Source | ServiceError]:
     if isinstance(request, generation_pb2.GenerateRequest):
-        return [await call.read(reader.read(request.source), request, len(request.source))]
+        steps = reader.read(request.source)
+        length = len(request.source)
+        return [await call.read(steps, request, length, max_wait_s=max_wait_s)]
     texts = request.sources
-    return await call.read(reader.read_all(texts), request, sum(map(len, texts)))
+    length = sum(map(len, texts))
+    return await call.read(reader.read_all(texts), request, length, max_wait_s=max_wait_s)

@@ -129,3 +129,10 @@ def test_a_lone_sentence_is_divided_only_where_that_was_asked_for(is_default: bo
     assert alone.text_of(alone.parts[0]) == (" It rains. " if is_default else "It rains.")
     assert len(at_once(reader.read("It rains. We go.")).parts) == 2
     assert at_once(reader.read("It rains. We go.")).is_divided
+
+
+def test_a_lone_sentence_with_much_white_space_around_it_is_answered() -> None:
+    sentences = Segmentation(SegmentationMode.SENTENCES, is_default=True)
+    reader = SourceReader(MODEL, RequestOptions(OPTIONS, Affixes(), sentences))
+    source = at_once(reader.read(" " * MAX_SOURCE * 40 + "It rains."))
+    assert source.text_of(source.parts[0]) == "It rains." and source.is_divided
