@@ -21,11 +21,12 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.answer.engine_call import CachedCall
+from seqserve_server.front.answer.engine_call import CachedCall, call_of
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.telemetry.call_metrics import CacheCounts
+from seqserve_server.front.telemetry.call_record import CallRecord
 
 # Room for a few answers, so that some make room for others.
 MAX_BYTES = 1_500
@@ -167,7 +168,9 @@ class Rig:
             flow_id=question.flow,
             streamed=question.streamed,
         )
-        call = CachedCall(self.model, spec)
+        record = CallRecord(path="/s/m", request_id="1")
+        call = call_of(self.model, spec, record, may_keep=True)
+        assert isinstance(call, CachedCall)
         caller: Caller
 
         async def answer() -> Finished:

@@ -22,10 +22,12 @@ from tests.unit.server.front.services.open_inference.tensor import asking, tenso
 
 from seqserve import __version__
 from seqserve_server.contract.errors import ModelUnavailable
+from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.services.open_inference.pb import open_inference_pb2
@@ -89,8 +91,8 @@ async def test_model_is_described_with_its_loaded_versions(service: Service) -> 
 class Down:
     """Stands for the client of an engine that has crashed: takes no request."""
 
-    slots = max_rows = 1
-    is_up = is_ready = False
+    capacity = Ready(slots=1, max_rows=1, cache_bytes=0)
+    status = EngineStatus(is_up=False, is_ready=False, last_error="down", restarts=0, pids=())
     refusals = RefusalCache()
 
     def submit(self, spec: GenerateSpec, receive: Receive) -> int:
