@@ -178,7 +178,7 @@ class Rig:
                 async for tokens in call.progress():
                     caller.streamed += tokens
                 return call.result()
-            return await (call.finished_in_time() if question.in_time else call.finished())
+            return await call.finished(retries=question.in_time)
 
         caller = Caller(spec, asyncio.get_running_loop().create_task(answer()))
         self.callers.append(caller)
