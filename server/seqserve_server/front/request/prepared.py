@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from seqserve.v1 import generation_pb2
@@ -22,7 +23,7 @@ from seqserve_server.front.request.parts import Part, Source, SourceReader
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prepared:
     """Sources for a model, and how to answer them."""
 
@@ -45,7 +46,7 @@ class Prepared:
         is_seeded = self.sent_options.HasField("seed") or "seed" in self.model.manifest.generation
         return self.options.sampling is None or is_seeded
 
-    @property
+    @cached_property
     def answer_size(self) -> AnswerSize:
         """Bound of the answers to all sources; that of each is the bound for the longest part."""
         sources = [source for source in self.sources if isinstance(source, Source)]
