@@ -100,6 +100,15 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_optional_object(path: Path) -> dict[str, Any]:
+    """Returns the JSON object in a file, or an empty one if there is no file.
+
+    Raises:
+        CheckpointError: As :func:`read_object`.
+    """
+    return read_object(path) if path.exists() else {}
+
+
 def read_mapping(path: Path, content: bytes, *, is_typed: bool = True) -> dict[Any, Any]:
     """Returns the mapping in a text of YAML, in which Marian keeps settings and vocabularies.
 

@@ -232,12 +232,7 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
     for number, file in enumerate(files):
         if not file.path:
             raise OptionError(f"data.files[{number}].path is missing; name a TSV file to train on")
-        # Written so that it refuses nan too.
-        if not file.weight <= _MAX_WEIGHT:
-            raise OptionError(
-                f"data.files[{number}].weight: {file.weight} is more than {_MAX_WEIGHT}, the"
-                " largest allowed"
-            )
+        _check_weight(f"data.files[{number}].weight", file.weight)
     return data
 
 
@@ -246,9 +241,12 @@ def _made_section(values: Any) -> MadeRecipe:
         raise OptionError("data.made is no section; write [data.made]")
     made = from_plain(MadeRecipe, "data.made", values)
     for name, weight in dataclasses.asdict(made).items():
-        # Written so that it refuses nan too.
-        if isinstance(weight, float) and not weight <= _MAX_WEIGHT:
-            raise OptionError(
-                f"data.made.{name}: {weight} is more than {_MAX_WEIGHT}, the largest allowed"
-            )
+        if isinstance(weight, float):
+            _check_weight(f"data.made.{name}", weight)
     return made
+
+
+def _check_weight(name: str, weight: float) -> None:
+    # Written so that it refuses nan too.
+    if not weight <= _MAX_WEIGHT:
+        raise OptionError(f"{name}: {weight} is more than {_MAX_WEIGHT}, the largest allowed")

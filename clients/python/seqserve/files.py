@@ -70,7 +70,7 @@ def written_whole(
     """
     place = replaceable(path, option=option, instead=instead)
     draft = place.with_name(f".seqserve-{secrets.token_hex(8)}.part")
-    label = _label(path, option)
+    label = label_of(path, option)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         raw = _Draft(draft, label)
@@ -106,7 +106,7 @@ def replaceable(path: Path, *, option: str = "--out", instead: str = "") -> Path
     is_free = not os.path.exists(path) and not os.path.islink(place)
     if not is_free and not os.path.isfile(path):
         advice = f"; {instead}" if instead else ""
-        raise OptionError(f"{_label(path, option)}: is not a regular file{advice}")
+        raise OptionError(f"{label_of(path, option)}: is not a regular file{advice}")
     return place
 
 
@@ -130,5 +130,6 @@ def _translated(label: str) -> Generator[None, None, None]:
         raise NotWritten(f"{label}: {error.strerror}") from None
 
 
-def _label(path: Path, option: str) -> str:
+def label_of(path: Path, option: str) -> str:
+    """Names a path in an error, behind the option that it belongs to, if there is one."""
     return f"{option}: {path}" if option else str(path)

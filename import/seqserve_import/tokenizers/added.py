@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken
 
 from seqserve_import.checkpoint import MAX_SIZE
-from seqserve_import.files import CheckpointError, read_object
+from seqserve_import.files import CheckpointError, read_optional_object
 from seqserve_import.tokenizers.languages import is_language
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
 
 _SETTINGS = "tokenizer_config.json"
-_CONTROLS = (BOS, PAD, EOS, UNK)
+CONTROLS = (BOS, PAD, EOS, UNK)
 _ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
 
 
@@ -73,7 +73,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
             ids[token.content] = len(completed)
             completed.append(token.content)
             added[token.content] = token
-    hidden = [token for token in added if token in _CONTROLS or is_language(token)]
+    hidden = [token for token in added if token in CONTROLS or is_language(token)]
     symbols = [token for content, token in added.items() if content not in hidden]
     return Vocabulary(completed, symbols, hidden)
 
@@ -88,7 +88,7 @@ def _check_row(path: Path, token: AddedToken, id_: int, rows: int) -> None:
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Returns ``tokenizer_config.json``; an empty object if the checkpoint has none."""
-    return _read(folder / _SETTINGS)
+    return read_optional_object(folder / _SETTINGS)
 
 
 def read_size(folder: Path, name: str, default: int) -> int:
@@ -103,16 +103,12 @@ def read_size(folder: Path, name: str, default: int) -> int:
     return size
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path) if path.exists() else {}
-
-
 def _with_ids(folder: Path) -> Iterator[tuple[Path, int, AddedToken]]:
     path = folder / "added_tokens.json"
-    for content, id_ in _read(path).items():
+    for content, id_ in read_optional_object(path).items():
         yield path, _id(path, id_), _token(path, content)
     path = folder / _SETTINGS
-    decoder = _read(path).get("added_tokens_decoder", {})
+    decoder = read_optional_object(path).get("added_tokens_decoder", {})
     if not isinstance(decoder, dict):
         raise CheckpointError(f"{path}: added_tokens_decoder is not an object")
     for id_, token in decoder.items():
@@ -122,7 +118,7 @@ def _with_ids(folder: Path) -> Iterator[tuple[Path, int, AddedToken]]:
 def _without_ids(folder: Path) -> Iterator[tuple[Path, AddedToken]]:
     for name in ("special_tokens_map.json", _SETTINGS):
         path = folder / name
-        settings = _read(path)
+        settings = read_optional_object(path)
         for key in _ADDITIONAL:
             for token in _listed(settings.get(key)):
                 yield path, _token(path, token)

@@ -12,11 +12,10 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, processors
 
-from seqserve_import.files import CheckpointError, read_object
-from seqserve_import.tokenizers.added import Vocabulary
+from seqserve_import.files import CheckpointError, read_optional_object
+from seqserve_import.tokenizers.added import CONTROLS, Vocabulary
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
 
-CONTROLS = (BOS, PAD, EOS, UNK)
 NEEDED = (PAD, EOS, UNK)
 _SETTINGS = {
     EOS: ("eos_token", "sep_token"),
@@ -36,8 +35,7 @@ def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
     """
     spelled: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        path = folder / name
-        settings = read_object(path) if path.exists() else {}
+        settings = read_optional_object(folder / name)
         for ours, names in _SETTINGS.items():
             theirs = next((text for key in names if (text := _content(settings.get(key)))), "")
             if theirs in tokens and theirs not in CONTROLS and ours not in tokens:

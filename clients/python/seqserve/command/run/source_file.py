@@ -11,6 +11,7 @@ from typing import Literal
 
 from seqserve.documents.plain_text import undecoded
 from seqserve.errors import OptionError
+from seqserve.files import label_of
 
 STANDARD_INPUT = Path("-")
 # A mark of UTF-32 begins with one of UTF-16.
@@ -57,8 +58,7 @@ class SourceFile:
             OptionError: It cannot be opened, or there is no such encoding.
         """
         is_standard_input = path == STANDARD_INPUT
-        label = f"{option}: {path}" if option else str(path)
-        self.name = "standard input" if is_standard_input else label
+        self.name = "standard input" if is_standard_input else label_of(path, option)
         self._is_strict = is_strict
         try:
             # Not sys.stdin: a thread that waits for it would block the end of the program.
