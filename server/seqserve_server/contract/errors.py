@@ -78,6 +78,7 @@ class Bound(Enum):
     ATTENTION = "attention"
     ANSWERS = "answer_memory"
     TEXTS = "text_memory"
+    BACKLOG = "backlog"
 
 
 @dataclass(eq=False)

@@ -29,6 +29,10 @@ _HANDSHAKE_TIMEOUT_MS = 20_000
 # File handles that the server itself needs: engines, models, scrapes, logs.
 _OWN_FILES = 128
 _UNLIMITED = (1 << 31) - 1
+# Calls of one method that gRPC holds until they are taken, which takes some turns of the event
+# loop; it ends others itself, and some of them from the first number on.
+_MAX_PENDING = 4096
+_MAX_PENDING_HARD = 8192
 
 
 def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
@@ -43,6 +47,10 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
+        ("grpc.server.max_pending_requests", _MAX_PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING_HARD),
+        # It resets streams of a connection whose calls the front can still refuse itself.
+        ("grpc.http.overload_protection", 0),
         # gRPC varies it by a tenth, so that clients do not all reconnect at once.
         ("grpc.max_connection_age_ms", int(1e3 * options.max_connection_age_s)),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),

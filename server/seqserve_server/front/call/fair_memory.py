@@ -33,21 +33,25 @@ _IN_USE = {
 }
 
 
-class SharedBytes:
-    """A number of bytes that callers divide among them."""
+class Shares:
+    """Bytes, or places, that callers divide among them."""
 
     def __init__(self, total: int, caller_share: float) -> None:
         """Starts with all of them free; ``caller_share`` is for a caller that is alone."""
-        self._total = total
+        self.total = total
         self._share = caller_share
         self._held: Counter[str] = Counter()
         self.used = 0
 
     def fits(self, caller: str, size: int) -> bool:
         """Tells whether a caller may hold so many more bytes."""
-        free = self._total - self.used - size
+        free = self.total - self.used - size
         held = self._held[caller] + size
         return free >= 0 and (1.0 - self._share) * held <= self._share * free
+
+    def held(self, caller: str) -> int:
+        """Returns what a caller holds."""
+        return self._held[caller]
 
     def take(self, caller: str, size: int) -> None:
         """Notes bytes that a caller holds from now on."""
@@ -86,8 +90,8 @@ class FairMemory:
         self._bound = bound
         self.max_per_caller = int(max_bytes * caller_share)
         """Most bytes that one caller can reserve."""
-        self._held = SharedBytes(max_bytes, caller_share)
-        self._requests = SharedBytes(int(max_bytes * _WAITING_PART), caller_share)
+        self._held = Shares(max_bytes, caller_share)
+        self._requests = Shares(int(max_bytes * _WAITING_PART), caller_share)
         # Of each caller the calls that wait, in their order; the callers in that of their turns.
         self._waiting: dict[str, deque[_Waiting]] = {}
 

@@ -29,6 +29,7 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.fair_memory import FairMemory
+from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import legible
 from seqserve_server.front.call.server_call import ServerCall, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
@@ -67,13 +68,15 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metrics: Metrics,
         tracing: Tracing | None = None,
         *,
+        gate: Gate | None = None,
         caller_metadata: str = "",
         memory: FairMemory | None = None,
     ) -> None:
-        """Takes where calls are reported, the metadata key that names the client, if any, and the
-        memory for answers."""
+        """Takes where calls are reported, what they passed, the metadata key that names the client,
+        if any, and the memory for answers."""
         self._metrics = metrics
         self._tracing = tracing
+        self._gate = gate or Gate(metrics)
         self._caller_metadata = caller_metadata
         self._memory = memory or FairMemory()
         self._text_memory = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
@@ -119,10 +122,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         connection = context.peer()
+        peer = peer_name(connection, metadata, self._caller_metadata)
+        self._gate.served(method, peer)
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=peer_name(connection, metadata, self._caller_metadata),
+            peer=peer,
             connection=connection,
             auth_name=_auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,

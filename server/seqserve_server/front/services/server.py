@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -17,8 +18,10 @@ from grpc_reflection.v1alpha import reflection
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
 from seqserve_server.front.address import address_of
+from seqserve_server.front.call.acceptor import AcceptingServer, new_server
 from seqserve_server.front.call.connections import connection_arguments
 from seqserve_server.front.call.fair_memory import FairMemory
+from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import HealthServicer
 from seqserve_server.front.call.interceptor import AuthorizationInterceptor, CallInterceptor
 from seqserve_server.front.config import ServeOptions
@@ -71,15 +74,18 @@ class Server:
         self._repository = rollout.repository
         memory = FairMemory(options.max_answer_mb * 1_000_000, options.caller_share)
         metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
+        gate = Gate(metrics, caller_metadata=options.caller_metadata)
         self._interceptor = CallInterceptor(
-            metrics, tracing, caller_metadata=options.caller_metadata, memory=memory
+            metrics, tracing, gate=gate, caller_metadata=options.caller_metadata, memory=memory
         )
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         security = security or Security()
-        self._server = grpc.aio.server(
-            interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
+        self._server = new_server(
+            gate, self._interceptors(security.tokens), connection_arguments(options)
         )
+        if isinstance(self._server, AcceptingServer):
+            metrics.show_calls_not_taken(partial(getattr, self._server, "calls_not_taken"))
         self._add_services(metrics)
         self.port = bind(self._server, options.host, options.port, security.certificates)
         self._is_serving = False

@@ -71,7 +71,7 @@ class CallRecord:
     @property
     def method(self) -> str:
         """The method as ``Service.Method``."""
-        return self.path.rpartition(".")[2].replace("/", ".")
+        return method_name(self.path)
 
     def ended(self, request: EndedRequest) -> None:
         """Adds an ended engine request to the trace; a retry replaces the try before it."""
@@ -93,6 +93,11 @@ class CallRecord:
         """Adds to facts that are sums."""
         for name, count in counts.items():
             self.facts[name] = self.facts.get(name, 0) + count
+
+
+def method_name(path: str) -> str:
+    """Returns ``Service.Method`` of a method as gRPC writes it."""
+    return path.rpartition(".")[2].replace("/", ".")
 
 
 def trace_of(metadata: Metadata | None) -> Trace:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import prometheus_client as prometheus
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from seqserve_server.front.engine_client.group import EngineGroup
@@ -97,6 +97,10 @@ class Metrics:
             gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.registry)
             gauge.set_function(count)
 
+    def show_calls_not_taken(self, count: Callable[[], int]) -> None:
+        """Sets the function that counts the calls that reached gRPC, but not the server."""
+        self.registry.register(LostCallsCollector(count))
+
     def show_versions(self, read: ReadVersions) -> None:
         """Sets the function that reads the states of all versions at each scrape."""
         self._versions.read = read
@@ -157,6 +161,26 @@ class Metrics:
         """Counts a call, or one request of a bulk call, if its error is a refusal."""
         if reason := rejection_of(error):
             self._rejected.labels(reason, model).inc()
+
+
+class LostCallsCollector(Collector):
+    """Calls that gRPC has ended itself, so that nothing else counts them.
+
+    What has not reached the server may still be on its way, but not at two scrapes: so the smaller
+    of the last two numbers counts.
+    """
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        """Takes what counts the calls that have not reached the server."""
+        self._count = count
+        self._last = self._lost = 0
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Counts and yields the one family."""
+        now = self._count()
+        self._last, self._lost = now, max(self._lost, min(self._last, now))
+        text = "Calls that gRPC ended itself, because the server did not take them in time."
+        yield CounterMetricFamily("seqserve_lost_calls", text, value=self._lost)
 
 
 ReadReloads: TypeAlias = Callable[[], Mapping[str, tuple[bool, float]]]

@@ -1,0 +1,87 @@
+"""Refuses calls on arrival that the backlog does not admit, and reports them.
+
+A call that is refused here has cost no task, no interceptor and no reading of its request. It is
+counted as every call; the log has one line a second for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from seqserve_server.contract import logs
+from seqserve_server.contract.errors import QueueFull
+from seqserve_server.front.call.backlog import Backlog
+from seqserve_server.front.call.connections import peer_name
+from seqserve_server.front.call.status import failure_of
+from seqserve_server.front.call.wire import Context
+from seqserve_server.front.telemetry.call_metrics import Kind
+from seqserve_server.front.telemetry.call_record import REQUEST_ID, method_name, request_id
+from seqserve_server.front.telemetry.metrics import Metrics
+
+_LOG_INTERVAL_S = 1.0
+_ENGINE_METHODS = (
+    "/seqserve.v1.GenerationService/Generate",
+    "/seqserve.v1.GenerationService/GenerateStream",
+    "/seqserve.v1.GenerationService/GenerateBatch",
+    "/seqserve.v1.GenerationService/GenerateBulk",
+    "/seqserve.v1.GenerationService/Score",
+    "/seqserve.v1.GenerationService/Attention",
+    "/seqserve.v1.GenerationService/Tokenize",
+    "/seqserve.v1.GenerationService/Detokenize",
+    "/inference.GRPCInferenceService/ModelInfer",
+)
+
+
+class Gate:
+    """What every call for an engine passes before it gets a handler."""
+
+    methods = frozenset(_ENGINE_METHODS)
+    """Methods whose calls pass; health, models and statistics are always answered."""
+
+    def __init__(
+        self, metrics: Metrics, *, caller_metadata: str = "", backlog: Backlog | None = None
+    ) -> None:
+        """Takes where calls are reported, and the metadata key that names the client, if any."""
+        self._metrics = metrics
+        self._caller_metadata = caller_metadata
+        self._backlog = backlog or Backlog()
+        self._refused: Counter[str] = Counter()
+
+    async def refuses(self, method: str, context: Context) -> bool:
+        """Ends a call that cannot be served soon, and returns whether it did."""
+        metadata: Any = context.invocation_metadata()
+        try:
+            self._backlog.enter(peer_name(context.peer(), metadata, self._caller_metadata))
+        except QueueFull as full:
+            failure = failure_of(full, "")
+            id_ = request_id(metadata)
+            kind = Kind(method_name(method), failure.outcome.code.name)
+            self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
+            self._metrics.refused("", full)
+            self._note(kind.method)
+            # The client may be gone.
+            with suppress(grpc.aio.AbortError, grpc.aio.BaseError, Exception):
+                trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
+                await context.abort(failure.outcome.code, failure.message, trailers)
+            return True
+        return False
+
+    def served(self, method: str, peer: str) -> None:
+        """Tells that the handler of a peer's call begins."""
+        if method in self.methods:
+            self._backlog.leave(peer)
+
+    def _note(self, method: str) -> None:
+        if not self._refused:
+            asyncio.get_running_loop().call_later(_LOG_INTERVAL_S, self._log)
+        self._refused[method] += 1
+
+    def _log(self) -> None:
+        for method, calls in self._refused.items():
+            logs.event("calls refused on arrival", {"method": method, "calls": calls})
+        self._refused.clear()

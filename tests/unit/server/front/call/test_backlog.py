@@ -1,0 +1,126 @@
+"""The backlog: which calls may wait, for whom, and when refused ones come back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve_server.contract.errors import Bound, QueueFull
+from seqserve_server.front.call.backlog import Backlog
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def entered(backlog: Backlog, caller: str, most: int = 2000) -> int:
+    """Adds calls of a caller until one is refused, and returns how many are in."""
+    for number in range(most):
+        try:
+            backlog.enter(caller)
+        except QueueFull:
+            return number
+    return most
+
+
+def served(backlog: Backlog, clock: Clock, calls: int, interval_s: float) -> None:
+    """Serves calls that arrive as the last ones leave."""
+    for _ in range(calls):
+        clock.now_s += interval_s
+        backlog.leave("a")
+        backlog.enter("a")
+
+
+def test_calls_wait_up_to_a_number() -> None:
+    backlog = Backlog(Clock())
+    assert entered(backlog, "a") == len(backlog) == 256
+    with pytest.raises(QueueFull) as refused:
+        backlog.enter("a")
+    assert refused.value.bound is Bound.BACKLOG
+    backlog.leave("a")
+    backlog.enter("a")
+
+
+def test_callers_leave_room_for_others() -> None:
+    backlog = Backlog(Clock())
+    assert entered(backlog, "a") > entered(backlog, "b") > entered(backlog, "c") > 0
+
+
+def test_fewer_calls_wait_where_they_are_served_slowly() -> None:
+    clock = Clock()
+    backlog = Backlog(clock)
+    backlog.enter("a")
+    backlog.enter("a")
+    served(backlog, clock, 200, 0.003)
+    assert 90 < entered(backlog, "a") + 2 < 110
+    while len(backlog) > 2:
+        backlog.leave("a")
+    served(backlog, clock, 200, 0.1)
+    assert entered(backlog, "a") + 2 == 64
+
+
+def test_idle_time_does_not_count_as_slowness() -> None:
+    clock = Clock()
+    backlog = Backlog(clock)
+    for _ in range(200):
+        backlog.enter("a")
+        backlog.leave("a")
+        clock.now_s += 5.0
+    assert entered(backlog, "a") == 256
+
+
+def test_a_call_that_never_begins_gives_its_place_back() -> None:
+    clock = Clock()
+    backlog = Backlog(clock)
+    entered(backlog, "a")
+    clock.now_s += 1.1
+    backlog.enter("b")
+    assert len(backlog) == 1
+    # Its request comes at last.
+    backlog.leave("a")
+    assert len(backlog) == 1
+
+
+def test_refused_calls_come_back_one_after_the_other() -> None:
+    backlog = Backlog(Clock())
+    entered(backlog, "a")
+    times_s = []
+    for _ in range(50):
+        with pytest.raises(QueueFull) as refused:
+            backlog.enter("a")
+        times_s.append(refused.value.retry_after_s)
+    assert times_s == sorted(set(times_s))
+    assert 0.05 <= times_s[0] < times_s[-1] < 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["enter", "leave"]),
+            st.sampled_from("abc"),
+            st.sampled_from([0.0, 0.001, 0.4, 1.1]),
+        ),
+        max_size=200,
+    )
+)
+def test_never_more_or_less_than_what_waits(events: list[tuple[str, str, float]]) -> None:
+    clock = Clock()
+    backlog = Backlog(clock)
+    for kind, caller, pause_s in events:
+        clock.now_s += pause_s
+        before = len(backlog)
+        if kind == "enter":
+            backlog.enter(caller)
+            assert 1 <= len(backlog) <= before + 1
+        else:
+            backlog.leave(caller)
+            assert before - 1 <= len(backlog) <= before
+        assert len(backlog) >= 0
+    clock.now_s += 2.0
+    backlog.enter("d")
+    assert len(backlog) == 1
