@@ -122,6 +122,8 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
             context = cygrpc._ServicerContext(state, None, None, self._event_loop)
             if not await self._gate.refuses(name, context):
                 arrivals.add(state)
+            # A call that has ended must not stay until the next one comes.
+            del state, context
 
 
 def _server_ids() -> list[int]:

@@ -201,3 +201,10 @@ class Reservation:
     def release(self) -> None:
         """Gives back all bytes; again does nothing."""
         self.shrink(0)
+
+
+def release_all(reservations: set[Reservation], _: object = None) -> None:
+    """Gives back all bytes of some reservations."""
+    for reservation in reservations:
+        reservation.release()
+    reservations.clear()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -18,7 +17,7 @@ from seqserve_server.contract.errors import QueueFull
 from seqserve_server.front.call.backlog import Backlog
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.status import failure_of
-from seqserve_server.front.call.wire import Context
+from seqserve_server.front.call.wire import Context, forget_origin
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import REQUEST_ID, method_name, request_id
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -64,10 +63,11 @@ class Gate:
             self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
             self._metrics.refused("", full)
             self._note(kind.method)
-            # The client may be gone.
-            with suppress(grpc.aio.AbortError, grpc.aio.BaseError, Exception):
-                trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
+            trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
+            try:
                 await context.abort(failure.outcome.code, failure.message, trailers)
+            except grpc.aio.BaseError as ended:  # as it should be, or the client is gone
+                forget_origin(ended)
             return True
         return False
 

@@ -27,7 +27,7 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defi
         response: health_pb2.HealthCheckResponse = await super().Check(request, context)
         # The protocol has this status for Watch alone.
         if response.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND)
+            await wire.aborted(context, grpc.StatusCode.NOT_FOUND, "")
         return response
 
     async def List(self, request: Message, context: wire.Context) -> None:
@@ -58,5 +58,5 @@ def legible(handler: wire.Handler) -> wire.Handler:
 async def _read(request: Message | wire.Unreadable, context: wire.Context) -> Message:
     if isinstance(request, wire.Unreadable):
         failure = failure_of(request, "")
-        await context.abort(failure.outcome.code, failure.message, failure.trailers)
+        await wire.aborted(context, failure.outcome.code, failure.message, failure.trailers)
     return request

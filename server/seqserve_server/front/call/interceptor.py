@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
@@ -28,7 +29,7 @@ from seqserve_server.contract.errors import (
 )
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.fair_memory import FairMemory
+from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import legible
 from seqserve_server.front.call.server_call import ServerCall, has_passed
@@ -139,7 +140,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             writing=self._writing,
         )
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
-        context.add_done_callback(lambda _: call.free_all())  # type: ignore[arg-type]
+        wire.at_end(partial(release_all, call.reservations))
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 
     def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
@@ -234,7 +235,7 @@ class _RunningCall:
         if code is grpc.StatusCode.INTERNAL:
             _log.error("request %s", call.request_id, exc_info=error)
         id_ = (REQUEST_ID, call.request_id)
-        await self._context.abort(code, failure.message, (id_, *failure.trailers))
+        await wire.aborted(self._context, code, failure.message, (id_, *failure.trailers))
 
     def _why_cancelled(self) -> Outcome:
         elapsed_s = time.monotonic() - self._call.began_s

@@ -180,12 +180,6 @@ class ServerCall(CallRecord):
             self.reservations.discard(self.reservation)
             self.reservation = None
 
-    def free_all(self) -> None:
-        """Gives back all memory of the call and of its requests: gRPC holds no answer any more."""
-        for reservation in self.reservations:
-            reservation.release()
-        self.reservations.clear()
-
     def request(self, began_s: float) -> ServerCall:
         """Begins one of many requests that resolves its own version and has memory of its own.
 

@@ -5,8 +5,10 @@ Left to itself, gRPC answers bytes that protobuf cannot parse with INTERNAL, a f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -43,6 +45,42 @@ def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Messa
             return Unreadable(f"is damaged, or has text that is not UTF-8: {error}", _id_of(data))
 
     return read
+
+
+def at_end(end: Callable[[object], object]) -> None:
+    """Has a function called at the end of the call whose task this is.
+
+    That is when gRPC no longer holds the answer, because the client has taken it or is gone. A
+    callback of gRPC's context would hold the context, which holds the callback.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    task.add_done_callback(end)
+
+
+async def aborted(
+    context: Context, code: grpc.StatusCode, details: str, trailers: Any = ()
+) -> NoReturn:
+    """Ends a call with a status.
+
+    gRPC keeps the error that it raises with the call, and the error keeps all that the call has
+    held, so that a request of a megabyte would stay until the garbage collector finds the circle.
+    So the error forgets where it was raised.
+
+    Raises:
+        AbortError: Always; gRPC must get it.
+    """
+    try:
+        await context.abort(code, details, trailers)
+    except grpc.aio.AbortError as error:
+        at_end(partial(forget_origin, error))
+        raise
+    raise AssertionError("abort always raises")
+
+
+def forget_origin(error: BaseException, _: object = None) -> None:
+    """Has an error forget where it was raised, and with that what was held there."""
+    error.__traceback__ = error.__context__ = None
 
 
 def behaviour_of(handler: Handler) -> Any:

@@ -74,7 +74,7 @@ async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost() -> No
     async with serving() as service:
         # Together in one turn, so that many arrive before the first one is served.
         codes = await ends([service.generation.Generate(request("a")) for _ in range(600)])
-        assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"] > 64
+        assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"]
         assert await service.value("requests_total") == 600
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.unit.server.front.service import (
 )
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
+from seqserve_server.contract.errors import Bound, QueueFull
+from seqserve_server.front.call.backlog import Backlog
 
 GENERATE = "GenerationService.Generate"
 STREAM = "GenerationService.GenerateStream"
@@ -269,3 +272,36 @@ async def test_unknown_methods_are_not_counted(service: Service) -> None:
     error = await failure(call(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
     assert (await service.scraped())["seqserve_requests"] == set()
+
+
+def errors_of_ended_calls() -> int:
+    """Counts errors that ended a call and are still there; they hold all that it held."""
+    return sum(isinstance(each, grpc.aio.AbortError) for each in gc.get_objects())
+
+
+async def test_a_failed_call_is_freed_at_once(service: Service) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            await failure(service.generation.Generate(request("")))
+            await failure(service.models.GetModel(model_pb2.GetModelRequest(model="no")))
+        assert errors_of_ended_calls() <= 1
+    finally:
+        gc.enable()
+
+
+async def test_a_call_refused_on_arrival_is_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def enter(backlog: Backlog, caller: str) -> None:
+        raise QueueFull("no place", 0.25, Bound.BACKLOG)
+
+    monkeypatch.setattr(Backlog, "enter", enter)
+    async with serving() as service:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10):
+                await failure(service.generation.Generate(request("a")))
+            assert errors_of_ended_calls() <= 1
+        finally:
+            gc.enable()
