@@ -10,7 +10,7 @@ SERVE_VENV := build/serve
 PROTOC_VENV := build/protoc
 PIP := -m pip install --quiet --disable-pip-version-check
 
-PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server playground/seqserve_playground clients/python/seqserve
+PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server gateway/seqserve_gateway clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
@@ -114,7 +114,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,playground,plot,tracing,translate]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml

@@ -1,0 +1,165 @@
+"""Listens, bounds what connections may hold, and drains the application at a signal.
+
+uvicorn waits without limit for a request that does not come, or comes a byte at a time. Here a
+connection without a request is closed after a time, and further ones are closed at once, so that
+half-sent requests cannot keep others out. An endpoint is reached only by a request whose headers
+have arrived; :mod:`seqserve_gateway.bodies` bounds the time for the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+import socket
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import ClassVar
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from seqserve.errors import OptionError
+from seqserve_gateway.admission import Admission
+
+_FILES = 128
+"""Open files that are no connections of the listener."""
+_MAX_HEADER_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """What connections may hold."""
+
+    max_connections: int = 4096
+    """Connections at a time."""
+    header_timeout_s: float = 10.0
+    """Time for the headers of a request, from the connection or from the first byte on."""
+    keep_alive_s: float = 60.0
+    """Time for which a connection may wait for its next request."""
+    drain_timeout_s: float = 30.0
+    """Time that calls have to finish after SIGTERM."""
+
+
+def listener_at(host: str, port: int, option: str) -> socket.socket:
+    """Opens a socket that listens.
+
+    Raises:
+        OptionError: The address cannot be had; the message names ``option``.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OptionError(f"{option}: {host}:{port} cannot be had: {reason}") from None
+
+
+def run(
+    app: ASGIApp,
+    listener: socket.socket,
+    admission: Admission,
+    limits: ListenerLimits,
+    certificate: tuple[Path, Path] | None = None,
+) -> None:
+    """Serves until SIGTERM or Ctrl-C; a second signal ends the process without a drain.
+
+    Args:
+        app: The application.
+        listener: The socket.
+        admission: Closed at the first signal, so that no call begins.
+        limits: Of the connections.
+        certificate: Files of a certificate and its key, PEM, for TLS.
+    """
+    files = _files(limits.max_connections + _FILES)
+    limits = replace(limits, max_connections=min(limits.max_connections, files - _FILES))
+    config = uvicorn.Config(
+        app,
+        http=type("Protocol", (_Protocol,), {"limits": limits}),
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        ws="none",
+        timeout_keep_alive=int(limits.keep_alive_s),
+        timeout_graceful_shutdown=1,
+        ssl_certfile=certificate[0] if certificate else None,
+        ssl_keyfile=certificate[1] if certificate else None,
+    )
+    _Server(config, admission, limits.drain_timeout_s).run(sockets=[listener])
+
+
+def _files(count: int) -> int:
+    """Raises the limit on open files as far as this process may, and returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, admission: Admission, drain_timeout_s: float
+    ) -> None:
+        super().__init__(config)
+        self._admission, self._drain_timeout_s = admission, drain_timeout_s
+        self._drained_by_s = math.inf
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to drain; at the second signal, ends at once."""
+        if self._admission.is_open:
+            self._admission.is_open = False
+            self._drained_by_s = time.monotonic() + self._drain_timeout_s
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ends the server once it has drained."""
+        is_drained = self._admission.is_idle or time.monotonic() >= self._drained_by_s
+        self.should_exit |= not self._admission.is_open and is_drained
+        return await super().on_tick(counter)
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes its connection if the headers of a request do not come, or are too long."""
+
+    limits: ClassVar[ListenerLimits]
+
+    _timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.max_connections:
+            transport.abort()
+        else:
+            self._wait_for_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._cancel_timer()
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self.transport.abort()
+        elif self._timer is None:
+            self._wait_for_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timer()
+        super().connection_lost(exc)
+
+    def _wait_for_headers(self) -> None:
+        self._timer = self.loop.call_later(self.limits.header_timeout_s, self.transport.abort)
+
+    def _cancel_timer(self) -> None:
+        self._header_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
