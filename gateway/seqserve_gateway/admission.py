@@ -37,9 +37,9 @@ class Admission:
         self._calls = calls
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no call is under way."""
-        return self.free == self._calls
+    def under_way(self) -> int:
+        """Number of calls that have begun and not ended."""
+        return self._calls - self.free
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:

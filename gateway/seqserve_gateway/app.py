@@ -40,16 +40,14 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute
 
-from seqserve.errors import CallError, Unavailable
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.failure import Failure, problem
 from seqserve_gateway.form import Form, House, routes_of
 from seqserve_gateway.guard import Guard
-
-_PROBE_TIMEOUT_S = 2.0
+from seqserve_gateway.probes import probes_of
 
 
 def app_of(
@@ -88,7 +86,7 @@ def app_of(
         middleware.insert(0, cors)
     return Starlette(
         routes=[
-            *_probes(house),
+            *probes_of(house),
             *(route for form in forms for route in routes_of(form, house)),
             *routes,
         ],
@@ -98,34 +96,13 @@ def app_of(
     )
 
 
-def _probes(house: House) -> list[Route]:
-    async def healthz(request: Request) -> Response:
-        return PlainTextResponse("alive\n")
-
-    async def readyz(request: Request) -> Response:
-        is_ready = house.admission.is_open and await _reaches_server(house)
-        return PlainTextResponse(*(("ready\n", 200) if is_ready else ("not ready\n", 503)))
-
-    return [Route("/healthz", healthz), Route("/readyz", readyz)]
-
-
-async def _reaches_server(house: House) -> bool:
-    """Tells whether the server answers; that it refuses a call without a token is an answer."""
-    try:
-        await house.upstream.client.models(timeout_s=_PROBE_TIMEOUT_S)
-    except Unavailable:
-        return False
-    except CallError as error:
-        return error.code != "DEADLINE_EXCEEDED"
-    return True
-
-
 async def _no_route(request: Request, error: Exception) -> Response:
     """Answers a path that is not there, or a method that a path does not have."""
     assert isinstance(error, HTTPException)
     code = "NOT_FOUND" if error.status_code == 404 else "UNIMPLEMENTED"
     reason = f"{request.method} {request.url.path}: {error.detail}"
     failure = Failure(code, reason, error.status_code)
-    response = problem(failure, request_id_of(request))
-    response.headers.update(error.headers or {})
+    request_id = request_id_of(request)
+    response = problem(failure, request_id)
+    response.headers.update({**(error.headers or {}), "x-request-id": request_id})
     return response

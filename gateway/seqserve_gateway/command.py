@@ -130,7 +130,7 @@ def main(argv: list[str]) -> int:
         outages_reported(lambda: None),
     ):
         _announce(listener, options, is_private=house.upstream.is_private)
-        run(app, listener, house.admission, limits, _certificate(options))
+        run(app, listener, house, limits, _certificate(options))
     return 0
 
 

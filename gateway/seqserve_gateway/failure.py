@@ -46,6 +46,8 @@ class Failure(Exception):
     """Status of HTTP; that of ``code`` if 0."""
     field: str = ""
     """The wrong field of the request; empty if no field is wrong."""
+    reason: str = ""
+    """Why, for programs, such as ``"QUEUE_FULL"``; empty where the code says it all."""
     retry_after_s: float | None = None
     """Seconds after which to retry; None where a retry does not help."""
 
@@ -61,7 +63,13 @@ class Failure(Exception):
         # The address of the server is nobody's business; the command reports the outage.
         is_away = isinstance(error, Unreachable)
         details = "the server behind the gateway cannot be reached" if is_away else error.details
-        return cls(error.code, details, field=error.field, retry_after_s=error.retry_after_s)
+        return cls(
+            error.code,
+            details,
+            field=error.field,
+            reason=error.reason,
+            retry_after_s=error.retry_after_s,
+        )
 
     @property
     def headers(self) -> dict[str, str]:
@@ -83,8 +91,7 @@ class Failure(Exception):
             "code": self.code,
             "request_id": request_id,
         }
-        if self.field:
-            members["field"] = self.field
+        members |= {name: value for name in ("reason", "field") if (value := getattr(self, name))}
         if self.retry_after_s is not None:
             members["retry_after_s"] = self.retry_after_s
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))

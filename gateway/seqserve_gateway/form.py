@@ -25,6 +25,7 @@ from seqserve_gateway.admission import Admission
 from seqserve_gateway.bodies import Bodies
 from seqserve_gateway.call import Call, request_id_of, timeout_of
 from seqserve_gateway.failure import Failure, problem
+from seqserve_gateway.metrics import Metrics
 from seqserve_gateway.upstream import Upstream
 
 _log = logging.getLogger(__name__)
@@ -69,10 +70,9 @@ class House:
     upstream: Upstream
     admission: Admission
     bodies: Bodies
+    metrics: Metrics = field(default_factory=Metrics)
     max_timeout_s: float = 300.0
     """Longest deadline that a caller may ask for."""
-    observe: Callable[[str, str, str, float], None] = lambda form, path, code, duration_s: None
-    """Counts a request that has ended."""
 
 
 def routes_of(form: Form, house: House) -> list[Route]:
@@ -112,7 +112,7 @@ class _Door:
                 await response(scope, receive, identified)
         finally:
             duration_s = time.monotonic() - begun_s
-            self._house.observe(self._form.name, self._endpoint.path, code, duration_s)
+            self._house.metrics.ended(self._form.name, self._endpoint.path, code, duration_s)
 
     async def _answer(self, request: Request, request_id: str, send: Send) -> None:
         house = self._house

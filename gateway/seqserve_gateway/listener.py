@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seqserve.errors import OptionError
-from seqserve_gateway.admission import Admission
+from seqserve_gateway.form import House
 
 _FILES = 128
 """Open files that are no connections of the listener."""
@@ -61,7 +61,7 @@ def listener_at(host: str, port: int, option: str) -> socket.socket:
 def run(
     app: ASGIApp,
     listener: socket.socket,
-    admission: Admission,
+    house: House,
     limits: ListenerLimits,
     certificate: tuple[Path, Path] | None = None,
 ) -> None:
@@ -70,7 +70,7 @@ def run(
     Args:
         app: The application.
         listener: The socket.
-        admission: Closed at the first signal, so that no call begins.
+        house: Of the application; at the first signal its admission ends.
         limits: Of the connections.
         certificate: Files of a certificate and its key, PEM, for TLS.
     """
@@ -89,7 +89,7 @@ def run(
         ssl_certfile=certificate[0] if certificate else None,
         ssl_keyfile=certificate[1] if certificate else None,
     )
-    _Server(config, admission, limits.drain_timeout_s).run(sockets=[listener])
+    _Server(config, house, limits.drain_timeout_s).run(sockets=[listener])
 
 
 def _files(count: int) -> int:
@@ -103,25 +103,26 @@ def _files(count: int) -> int:
 
 
 class _Server(uvicorn.Server):
-    def __init__(
-        self, config: uvicorn.Config, admission: Admission, drain_timeout_s: float
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, house: House, drain_timeout_s: float) -> None:
         super().__init__(config)
-        self._admission, self._drain_timeout_s = admission, drain_timeout_s
+        self._house, self._drain_timeout_s = house, drain_timeout_s
+        house.metrics.show(
+            "connections", "Open connections.", lambda: len(self.server_state.connections)
+        )
         self._drained_by_s = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to drain; at the second signal, ends at once."""
-        if self._admission.is_open:
-            self._admission.is_open = False
+        if self._house.admission.is_open:
+            self._house.admission.is_open = False
             self._drained_by_s = time.monotonic() + self._drain_timeout_s
         else:
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
         """Ends the server once it has drained."""
-        is_drained = self._admission.is_idle or time.monotonic() >= self._drained_by_s
-        self.should_exit |= not self._admission.is_open and is_drained
+        is_drained = self._house.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
+        self.should_exit |= not self._house.admission.is_open and is_drained
         return await super().on_tick(counter)
 
 

@@ -36,28 +36,33 @@ async def _index(request: Request) -> Response:
     return FileResponse(PAGE / "index.html")
 
 
-def page_of(
-    settings: UpstreamSettings,
-    allowed_hosts: Sequence[str] = (),
-    admission: Admission | None = None,
-) -> Starlette:
-    """Makes the application of the page.
+def house_of(settings: UpstreamSettings, admission: Admission | None = None) -> House:
+    """Makes what the page needs of the server, within bounds for a few readers.
 
     Args:
         settings: Of the client that calls the server.
-        allowed_hosts: Names by which browsers may ask for the page, beside localhost and addresses.
         admission: Bounds of the calls; by default those of :class:`Admission`.
 
     Raises:
         OptionError: A setting is wrong, as for the client.
     """
-    house = House(
+    return House(
         upstream=Upstream(settings),
         admission=admission or Admission(),
         bodies=Bodies(MAX_BYTES),
     )
+
+
+def page_of(house: House, allowed_hosts: Sequence[str] = ()) -> Starlette:
+    """Makes the application of the page.
+
+    Args:
+        house: The server and the limits.
+        allowed_hosts: Names by which browsers may ask for the page, beside localhost and addresses.
+    """
+    form = _form_of(house.upstream.settings)
     files = [Route("/", _index), Mount("/page", StaticFiles(directory=PAGE))]
-    return app_of(house, [_form_of(settings)], routes=files, allowed_hosts=allowed_hosts)
+    return app_of(house, [form], routes=files, allowed_hosts=allowed_hosts)
 
 
 def _form_of(settings: UpstreamSettings) -> Form:
