@@ -11,11 +11,14 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from seqserve.arguments import DEFAULT_TIMEOUT_S
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
+from seqserve.pem import read_pair
 
 # An HTTP client sees an outage at once and may retry; a call that one of several servers refuses
 # while it drains goes to another.
@@ -89,6 +92,32 @@ class GatewayOptions(ConnectionOptions):
         30.0, help="Time that requests have to finish after SIGTERM.", minimum=0
     )
 
+    def upstream(self) -> dict[str, Any]:
+        """Returns how to reach the server."""
+        default_s = min(DEFAULT_TIMEOUT_S, self.max_timeout_s)
+        settings = self.settings(default_s, default_attempts=_DEFAULT_ATTEMPTS)
+        return settings if self.lend_token else settings | {"token": None}
+
+    def certificate(self) -> tuple[Path, Path] | None:
+        """Returns the files of the certificate and its key; None without TLS.
+
+        Raises:
+            OptionError: A file is missing or broken.
+        """
+        if self.tls_certificate is None and self.tls_key is None:
+            return None
+        if self.tls_certificate is None or self.tls_key is None:
+            missing = "--tls-key" if self.tls_key is None else "--tls-certificate"
+            raise OptionError(f"{missing}: is missing; a certificate and its key go together")
+        read_pair(self.tls_certificate, self.tls_key, ("--tls-certificate", "--tls-key"))
+        return self.tls_certificate, self.tls_key
+
+    def hosts(self) -> list[str] | None:
+        """Returns the names by which the gateway may be called; None for any."""
+        if self.allowed_host or _is_loopback(self.host):
+            return [self.host, *self.allowed_host]
+        return None
+
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status.
@@ -103,7 +132,8 @@ def main(argv: list[str]) -> int:
         description="Opens a server to HTTP and JSON, for curl and every language.",
         epilog=_EPILOG,
     )
-    check(options)
+    _check(options)
+    certificate = options.certificate()
     from seqserve_gateway.admission import Admission
     from seqserve_gateway.app import app_of
     from seqserve_gateway.bodies import Bodies
@@ -112,16 +142,14 @@ def main(argv: list[str]) -> int:
     from seqserve_gateway.listener import ListenerLimits, listener_at, run
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
-    settings = options.settings(default_attempts=_DEFAULT_ATTEMPTS)
-    if not options.lend_token:
-        settings["token"] = None
+    settings = UpstreamSettings(**options.upstream())
     house = House(
-        upstream=Upstream(UpstreamSettings(**settings)),
+        upstream=Upstream(settings),
         admission=Admission(options.max_requests, rate=float("inf")),
         bodies=Bodies(options.max_body_bytes),
         max_timeout_s=options.max_timeout_s,
     )
-    app = app_of(house, FORMS, allowed_hosts=_hosts(options), cors_origins=options.cors_origin)
+    app = app_of(house, FORMS, allowed_hosts=options.hosts(), cors_origins=options.cors_origin)
     limits = ListenerLimits(
         max_connections=options.max_http_connections, drain_timeout_s=options.drain_timeout_s
     )
@@ -130,19 +158,21 @@ def main(argv: list[str]) -> int:
         outages_reported(lambda: None),
     ):
         _announce(listener, options, is_private=house.upstream.is_private)
-        run(app, listener, house, limits, _certificate(options))
+        run(app, listener, house, limits, certificate)
     return 0
 
 
-def check(options: GatewayOptions) -> None:
+def _check(options: GatewayOptions) -> None:
     """Refuses options that contradict each other, or leave strangers in by mistake.
 
     Raises:
         OptionError: They do; the message names one.
     """
-    if (options.tls_certificate is None) != (options.tls_key is None):
-        missing = "--tls-key" if options.tls_key is None else "--tls-certificate"
-        raise OptionError(f"{missing}: is missing; a certificate and its key go together")
+    if options.timeout_s is not None and options.timeout_s > options.max_timeout_s:
+        raise OptionError(
+            f"--timeout-s: {options.timeout_s:g} is more than --max-timeout-s,"
+            f" {options.max_timeout_s:g}"
+        )
     has_token = options.token_file is not None or options.token is not None
     if options.lend_token and not has_token:
         raise OptionError("--lend-token: there is no token; --token-file names its file")
@@ -165,18 +195,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _hosts(options: GatewayOptions) -> list[str] | None:
-    if options.allowed_host or _is_loopback(options.host):
-        return [options.host, *options.allowed_host]
-    return None
-
-
-def _certificate(options: GatewayOptions) -> tuple[Path, Path] | None:
-    if options.tls_certificate is None or options.tls_key is None:
-        return None
-    return options.tls_certificate, options.tls_key
 
 
 def _announce(listener: socket.socket, options: GatewayOptions, *, is_private: bool) -> None:

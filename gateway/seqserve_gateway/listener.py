@@ -9,6 +9,7 @@ have arrived; :mod:`seqserve_gateway.bodies` bounds the time for the body.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import resource
 import socket
@@ -23,10 +24,15 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seqserve.errors import OptionError
+from seqserve.pem import read_pair
 from seqserve_gateway.form import House
+
+_log = logging.getLogger(__name__)
 
 _FILES = 128
 """Open files that are no connections of the listener."""
+_TICKS_OF_RELOAD = 10
+"""Tenths of a second between two looks at the files of the certificate."""
 _MAX_HEADER_BYTES = 64 << 10
 
 
@@ -89,7 +95,7 @@ def run(
         ssl_certfile=certificate[0] if certificate else None,
         ssl_keyfile=certificate[1] if certificate else None,
     )
-    _Server(config, house, limits.drain_timeout_s).run(sockets=[listener])
+    _Server(config, house, limits.drain_timeout_s, certificate).run(sockets=[listener])
 
 
 def _files(count: int) -> int:
@@ -103,8 +109,16 @@ def _files(count: int) -> int:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, house: House, drain_timeout_s: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        house: House,
+        drain_timeout_s: float,
+        certificate: tuple[Path, Path] | None,
+    ) -> None:
         super().__init__(config)
+        self._certificate = certificate
+        self._read = _versions(certificate)
         self._house, self._drain_timeout_s = house, drain_timeout_s
         house.metrics.show(
             "connections", "Open connections.", lambda: len(self.server_state.connections)
@@ -123,7 +137,37 @@ class _Server(uvicorn.Server):
         """Ends the server once it has drained."""
         is_drained = self._house.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
         self.should_exit |= not self._house.admission.is_open and is_drained
+        if counter % _TICKS_OF_RELOAD == 0:
+            self._reload()
         return await super().on_tick(counter)
+
+    def _reload(self) -> None:
+        """Reads the certificate again if its files have changed; keeps the old one if it cannot."""
+        versions = _versions(self._certificate)
+        if self._certificate is None or self.config.ssl is None or versions == self._read:
+            return
+        self._read = versions
+        try:
+            # The context in use must not get one file of a pair that does not match.
+            read_pair(*self._certificate, ("--tls-certificate", "--tls-key"))
+            self.config.ssl.load_cert_chain(*self._certificate)
+        except (OptionError, OSError) as error:
+            _log.error("certificate kept: %s", error)
+        else:
+            _log.warning("certificate read again")
+
+
+def _versions(files: tuple[Path, Path] | None) -> list[object]:
+    """Returns what tells whether files have changed."""
+    versions: list[object] = []
+    for file in files or ():
+        try:
+            status = file.stat()
+        except OSError:
+            versions.append(None)
+        else:
+            versions.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return versions
 
 
 class _Protocol(HttpToolsProtocol):

@@ -34,6 +34,7 @@ def message_of(body: bytes, message: M) -> M:
     if not isinstance(facts, dict):
         raise _invalid("the body is not a JSON object")
     try:
+        _check_objects(facts, message.DESCRIPTOR)
         return json_format.ParseDict(facts, message)
     except json_format.ParseError as error:
         raise _misfit(str(error)) from None
@@ -72,6 +73,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
+    """Refuses what is no object where a message stands: protobuf takes an empty list for one.
+
+    Unknown fields and all other values are left to protobuf.
+    """
+    fields = kind.fields_by_name
+    for name, value in facts.items():
+        field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
+        if field is None or field.message_type is None or value is None:
+            continue
+        # A message on its own has presence, a list of them has none.
+        if not isinstance(value, dict if field.has_presence else list):
+            kinds = "an object" if field.has_presence else "a list of objects"
+            raise _invalid(f"is not {kinds}", f"{path}{name}")
+        if isinstance(value, dict):
+            _check_objects(value, field.message_type, f"{path}{name}.")
+            continue
+        for number, member in enumerate(value):
+            place = f"{path}{name}[{number}]"
+            if not isinstance(member, dict):
+                raise _invalid("is not an object", place)
+            _check_objects(member, field.message_type, f"{place}.")
 
 
 def _misfit(reason: str) -> Failure:
