@@ -80,7 +80,7 @@ lint: $(VENV)/.ready ## Look for mistakes, in the code, the imports and the prot
 types: $(VENV)/.ready ## Check the types.
 	$(BIN)/mypy $(PACKAGES) bench
 
-proto: build/stubs ## Generate from proto/ the stubs, the client's keywords and the tables of docs/decoding.md.
+proto: build/stubs ## Generate from proto/ the stubs, the client's keywords, tables of docs/decoding.md, comments.
 	cp -r build/stubs/. .
 
 check-proto: build/stubs ## Fail if a checked-in file is not the one that proto/ gives.
@@ -103,6 +103,9 @@ build/stubs: $(PROTOC_VENV)/.ready
 	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
 	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@
+	$(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I proto --include_source_info \
+	  --descriptor_set_out=$@.pb $(PROTOS)
+	$(PROTOC_VENV)/bin/python -B proto/generate_comments.py $@.pb $@
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 

@@ -43,6 +43,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from seqserve_gateway import reference
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.failure import Failure, problem
 from seqserve_gateway.form import Form, House, routes_of
@@ -88,6 +89,7 @@ def app_of(
         routes=[
             *probes_of(house),
             *(route for form in forms for route in routes_of(form, house)),
+            *reference.routes_of(forms),
             *routes,
         ],
         middleware=middleware,

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from google.protobuf.message import Message
 from starlette.responses import Response
 
-from seqserve._transport.method import Method
 from seqserve.errors import CallError
-from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.streamed import Streamed
 from seqserve_gateway.v1.messages import message_of, text_of
+from seqserve_gateway.v1.openapi import openapi_of
+from seqserve_gateway.v1.operations import OPERATIONS, Operation
 
 _JSON = "application/json"
 
 
-def _unary(method: Method, request: type[Message]) -> Callable[[Call], Awaitable[Response]]:
+def _endpoint(operation: Operation) -> Endpoint:
     async def answer(call: Call) -> Response:
-        return _response(await call.message(method, _request(call, request())))
+        request = (_asked if operation.is_get else _sent)(call, operation.request())
+        if operation.is_stream:
+            return Streamed(_events(call, operation, request), "text/event-stream")
+        return Response(text_of(await call.message(operation.method, request)), media_type=_JSON)
 
-    return answer
+    verb = "GET" if operation.is_get else "POST"
+    return Endpoint(path=operation.path, answer=answer, methods=[verb])
 
 
-def _request(call: Call, message: Message) -> Message:
+def _sent(call: Call, message: Message) -> Message:
+    """Reads a message from the body."""
     content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Pages of other sites can send any other type without being asked for leave (CORS).
     if content_type != _JSON:
@@ -36,23 +41,30 @@ def _request(call: Call, message: Message) -> Message:
     return message_of(call.body, message)
 
 
-def _response(message: Message) -> Response:
-    return Response(text_of(message), media_type=_JSON)
+def _asked(call: Call, message: Message) -> Message:
+    """Reads a message from the path and the query."""
+    values = {**call.request.path_params, **call.request.query_params}
+    for name, value in values.items():
+        field = message.DESCRIPTOR.fields_by_name.get(name)
+        if field is None:
+            reason = f"{name}: there is no such parameter"
+            raise Failure("INVALID_ARGUMENT", reason, field=name)
+        is_text = field.cpp_type == field.CPPTYPE_STRING
+        if not is_text and not (value.isascii() and value.isdecimal() and int(value) < 1 << 32):
+            reason = f"{name}: must be a whole number"
+            raise Failure("INVALID_ARGUMENT", reason, field=name)
+        setattr(message, name, value if is_text else int(value))
+    return message
 
 
-async def _stream(call: Call) -> Response:
-    request = _request(call, generation_pb2.GenerateRequest())
-    return Streamed(_events(call, request), "text/event-stream")
-
-
-async def _events(call: Call, request: Message) -> AsyncGenerator[str, None]:
+async def _events(call: Call, operation: Operation, request: Message) -> AsyncGenerator[str, None]:
     """Yields an event for each message, and one named ``error`` if the call fails after the first.
 
     Source: HTML Living Standard, section 9.2, "Server-sent events".
     """
     has_begun = False
     try:
-        async with aclosing(call.messages(Method.GENERATE_STREAM, request)) as messages:
+        async with aclosing(call.messages(operation.method, request)) as messages:
             async for message in messages:
                 has_begun = True
                 yield f"data: {text_of(message)}\n\n"
@@ -62,40 +74,8 @@ async def _events(call: Call, request: Message) -> AsyncGenerator[str, None]:
         yield f"event: error\ndata: {Failure.of(error).text(call.request_id)}\n\n"
 
 
-async def _models(call: Call) -> Response:
-    return _response(await call.message(Method.LIST_MODELS, model_pb2.ListModelsRequest()))
-
-
-async def _model(call: Call) -> Response:
-    request = model_pb2.GetModelRequest(model=call.request.path_params["model"])
-    version = call.request.query_params.get("version", "0")
-    if not (version.isdecimal() and int(version) < 1 << 32):
-        raise Failure("INVALID_ARGUMENT", "version: must be a whole number", field="version")
-    request.version = int(version)
-    return _response(await call.message(Method.GET_MODEL, request))
-
-
 FORM = Form(
     name="v1",
-    endpoints=[
-        Endpoint(
-            path="/v1/generate",
-            answer=_unary(Method.GENERATE, generation_pb2.GenerateRequest),
-        ),
-        Endpoint(path="/v1/generate:stream", answer=_stream),
-        Endpoint(
-            path="/v1/generate:batch",
-            answer=_unary(Method.GENERATE_BATCH, generation_pb2.GenerateBatchRequest),
-        ),
-        Endpoint(path="/v1/score", answer=_unary(Method.SCORE, generation_pb2.ScoreRequest)),
-        Endpoint(
-            path="/v1/tokenize", answer=_unary(Method.TOKENIZE, generation_pb2.TokenizeRequest)
-        ),
-        Endpoint(
-            path="/v1/detokenize",
-            answer=_unary(Method.DETOKENIZE, generation_pb2.DetokenizeRequest),
-        ),
-        Endpoint(path="/v1/models", answer=_models, methods=["GET"]),
-        Endpoint(path="/v1/models/{model}", answer=_model, methods=["GET"]),
-    ],
+    endpoints=[_endpoint(operation) for operation in OPERATIONS],
+    openapi=openapi_of(OPERATIONS),
 )
