@@ -10,7 +10,7 @@ SERVE_VENV := build/serve
 PROTOC_VENV := build/protoc
 PIP := -m pip install --quiet --disable-pip-version-check
 
-PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server playground/seqserve_playground clients/python/seqserve
+PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server gateway/seqserve_gateway clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
@@ -83,7 +83,7 @@ lint: $(VENV)/.ready ## Look for mistakes, in the code, the imports and the prot
 types: $(VENV)/.ready ## Check the types.
 	$(BIN)/mypy $(PACKAGES) bench
 
-proto: build/stubs ## Generate from proto/ the stubs, the client's keywords and the tables of docs/decoding.md.
+proto: build/stubs ## Generate from proto/ the stubs, the client's keywords, tables of docs/decoding.md, comments.
 	cp -r build/stubs/. .
 
 check-proto: build/stubs ## Fail if a checked-in file is not the one that proto/ gives.
@@ -106,6 +106,9 @@ build/stubs: $(PROTOC_VENV)/.ready
 	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
 	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@
+	$(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I proto --include_source_info \
+	  --descriptor_set_out=$@.pb $(PROTOS)
+	$(PROTOC_VENV)/bin/python -B proto/generate_comments.py $@.pb $@
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 
@@ -117,7 +120,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,playground,plot,tracing,translate]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml

@@ -1,4 +1,4 @@
-"""Which hosts the playground answers for."""
+"""Which hosts the gateway answers for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from seqserve_playground.guard import Guard
+from seqserve_gateway.guard import Guard
 
 PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
 

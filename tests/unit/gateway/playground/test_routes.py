@@ -13,15 +13,15 @@ from starlette.testclient import TestClient
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 
 from seqserve.retry import RetryPolicy
-from seqserve_playground.admission import Admission
-from seqserve_playground.app import PAGE, app_of
-from seqserve_playground.question import MAX_BYTES
+from seqserve_gateway.admission import Admission
+from seqserve_gateway.playground.routes import MAX_BYTES, PAGE, house_of, page_of
+from seqserve_gateway.upstream import UpstreamSettings
 
 JSON = {"content-type": "application/json"}
 
 
-def settings_of(server: FakeServer) -> dict[str, Any]:
-    return {"target": server.target, "retry": RetryPolicy(max_attempts=1)}
+def settings_of(server: FakeServer) -> UpstreamSettings:
+    return UpstreamSettings(target=server.target, retry=RetryPolicy(max_attempts=1))
 
 
 class Unattended(FakeServer):
@@ -42,7 +42,9 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def page(server: FakeServer) -> Iterator[TestClient]:
-    with TestClient(app_of(settings_of(server)), base_url="http://localhost:8080") as page:
+    with TestClient(
+        page_of(house_of(settings_of(server))), base_url="http://localhost:8080"
+    ) as page:
         yield page
 
 
@@ -128,7 +130,9 @@ def test_failure_has_its_reason_and_advice(page: TestClient) -> None:
 def test_model_without_scorer_answers_without_attention() -> None:
     server = Unattended()
     try:
-        with TestClient(app_of(settings_of(server)), base_url="http://localhost") as page:
+        with TestClient(
+            page_of(house_of(settings_of(server))), base_url="http://localhost"
+        ) as page:
             result = lines_of(page, "a b")[-1]["result"]
     finally:
         server.stop()
@@ -179,13 +183,14 @@ def test_value_that_fits_no_field_is_refused_by_its_name(page: TestClient) -> No
 
 
 def test_more_than_the_rate_is_refused(server: FakeServer) -> None:
-    app = app_of(settings_of(server), admission=Admission(burst=1, clock=lambda: 0.0))
+    app = page_of(house_of(settings_of(server), Admission(burst=1, clock=lambda: 0.0)))
     with TestClient(app, base_url="http://127.0.0.1") as page:
         assert [page.get("/api/models").status_code for _ in range(2)] == [200, 429]
 
 
 async def test_reader_that_leaves_cancels_the_call(server: FakeServer) -> None:
-    app = app_of(settings_of(server))
+    admission = Admission()
+    app = page_of(house_of(settings_of(server), admission))
     body = json.dumps({"source": "hang on"}).encode()
     gone = asyncio.Event()
     sent: list[bytes] = []
@@ -213,5 +218,5 @@ async def test_reader_that_leaves_cancels_the_call(server: FakeServer) -> None:
     async with app.router.lifespan_context(app):
         await asyncio.wait_for(app(scope, receive, send), PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-        assert app.state.admission.free == 16
+        assert admission.under_way == 0
     assert b'"result"' not in b"".join(sent)

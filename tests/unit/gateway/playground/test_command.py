@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_playground.command import main
+from seqserve_gateway.playground.command import main
 
 
 @pytest.mark.parametrize("address", ["8080", "localhost", ":8080", "[::1]:x", "localhost:99999"])

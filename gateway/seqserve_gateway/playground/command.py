@@ -14,7 +14,8 @@ from seqserve.options import option, parse
 
 # A page shows an outage and asks again, so its calls wait for no server.
 _DEFAULT_ATTEMPTS = 2
-_MAX_CONNECTIONS = 64
+_MAX_CONNECTIONS = 512
+_DRAIN_TIMEOUT_S = 1.0
 _EPILOG = """\
 The page calls the server of --target with the token and the certificates given here, so whoever can
 open the page can call the server. It is for this machine alone unless --listen says otherwise.
@@ -57,35 +58,19 @@ def main(argv: list[str]) -> int:
         description="Serves a page on which to try the models of a server, and to look inside.",
         epilog=_EPILOG,
     )
-    import uvicorn
+    from seqserve_gateway.listener import ListenerLimits, listener_at, run
+    from seqserve_gateway.playground.routes import house_of, page_of
+    from seqserve_gateway.upstream import UpstreamSettings
 
-    from seqserve_playground.app import app_of
-
-    host = _host_and_port(options.listen)[0]
-    settings = options.settings(default_attempts=_DEFAULT_ATTEMPTS)
-    app = app_of(settings, [host, *options.allowed_host])
-    with _listener(options.listen) as listener, outages_reported(lambda: None):
+    host, port = _host_and_port(options.listen)
+    settings = UpstreamSettings(**options.settings(default_attempts=_DEFAULT_ATTEMPTS))
+    house = house_of(settings)
+    app = page_of(house, [host, *options.allowed_host])
+    with listener_at(host, port, "--listen") as listener, outages_reported(lambda: None):
         _announce(listener, options)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=_MAX_CONNECTIONS,
-            timeout_graceful_shutdown=1,
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        limits = ListenerLimits(max_connections=_MAX_CONNECTIONS, drain_timeout_s=_DRAIN_TIMEOUT_S)
+        run(app, listener, house, limits)
     return 0
-
-
-def _listener(address: str) -> socket.socket:
-    host, port = _host_and_port(address)
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OptionError(f"--listen: {address} cannot be had: {reason}") from None
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ last line has the ``result`` or an ``error``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
@@ -16,12 +16,13 @@ from seqserve.command.advice import advice_on
 from seqserve.command.json_line import json_line
 from seqserve.errors import CallError, FailedPrecondition
 from seqserve.results import Piece
-from seqserve_playground.call_code import call_code
-from seqserve_playground.question import Question
+from seqserve_gateway.playground.call_code import call_code
+from seqserve_gateway.playground.question import Question
+from seqserve_gateway.upstream import UpstreamSettings
 
 
 async def lines_of(
-    client: AsyncClient, settings: Mapping[str, Any], question: Question
+    client: AsyncClient, settings: UpstreamSettings, question: Question
 ) -> AsyncGenerator[str, None]:
     """Yields the lines; closing the generator cancels the call."""
     try:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from google.protobuf.json_format import MessageToJson
 
 from seqserve.requests import generate_request
 from seqserve.tls import TLS
-from seqserve_playground.question import Question
+from seqserve_gateway.playground.question import Question
+from seqserve_gateway.upstream import UpstreamSettings
 
 _METHOD = "seqserve.v1.GenerationService/Generate"
 _FLAGS = {"ca": "-cacert", "certificate": "-cert", "key": "-key", "server_name": "-authority"}
 
 
-def call_code(settings: Mapping[str, Any], question: Question) -> dict[str, str]:
+def call_code(settings: UpstreamSettings, question: Question) -> dict[str, str]:
     """Writes the call in each language.
 
     Args:
-        settings: Arguments of the client; its token is left to the variable SEQSERVE_TOKEN.
+        settings: Of the client; its token is left to the variable SEQSERVE_TOKEN.
         question: The source and the options.
 
     Raises:
@@ -30,9 +29,9 @@ def call_code(settings: Mapping[str, Any], question: Question) -> dict[str, str]
     return {"python": _python(settings, question), "grpcurl": _grpcurl(settings, question)}
 
 
-def _python(settings: Mapping[str, Any], question: Question) -> str:
-    tls, token = settings.get("tls"), settings.get("token")
-    client = [repr(settings["target"])]
+def _python(settings: UpstreamSettings, question: Question) -> str:
+    tls, token = settings.tls, settings.token
+    client = [repr(settings.target)]
     if tls is not None:
         client.append(f"tls=TLS({', '.join(f'{k}={v!r}' for k, v in _given(tls).items())})")
     if token is not None:
@@ -52,8 +51,8 @@ def _python(settings: Mapping[str, Any], question: Question) -> str:
     )
 
 
-def _grpcurl(settings: Mapping[str, Any], question: Question) -> str:
-    tls, token = settings.get("tls"), settings.get("token")
+def _grpcurl(settings: UpstreamSettings, question: Question) -> str:
+    tls, token = settings.tls, settings.token
     request = generate_request(question.source, **question.options)
     words = ["grpcurl"]
     if tls is None:
@@ -63,7 +62,7 @@ def _grpcurl(settings: Mapping[str, Any], question: Question) -> str:
     if token is not None:
         words.append('-H "authorization: Bearer $SEQSERVE_TOKEN"')
     data = MessageToJson(request, preserving_proto_field_name=True, indent=2, ensure_ascii=False)
-    words.append(f"-d {shlex.quote(data)} \\\n  {shlex.quote(settings['target'])} {_METHOD}")
+    words.append(f"-d {shlex.quote(data)} \\\n  {shlex.quote(settings.target)} {_METHOD}")
     return " ".join(words)
 
 

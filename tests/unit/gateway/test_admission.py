@@ -1,17 +1,19 @@
-"""How many calls of the playground begin, and run at once."""
+"""How many calls begin, and run at once."""
 
 from __future__ import annotations
 
 import pytest
 from tests.clock import Clock
 
-from seqserve_playground.admission import Admission, Refused
+from seqserve_gateway.admission import Admission
+from seqserve_gateway.failure import Failure
 
 
 def test_a_place_is_free_again_after_the_call() -> None:
     admission = Admission(calls=1)
-    with admission.call(), pytest.raises(Refused, match="under way"), admission.call():
+    with admission.call(), pytest.raises(Failure) as refused, admission.call():
         pass
+    assert "under way" in refused.value.details
     with admission.call():
         pass
 
@@ -25,7 +27,7 @@ def test_calls_begin_at_a_rate_after_the_burst() -> None:
             try:
                 with admission.call():
                     pass
-            except Refused:
+            except Failure:
                 return count
         return 100
 

@@ -12,11 +12,12 @@ from google.protobuf.json_format import Parse
 from seqserve.requests import generate_request
 from seqserve.tls import TLS
 from seqserve.v1 import generation_pb2
-from seqserve_playground.call_code import call_code
-from seqserve_playground.question import Question
+from seqserve_gateway.playground.call_code import call_code
+from seqserve_gateway.playground.question import Question
+from seqserve_gateway.upstream import UpstreamSettings
 
-PLAIN = {"target": "localhost:50051", "tls": None, "token": None}
-GUARDED = {"target": "lab.example.com:443", "tls": TLS(ca="my ca.pem"), "token": "secret"}
+PLAIN = UpstreamSettings(target="localhost:50051")
+GUARDED = UpstreamSettings(target="lab.example.com:443", tls=TLS(ca="my ca.pem"), token="secret")
 QUESTION = Question(
     source='It\'s "good" 영화 $HOME `x` \\', options={"beam_size": 2, "terms": {"a'b": "c"}}
 )

@@ -1,0 +1,10 @@
+"""Every form that ``seqserve gateway`` speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqserve_gateway.form import Form
+from seqserve_gateway.v1.routes import FORM as V1
+
+FORMS: Sequence[Form] = [V1]
