@@ -80,7 +80,8 @@ def _fields(call: Call) -> Fields:
     """Reads the fields; the key, in its header or among them, is the caller's token."""
     fields = fields_of(call)
     if key := _key_of(call.request) or fields.text("auth_key", ""):
-        call.token = key
+        # The end by which its clients know the address of the free service.
+        call.token = key.removesuffix(":fx")
     return fields
 
 

@@ -80,6 +80,7 @@ async def _detect(call: Call) -> Response:
 
 
 async def _languages(call: Call) -> Response:
+    _fields(call)
     pairs = await pairs_of(call)
     return JSONResponse(
         [
@@ -91,6 +92,7 @@ async def _languages(call: Call) -> Response:
 
 async def _settings(call: Call) -> Response:
     """Describes the service as LibreTranslate describes itself to its page."""
+    _fields(call)
     pairs = await pairs_of(call)
     source = next(iter(pairs.sources), "")
     target = next(iter(pairs.targets_of(source)), "")

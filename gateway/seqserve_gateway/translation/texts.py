@@ -92,7 +92,8 @@ async def _results(
     try:
         return await call.generate_all(texts, **options | {"return_alignment": True})
     except FailedPrecondition as error:
-        if error.reason != "NO_SCORER":
+        # Failures within a bulk call have no reason that programs can read.
+        if "scorer" not in error.details:
             raise
         return [None] * len(texts)
 
