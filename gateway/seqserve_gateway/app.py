@@ -89,7 +89,7 @@ def app_of(
         routes=[
             *probes_of(house),
             *(route for form in forms for route in routes_of(form, house)),
-            *reference.routes_of(forms),
+            *reference.routes_of(forms, house.max_timeout_s),
             *routes,
         ],
         middleware=middleware,

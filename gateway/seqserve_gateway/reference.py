@@ -36,24 +36,27 @@ _PROBLEM = {
     },
     "required": ["type", "title", "status", "detail", "code", "request_id"],
 }
-_HEADERS = [
-    {
+_REQUEST_ID = {
+    "name": "x-request-id",
+    "in": "header",
+    "description": "Id of the request, in the answer and in the server's log.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=-]{1,64}$"},
+}
+
+
+def document_of(forms: Sequence[Form], max_timeout_s: float) -> dict[str, Any]:
+    """Joins the descriptions of forms to one document of OpenAPI.
+
+    Args:
+        forms: The forms.
+        max_timeout_s: Longest deadline of a request.
+    """
+    timeout = {
         "name": TIMEOUT_HEADER,
         "in": "header",
         "description": "Seconds that the request may take.",
-        "schema": {"type": "number", "exclusiveMinimum": 0},
-    },
-    {
-        "name": "x-request-id",
-        "in": "header",
-        "description": "Id of the request, in the answer and in the server's log.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=-]{1,64}$"},
-    },
-]
-
-
-def document_of(forms: Sequence[Form]) -> dict[str, Any]:
-    """Joins the descriptions of forms to one document of OpenAPI."""
+        "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": max_timeout_s},
+    }
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {"Problem": _PROBLEM}
     for form in forms:
@@ -76,7 +79,7 @@ def document_of(forms: Sequence[Form]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "security": [{}, {"token": []}],
         "paths": {
-            path: {verb: _completed(operation) for verb, operation in verbs.items()}
+            path: {verb: _completed(each, [timeout, _REQUEST_ID]) for verb, each in verbs.items()}
             for path, verbs in paths.items()
         },
         "components": {
@@ -87,16 +90,16 @@ def document_of(forms: Sequence[Form]) -> dict[str, Any]:
     }
 
 
-def _completed(operation: dict[str, Any]) -> dict[str, Any]:
+def _completed(operation: dict[str, Any], headers: list[dict[str, Any]]) -> dict[str, Any]:
     """Adds what every operation has; a form that writes errors of its own has said so."""
     responses = {"default": {"$ref": "#/components/responses/Problem"}} | operation["responses"]
-    parameters = [*operation.get("parameters", []), *_HEADERS]
+    parameters = [*operation.get("parameters", []), *headers]
     return operation | {"parameters": parameters, "responses": responses}
 
 
-def routes_of(forms: Sequence[Form]) -> list[Route]:
+def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
     """Makes the routes; the document is written once."""
-    document = document_of(forms)
+    document = document_of(forms, max_timeout_s)
     text, page, style = json.dumps(document, indent=1), _page(document), _STYLE.read_text("utf-8")
 
     async def openapi(request: Request) -> Response:
@@ -162,8 +165,8 @@ def _type(schema: dict[str, Any]) -> str:
         return f'<a href="#{name}">{name}</a>'
     if schema.get("type") == "array":
         return f"list of {_type(schema['items'])}"
-    if "contentSchema" in schema:
-        return _type(schema["contentSchema"])
+    if event := schema.get("properties", {}).get("data"):
+        return f"events of {_type(event['contentSchema'])}"
     if "anyOf" in schema:
         return _type(schema["anyOf"][0])
     kind = schema.get("type", "any")

@@ -54,12 +54,17 @@ def _answer(operation: Operation) -> dict[str, Any]:
     media_type = "text/event-stream" if operation.is_stream else "application/json"
     description = COMMENTS[operation.response.DESCRIPTOR.full_name]
     if operation.is_stream:
-        # OpenAPI 3.1 has no schema for the parts of a stream.
         description += (
-            " Each event has one of these as `data`. If the call fails after the first of them, an"
+            " Each event has one as `data`. If the call fails after the first of them, an"
             " event named `error` comes last, with a problem as `data`."
         )
-        schema = {"type": "string", "contentSchema": schema}
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+        # OpenAPI 3.1 has no schema for the parts of a stream; this is that of one event, as in 3.2.
+        schema = {
+            "type": "object",
+            "properties": {"event": {"type": "string"}, "data": data},
+            "required": ["data"],
+        }
     return {"description": description, "content": {media_type: {"schema": schema}}}
 
 
