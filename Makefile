@@ -35,10 +35,10 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
-test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
+test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
-	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py
+	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py
 
 fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.
 	$(BIN)/pytest tests/property tests/e2e/test_fuzz.py $(SIDE_BY_SIDE) --hypothesis-profile fuzz
