@@ -116,8 +116,11 @@ class Call:
             for key in _TRACE
             if key in headers and _PRINTABLE.fullmatch(headers[key])
         )
+        # By this a server with --caller-metadata x-forwarded-for tells callers apart.
+        peer = self.request.client
+        caller = (("x-forwarded-for", peer.host),) if peer else ()
         authorization = self._upstream.authorization(self._token)
-        METADATA.set((("x-request-id", self.request_id), *trace, *authorization))
+        METADATA.set((("x-request-id", self.request_id), *caller, *trace, *authorization))
 
 
 def bearer_of(request: Request) -> str | None:

@@ -120,9 +120,7 @@ class _Server(uvicorn.Server):
         self._certificate = certificate
         self._read = _versions(certificate)
         self._house, self._drain_timeout_s = house, drain_timeout_s
-        house.metrics.show(
-            "connections", "Open connections.", lambda: len(self.server_state.connections)
-        )
+        house.metrics.connections.set_function(lambda: len(self.server_state.connections))
         self._drained_by_s = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -7,8 +7,6 @@ are few: no text, ids or addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import prometheus_client as prometheus
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,20 +21,29 @@ class Metrics:
     def __init__(self) -> None:
         """Registers all metrics, so that each name is there from the first scrape on."""
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = prometheus.CollectorRegistry()
-        prometheus.ProcessCollector(registry=self._registry)
+        self.registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self.registry)
         self._requests = prometheus.Counter(
             "seqserve_http_requests_total",
             "Requests by outcome: the name of the gRPC status that their answer stands for.",
             ["form", "path", "code"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._durations = prometheus.Histogram(
             "seqserve_http_request_duration_seconds",
             "Requests that got an answer, from their headers to its end.",
             ["form", "path"],
             buckets=_BUCKETS,
-            registry=self._registry,
+            registry=self.registry,
+        )
+
+        self.in_progress = prometheus.Gauge(
+            "seqserve_http_requests_in_progress",
+            "Requests whose body has arrived and whose answer has not ended.",
+            registry=self.registry,
+        )
+        self.connections = prometheus.Gauge(
+            "seqserve_http_connections", "Open connections.", registry=self.registry
         )
 
     def ended(self, form: str, path: str, code: str, duration_s: float) -> None:
@@ -45,12 +52,7 @@ class Metrics:
         if code == "OK":
             self._durations.labels(form, path).observe(duration_s)
 
-    def show(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Adds a gauge ``seqserve_http_NAME`` whose value is read at each scrape."""
-        gauge = prometheus.Gauge(f"seqserve_http_{name}", text, registry=self._registry)
-        gauge.set_function(read)
-
     async def scrape(self, request: Request) -> Response:
         """Answers ``/metrics`` in Prometheus' text format."""
-        text = prometheus.generate_latest(self._registry)
+        text = prometheus.generate_latest(self.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -49,8 +49,7 @@ class Readiness:
 def probes_of(house: House) -> list[Route]:
     """Makes the routes; none of them takes a place among the calls."""
     readiness = Readiness(house.upstream.client)
-    text = "Requests whose body has arrived and whose answer has not ended."
-    house.metrics.show("requests_in_progress", text, lambda: house.admission.under_way)
+    house.metrics.in_progress.set_function(lambda: house.admission.under_way)
 
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("alive\n")
