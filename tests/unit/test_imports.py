@@ -75,7 +75,8 @@ def test_model_loads_no_onnx() -> None:
         "seqserve_export.shortlist.command",
         "seqserve_import.command",
         "seqserve_plot.command",
-        "seqserve_playground.command",
+        "seqserve_gateway.command",
+        "seqserve_gateway.playground.command",
     ],
 )
 def test_help_of_a_command_needs_the_client_alone(module: str) -> None:

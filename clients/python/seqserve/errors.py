@@ -47,6 +47,8 @@ class CallError(SeqserveError):
         field: The wrong field of the request; empty if no field is wrong.
         retry_after_s: Seconds after which to retry; None if the server gave no advice.
         request_id: Id of the call in the server's log; empty if no server answered.
+        reason: Why the call failed, for programs, such as ``"QUEUE_FULL"``: it tells apart errors
+            that share a code. Empty if the server did not say.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class CallError(SeqserveError):
         field: str = "",
         retry_after_s: float | None = None,
         request_id: str = "",
+        reason: str = "",
     ) -> None:
         """Stores the status and its details."""
         # The base gets both positional arguments, so that the error can be pickled.
@@ -66,6 +69,7 @@ class CallError(SeqserveError):
         self.field = field
         self.retry_after_s = retry_after_s
         self.request_id = request_id
+        self.reason = reason
 
     def __str__(self) -> str:
         """Returns the status and the message in one line."""

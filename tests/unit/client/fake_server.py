@@ -91,6 +91,12 @@ class FakeServer(
             self.cancelled.wait(3 * PATIENCE_S)
         yield from messages
 
+    def GenerateBatch(self, request: Any, context: Any) -> Any:
+        self._note_metadata(context)
+        requests = (generation_pb2.GenerateRequest(source=source) for source in request.sources)
+        outcomes = [self._outcome(each, context) for each in requests]
+        return generation_pb2.GenerateBatchResponse(outcomes=outcomes)
+
     def GenerateBulk(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         context.add_callback(self.cancelled.set)
         self._note_metadata(context)

@@ -21,10 +21,11 @@ from seqserve.options import parse
 from seqserve.variables import NAMESAKES, misspelt_variables, variable_of
 from seqserve_export.options import ExportOptions
 from seqserve_export.shortlist.options import ShortlistOptions
+from seqserve_gateway.command import GatewayOptions
+from seqserve_gateway.playground.command import PlaygroundOptions
 from seqserve_import.options import ImportOptions
 from seqserve_model.options import EvaluateOptions, TrainOptions
 from seqserve_model.prepare import PrepareOptions
-from seqserve_playground.command import PlaygroundOptions
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.healthcheck import HealthcheckOptions
 
@@ -51,6 +52,7 @@ ALL: list[Any] = [
 ]
 CLIENTS: list[Any] = [
     AttentionOptions,
+    GatewayOptions,
     GenerateCommandOptions,
     LoadOptions,
     PlaygroundOptions,

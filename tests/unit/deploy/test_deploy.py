@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from seqserve.options import parse
 from seqserve.variables import variable_of
+from seqserve_gateway.command import GatewayOptions
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -72,7 +74,7 @@ def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, A
     assert all(value.startswith(f"${{{name}:-") for name, value in passed.items())
 
 
-@pytest.mark.parametrize("service", ["server", "prometheus"])
+@pytest.mark.parametrize("service", ["server", "gateway", "prometheus"])
 def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], service: str) -> None:
     settings = compose[service]
     assert settings["read_only"] is True
@@ -114,9 +116,25 @@ def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) ->
     assert compose["server"]["volumes"] == ["${SEQSERVE_MODEL_REPOSITORY:-./models}:/models:ro"]
 
 
+def test_gateway_of_compose_starts_in_front_of_the_server(compose: dict[str, Any]) -> None:
+    gateway = compose["gateway"]
+    name, *arguments = gateway["command"]
+    options = parse(GatewayOptions, arguments, prog=name, description="", environ={})
+    port = str(options.port)
+    assert options.target == f"server:{DEFAULTS.port}"
+    assert options.insecure and options.host == "0.0.0.0"
+    assert [published.rpartition(":")[2] for published in gateway["ports"]] == [port]
+    assert f":{port}/readyz" in gateway["healthcheck"]["test"][-1]
+    assert "gateway" in compose["server"]["build"]["args"]["EXTRA"]
+    scrape = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"][1]
+    assert scrape["dns_sd_configs"][0]["port"] == options.port
+
+
 def test_there_is_time_to_drain(compose: dict[str, Any], deployment: dict[str, Any]) -> None:
     least_s = DEFAULTS.drain_timeout_s + LEAST_MARGIN_S
-    assert float(compose["server"]["stop_grace_period"].removesuffix("s")) >= least_s
+    assert GatewayOptions().drain_timeout_s <= DEFAULTS.drain_timeout_s
+    for service in ("server", "gateway"):
+        assert float(compose[service]["stop_grace_period"].removesuffix("s")) >= least_s
     assert deployment["terminationGracePeriodSeconds"] >= least_s
 
 

@@ -16,6 +16,7 @@ import pytest
 from seqserve.command.table import COMMANDS
 from seqserve.options import flag_of
 from seqserve.variables import variable_of
+from seqserve_gateway.metrics import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -127,9 +128,11 @@ def test_every_option_and_variable_exists(page: str) -> None:
 def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
+    registries = (metrics.registry, HttpMetrics().registry)
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name
-        for family in metrics.registry.collect()
+        for registry in registries
+        for family in registry.collect()
     }
     named = re.findall(r"(?<![:\w])seqserve_[a-z_]+(?![:\w./])", TEXTS[page])
     packages = {path.name for path in ROOT.glob("*/seqserve_*")}

@@ -1,7 +1,8 @@
-"""The details that a server attaches to a failed call: the wrong field, the time to wait.
+"""The details that a server attaches to a failed call: the reason, the field, the time to wait.
 
-They come as a ``google.rpc.Status`` in the trailing metadata, with ``BadRequest`` and ``RetryInfo``
-inside. Source: google/rpc/status.proto and google/rpc/error_details.proto of googleapis.
+They come as a ``google.rpc.Status`` in the trailing metadata, with ``ErrorInfo``, ``BadRequest``
+and ``RetryInfo`` inside.
+Source: google/rpc/status.proto and google/rpc/error_details.proto of googleapis.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ dependency: "google/protobuf/any.proto" dependency: "google/protobuf/duration.pr
 message_type { name: "Status"
   field { name: "details" number: 3 label: LABEL_REPEATED
           type: TYPE_MESSAGE type_name: ".google.protobuf.Any" } }
+message_type { name: "ErrorInfo"
+  field { name: "reason" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
 message_type { name: "BadRequest"
   field { name: "field_violations" number: 1 label: LABEL_REPEATED
           type: TYPE_MESSAGE type_name: ".google.rpc.FieldViolation" } }
@@ -43,14 +46,18 @@ class Details:
     """The wrong field of the request; empty if no field is wrong."""
     retry_after_s: float | None = None
     """Seconds after which to retry; None if the server gave no advice."""
+    reason: str = ""
+    """Why the call failed, for programs; empty if the server did not say."""
 
 
 def read_details(data: bytes) -> Details:
     """Reads a serialized ``google.rpc.Status``; returns empty details if it is malformed."""
-    field, retry_after_s = "", None
+    field, retry_after_s, reason = "", None, ""
     try:
         for detail in _STATUS.FromString(data).details:
-            if detail.type_url.endswith("/google.rpc.BadRequest"):
+            if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                reason = _ERROR_INFO.FromString(detail.value).reason
+            elif detail.type_url.endswith("/google.rpc.BadRequest"):
                 violations = _BAD_REQUEST.FromString(detail.value).field_violations
                 field = violations[0].field if violations else ""
             elif detail.type_url.endswith("/google.rpc.RetryInfo"):
@@ -59,7 +66,7 @@ def read_details(data: bytes) -> Details:
     except DecodeError:
         # Status and message are right without details, so the caller still gets those.
         return Details()
-    return Details(field=field, retry_after_s=retry_after_s)
+    return Details(field=field, retry_after_s=retry_after_s, reason=reason)
 
 
 def _declare() -> tuple[Any, ...]:
@@ -68,9 +75,9 @@ def _declare() -> tuple[Any, ...]:
         pool.AddSerializedFile(dependency.serialized_pb)
     file = text_format.Parse(_DECLARATION, FileDescriptorProto())
     pool.AddSerializedFile(file.SerializeToString())
-    names = ("Status", "BadRequest", "RetryInfo")
+    names = ("Status", "ErrorInfo", "BadRequest", "RetryInfo")
     messages = (pool.FindMessageTypeByName(f"google.rpc.{name}") for name in names)
     return tuple(message_factory.GetMessageClass(message) for message in messages)
 
 
-_STATUS, _BAD_REQUEST, _RETRY_INFO = _declare()
+_STATUS, _ERROR_INFO, _BAD_REQUEST, _RETRY_INFO = _declare()

@@ -82,6 +82,7 @@ def error_of(
         field=attached.field,
         retry_after_s=attached.retry_after_s,
         request_id=request_id,
+        reason=attached.reason,
     )
     return _marked(error)
 

@@ -17,7 +17,7 @@ _PACKAGES = {
     "seqserve_model",
     "seqserve_export",
     "seqserve_import",
-    "seqserve_playground",
+    "seqserve_gateway",
     "seqserve_plot",
 }
 

@@ -76,8 +76,13 @@ COMMANDS = {
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"
     ),
+    "gateway": Command(
+        module="seqserve_gateway.command",
+        help="open a server to HTTP: JSON, and the forms of other translation services",
+        extra="gateway",
+    ),
     "playground": Command(
-        module="seqserve_playground.command",
+        module="seqserve_gateway.playground.command",
         help="try models on a page in the browser, and look inside",
         extra="playground",
     ),

@@ -1,0 +1,1 @@
+"""The doors over HTTP: JSON, forms of other services, and a page on which to try models."""

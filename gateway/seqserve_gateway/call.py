@@ -1,0 +1,156 @@
+"""One HTTP request, as an endpoint of a form sees it: the caller, the time left, and the server."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, Unpack
+
+from google.protobuf.message import Message
+from starlette.requests import Request
+
+from seqserve import AsyncClient
+from seqserve._transport.method import Method
+from seqserve.auth import token_of
+from seqserve.decoding import GenerateOptions, Priority
+from seqserve.errors import CallError
+from seqserve.results import Result
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.upstream import METADATA, Upstream
+
+WINDOW = 8
+"""Texts of one array under way at a time, so that arrays leave slots to callers that wait."""
+TIMEOUT_HEADER = "x-request-timeout-s"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
+_TRACE = ("traceparent", "tracestate")
+_PRINTABLE = re.compile(r"[\x20-\x7e]{1,512}")
+
+
+class Call:
+    """A request whose body was read, and which was admitted."""
+
+    def __init__(
+        self, request: Request, body: bytes, upstream: Upstream, request_id: str, timeout_s: float
+    ) -> None:
+        """Starts the clock of the deadline; an endpoint gets the call, it makes none."""
+        self.request = request
+        """Path, query and headers; its body is in ``body``."""
+        self.body = body
+        self.request_id = request_id
+        """Id of the call in the server's log; it is in every answer as ``x-request-id``."""
+        self._upstream = upstream
+        self._deadline_s = time.monotonic() + timeout_s
+        self._token = bearer_of(request)
+        self._identify()
+
+    @property
+    def client(self) -> AsyncClient:
+        """The client of the server. Pass ``timeout_s=call.left_s`` to each of its calls."""
+        return self._upstream.client
+
+    @property
+    def token(self) -> str | None:
+        """The caller's token. A form that carries it elsewhere than in ``Authorization`` sets it.
+
+        Raises:
+            Failure: On setting, if the token has a character that no token has.
+        """
+        return self._token
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        self._token = token
+        self._identify()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline; a moment at least, so that a call can report its end."""
+        return max(1e-3, self._deadline_s - time.monotonic())
+
+    async def message(self, method: Method, request: Message) -> Any:
+        """Makes a unary call with messages of ``seqserve.v1``.
+
+        Raises:
+            CallError: The call failed.
+        """
+        async with aclosing(self._upstream.messages(method, request, self.left_s)) as messages:
+            return await anext(messages)
+
+    def messages(self, method: Method, request: Message) -> Any:
+        """Yields the messages of a stream; closing the generator cancels it on the server."""
+        return self._upstream.messages(method, request, self.left_s)
+
+    async def generate_all(
+        self, sources: Sequence[str], **options: Unpack[GenerateOptions]
+    ) -> list[Result]:
+        """Generates from each text of an array, and returns the results in its order.
+
+        A single text is an ordinary call. Several share a window of :data:`WINDOW` and have low
+        priority, so that an array takes the slots that callers of single texts leave.
+
+        Raises:
+            CallError: A text failed; the others are cancelled.
+        """
+        if len(sources) == 1:
+            return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
+        options.setdefault("priority", Priority.LOW)
+        results: dict[int, Result] = {}
+        outcomes = self.client.generate_bulk(
+            sources, concurrency=WINDOW, timeout_s=self.left_s, **options
+        )
+        async with aclosing(outcomes):
+            async for number, outcome in outcomes:
+                if isinstance(outcome, CallError):
+                    raise outcome
+                results[number] = outcome
+        return [results[number] for number in range(len(sources))]
+
+    def _identify(self) -> None:
+        """Has the calls of this task carry who calls, and for which request."""
+        headers = self.request.headers
+        trace = (
+            (key, headers[key])
+            for key in _TRACE
+            if key in headers and _PRINTABLE.fullmatch(headers[key])
+        )
+        # By this a server with --caller-metadata x-forwarded-for tells callers apart.
+        peer = self.request.client
+        caller = (("x-forwarded-for", peer.host),) if peer else ()
+        authorization = self._upstream.authorization(self._token)
+        METADATA.set((("x-request-id", self.request_id), *caller, *trace, *authorization))
+
+
+def bearer_of(request: Request) -> str | None:
+    """Returns the token of ``Authorization: Bearer``, empty if malformed; None without one."""
+    value = request.headers.get("authorization", "")
+    if value.partition(" ")[0].lower() != "bearer":
+        return None
+    return token_of([("authorization", value)])
+
+
+def request_id_of(request: Request) -> str:
+    """Returns the id that the caller chose, if it is one, or else a new one."""
+    own = request.headers.get("x-request-id", "")
+    return own if _REQUEST_ID.fullmatch(own) else secrets.token_hex(8)
+
+
+def timeout_of(request: Request, default_s: float, max_s: float) -> float:
+    """Returns the seconds that a caller gives its request.
+
+    Raises:
+        Failure: The header is no number of seconds, or more than ``max_s``.
+    """
+    text = request.headers.get(TIMEOUT_HEADER)
+    if text is None:
+        return default_s
+    try:
+        timeout_s = float(text)
+    except ValueError:
+        timeout_s = 0.0
+    if not 0 < timeout_s <= max_s:
+        reason = f"{TIMEOUT_HEADER}: must be a number of seconds, above 0 and at most {max_s:g}"
+        raise Failure("INVALID_ARGUMENT", reason, field=TIMEOUT_HEADER)
+    return timeout_s

@@ -1,0 +1,210 @@
+"""``seqserve gateway``: opens a server to HTTP until Ctrl-C or SIGTERM."""
+
+# Each default declares an option, which makes a dataclass field.
+# ruff: noqa: RUF009
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from seqserve.arguments import DEFAULT_TIMEOUT_S
+from seqserve.command.connection import ConnectionOptions
+from seqserve.command.progress import outages_reported
+from seqserve.errors import OptionError
+from seqserve.options import option, parse
+from seqserve.pem import read_pair
+
+# An HTTP client sees an outage at once and may retry; a call that one of several servers refuses
+# while it drains goes to another.
+_DEFAULT_ATTEMPTS = 2
+_EPILOG = """\
+The gateway is a process of its own, so that HTTP takes no time of the server's, and it may stand in
+front of several servers. A caller's token (Authorization: Bearer) is passed on to the server, which
+decides what it allows. docs/http.md describes every form.
+
+examples:
+  seqserve gateway
+  seqserve gateway --target a.example.com:443,b.example.com:443 --tls
+  seqserve gateway --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key
+  curl localhost:5000/v1/generate -H 'Content-Type: application/json' \\
+    -d '{"source": "The coffee tastes good."}'"""
+
+# A server on this machine has the variables of these names.
+_listener = partial(option, group="listener")
+_own = partial(option, group="listener", has_variable=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions(ConnectionOptions):
+    """The options of ``seqserve gateway``."""
+
+    host: str = _own(
+        "127.0.0.1",
+        help="Address to listen on; 0.0.0.0 for all of IPv4, :: for all of IPv4 and IPv6. If other"
+        " machines can reach it, it needs TLS, or --insecure.",
+    )
+    port: int = _own(5000, help="Port to listen on; 0 for any free port.", minimum=0, maximum=65535)
+    tls_certificate: Path | None = _own(
+        None,
+        help="Certificate of the gateway, PEM, followed by its intermediates. Without it"
+        " connections of HTTP are not encrypted.",
+    )
+    tls_key: Path | None = _own(None, help="Private key of --tls-certificate, PEM, unencrypted.")
+    insecure: bool = _own(
+        False, help="Listen on a --host that other machines can reach, even without TLS."
+    )
+    lend_token: bool = _listener(
+        False,
+        help="Let callers without a token use that of --token-file: whoever reaches the gateway can"
+        " then call the server.",
+    )
+    allowed_host: list[str] = _listener(
+        [],
+        help="Name by which clients may call the gateway, beside localhost and IP addresses. By"
+        " default any if other machines reach --host, none if not.",
+    )
+    cors_origin: list[str] = _listener(
+        [],
+        help="Origin whose pages may call the gateway from a browser, such as https://example.com;"
+        " * for all. By default none.",
+    )
+    max_timeout_s: float = _listener(
+        300.0, help="Longest deadline that a request may ask for, in seconds.", minimum=0.001
+    )
+    max_requests: int = _listener(
+        512,
+        help="Maximum number of requests at a time; further ones are refused with 429.",
+        minimum=1,
+    )
+    max_body_bytes: int = _listener(
+        1 << 20, help="Maximum size of the body of a request.", minimum=1
+    )
+    max_http_connections: int = _listener(
+        4096, help="Maximum number of connections; further ones are closed.", minimum=1
+    )
+    drain_timeout_s: float = _own(
+        30.0, help="Time that requests have to finish after SIGTERM.", minimum=0
+    )
+
+    def upstream(self) -> dict[str, Any]:
+        """Returns how to reach the server."""
+        default_s = min(DEFAULT_TIMEOUT_S, self.max_timeout_s)
+        settings = self.settings(default_s, default_attempts=_DEFAULT_ATTEMPTS)
+        return settings if self.lend_token else settings | {"token": None}
+
+    def certificate(self) -> tuple[Path, Path] | None:
+        """Returns the files of the certificate and its key; None without TLS.
+
+        Raises:
+            OptionError: A file is missing or broken.
+        """
+        if self.tls_certificate is None and self.tls_key is None:
+            return None
+        if self.tls_certificate is None or self.tls_key is None:
+            missing = "--tls-key" if self.tls_key is None else "--tls-certificate"
+            raise OptionError(f"{missing}: is missing; a certificate and its key go together")
+        read_pair(self.tls_certificate, self.tls_key, ("--tls-certificate", "--tls-key"))
+        return self.tls_certificate, self.tls_key
+
+    def hosts(self) -> list[str] | None:
+        """Returns the names by which the gateway may be called; None for any."""
+        if self.allowed_host or _is_loopback(self.host):
+            return [self.host, *self.allowed_host]
+        return None
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command and returns its exit status.
+
+    Raises:
+        OptionError: An option is wrong, or the gateway cannot have its address.
+    """
+    options = parse(
+        GatewayOptions,
+        argv,
+        prog="seqserve gateway",
+        description="Opens a server to HTTP and JSON, for curl and every language.",
+        epilog=_EPILOG,
+    )
+    _check(options)
+    certificate = options.certificate()
+    from seqserve_gateway.admission import Admission
+    from seqserve_gateway.app import app_of
+    from seqserve_gateway.bodies import Bodies
+    from seqserve_gateway.form import House
+    from seqserve_gateway.forms import FORMS
+    from seqserve_gateway.listener import ListenerLimits, listener_at, run
+    from seqserve_gateway.upstream import Upstream, UpstreamSettings
+
+    settings = UpstreamSettings(**options.upstream())
+    house = House(
+        upstream=Upstream(settings),
+        admission=Admission(options.max_requests, rate=float("inf")),
+        bodies=Bodies(options.max_body_bytes),
+        max_timeout_s=options.max_timeout_s,
+    )
+    app = app_of(house, FORMS, allowed_hosts=options.hosts(), cors_origins=options.cors_origin)
+    limits = ListenerLimits(
+        max_connections=options.max_http_connections, drain_timeout_s=options.drain_timeout_s
+    )
+    with (
+        listener_at(options.host, options.port, "--port") as listener,
+        outages_reported(lambda: None),
+    ):
+        _announce(listener, options, is_private=house.upstream.is_private)
+        run(app, listener, house, limits, certificate)
+    return 0
+
+
+def _check(options: GatewayOptions) -> None:
+    """Refuses options that contradict each other, or leave strangers in by mistake.
+
+    Raises:
+        OptionError: They do; the message names one.
+    """
+    if options.timeout_s is not None and options.timeout_s > options.max_timeout_s:
+        raise OptionError(
+            f"--timeout-s: {options.timeout_s:g} is more than --max-timeout-s,"
+            f" {options.max_timeout_s:g}"
+        )
+    has_token = options.token_file is not None or options.token is not None
+    if options.lend_token and not has_token:
+        raise OptionError("--lend-token: there is no token; --token-file names its file")
+    if options.token_file is not None and not options.lend_token:
+        raise OptionError(
+            "--token-file: has no effect, because callers bring their own tokens; add --lend-token"
+            " to let those without one use it"
+        )
+    is_open = not _is_loopback(options.host) and options.tls_certificate is None
+    if is_open and not options.insecure:
+        raise OptionError(
+            f"--host: other machines reach {options.host}, and connections are not encrypted. Give"
+            " --tls-certificate and --tls-key; or --insecure if the network itself keeps strangers"
+            " out, or a proxy before the gateway encrypts"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _announce(listener: socket.socket, options: GatewayOptions, *, is_private: bool) -> None:
+    if not is_private:
+        warning = "tokens of callers are not passed on, because --tls is not given"
+        print(f"seqserve: {warning}", file=sys.stderr)
+    if options.lend_token and not _is_loopback(options.host):
+        warning = "everyone who can reach the gateway can call the server, without a token"
+        print(f"seqserve: {warning}", file=sys.stderr)
+    port = listener.getsockname()[1]
+    scheme = "http" if options.tls_certificate is None else "https"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"seqserve gateway on {scheme}://{host}:{port} for {options.target}", flush=True)

@@ -1,0 +1,132 @@
+"""DeepL's routes: ``/v2/translate``, ``/v2/languages``, ``/v2/usage``, for its clients.
+
+Source: the public description of the API, https://developers.deepl.com/docs, and what its clients
+send.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from seqserve.decoding import GenerateOptions
+from seqserve.documents import html
+from seqserve_gateway.call import Call
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.form import Endpoint, Form
+from seqserve_gateway.translation import xml
+from seqserve_gateway.translation.fields import Fields, fields_of, refusal
+from seqserve_gateway.translation.names import name_of
+from seqserve_gateway.translation.pairs import AUTO, pairs_of
+from seqserve_gateway.translation.texts import Parse, plain, translated
+
+_SCHEME = "deepl-auth-key"
+# Codes of targets that its clients do not accept without a region.
+_REGIONS = {
+    "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
+    "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
+}
+# There is no quota; some clients divide by the limit.
+_NO_LIMIT = 1_000_000_000_000
+
+
+async def _translate(call: Call) -> Response:
+    fields = _fields(call)
+    texts = fields.texts("text")
+    options = _options(fields)
+    parse = _parse_of(fields)
+    source = fields.text("source_lang", "") or AUTO
+    pairs = await pairs_of(call)
+    pair = pairs.find(source, fields.text("target_lang"), ("source_lang", "target_lang"))
+    results = await translated(call, texts, parse, pair, options)
+    billed = [{"billed_characters": len(text)} for text in texts]
+    shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
+    return JSONResponse(
+        {
+            "translations": [
+                {"detected_source_language": pair.source.upper(), "text": result.text, **count}
+                for result, count in zip(results, shown, strict=True)
+            ]
+        }
+    )
+
+
+async def _languages(call: Call) -> Response:
+    fields = _fields(call)
+    kind = fields.text("type", "source")
+    if kind not in ("source", "target"):
+        raise refusal("type", "must be source or target")
+    pairs = await pairs_of(call)
+    codes = pairs.sources if kind == "source" else pairs.targets
+    languages: dict[str, str] = {}
+    for code in codes:
+        regions = _REGIONS.get(code, {}) if kind == "target" else {}
+        languages |= regions or {code.upper(): name_of(code)}
+    support = {"supports_formality": False} if kind == "target" else {}
+    return JSONResponse(
+        [{"language": code, "name": name, **support} for code, name in languages.items()]
+    )
+
+
+async def _usage(call: Call) -> Response:
+    """Says that nothing is counted and nothing is limited."""
+    _fields(call)
+    return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
+
+
+def _fields(call: Call) -> Fields:
+    """Reads the fields; the key, in its header or among them, is the caller's token."""
+    fields = fields_of(call)
+    if key := _key_of(call.request) or fields.text("auth_key", ""):
+        # The end by which its clients know the address of the free service.
+        call.token = key.removesuffix(":fx")
+    return fields
+
+
+def _key_of(request: Request) -> str:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == _SCHEME else ""
+
+
+def _options(fields: Fields) -> GenerateOptions:
+    """Reads what changes a translation, and refuses what would silently not be done."""
+    if fields.text("formality", "default") in ("more", "less"):
+        raise refusal(
+            "formality", "is not supported; leave it out, or use prefer_more, prefer_less"
+        )
+    if fields.text("glossary_id", ""):
+        raise refusal("glossary_id", "is not supported")
+    is_whole = fields.text("split_sentences", "1") == "0"
+    return {"segmentation": "none"} if is_whole else {}
+
+
+def _parse_of(fields: Fields) -> Parse:
+    handling = fields.text("tag_handling", "")
+    if handling == "html":
+        return lambda text: html.parse([text])
+    if handling == "xml":
+        names = fields.texts("ignore_tags") if fields.has("ignore_tags") else []
+        ignored = {name.strip() for each in names for name in each.split(",")}
+        return partial(xml.parse, ignored=ignored)
+    if handling:
+        raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
+    return plain
+
+
+def _error(failure: Failure, request_id: str) -> Response:
+    # Its clients know 403 for every key that is not good enough.
+    status = 403 if failure.status == 401 else failure.status
+    return JSONResponse({"message": failure.details}, status)
+
+
+FORM = Form(
+    name="deepl",
+    endpoints=[
+        Endpoint(path="/v2/translate", answer=_translate, methods=["GET", "POST"]),
+        Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
+        Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
+    ],
+    error=_error,
+)

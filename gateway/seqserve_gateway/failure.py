@@ -1,0 +1,103 @@
+"""Why a request gets no answer, and problem+json, the shape in which most forms say so.
+
+Source: RFC 9457, "Problem Details for HTTP APIs", section 3; RFC 9110, sections 10.2.3 and 15.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Self
+
+from starlette.responses import Response
+
+from seqserve.errors import CallError, Unreachable
+
+CLIENT_GONE = 499
+"""Status of a request whose client went away; by the convention of nginx, for metrics alone."""
+_STATUS = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "FAILED_PRECONDITION": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": CLIENT_GONE,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus} | {CLIENT_GONE: "Client Gone"}
+_RETRY_AFTER_S = 1.0
+"""For a refusal that comes without advice."""
+
+
+@dataclass(slots=True, eq=False)
+class Failure(Exception):
+    """A request gets no answer; a form writes it in its own shape."""
+
+    code: str
+    """Name of the gRPC status, such as ``"INVALID_ARGUMENT"``."""
+    details: str
+    """What is wrong, for people."""
+    status: int = 0
+    """Status of HTTP; that of ``code`` if 0."""
+    field: str = ""
+    """The wrong field of the request; empty if no field is wrong."""
+    reason: str = ""
+    """Why, for programs, such as ``"QUEUE_FULL"``; empty where the code says it all."""
+    retry_after_s: float | None = None
+    """Seconds after which to retry; None where a retry does not help."""
+
+    def __post_init__(self) -> None:
+        """Fills in the status and the advice that belong to the code."""
+        self.status = self.status or _STATUS.get(self.code, 500)
+        if self.retry_after_s is None and self.status in (429, 503):
+            self.retry_after_s = _RETRY_AFTER_S
+
+    @classmethod
+    def of(cls, error: CallError) -> Self:
+        """Returns the failure for an error of a call to the server."""
+        # The address of the server is nobody's business; the command reports the outage.
+        is_away = isinstance(error, Unreachable)
+        details = "the server behind the gateway cannot be reached" if is_away else error.details
+        return cls(
+            error.code,
+            details,
+            field=error.field,
+            reason=error.reason,
+            retry_after_s=error.retry_after_s,
+        )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that belong to the status, whatever the shape of the body.
+
+        ``Retry-After`` counts whole seconds, so it is rounded up.
+        """
+        if self.retry_after_s is not None:
+            return {"Retry-After": str(math.ceil(self.retry_after_s))}
+        return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+
+    def text(self, request_id: str) -> str:
+        """Returns the JSON of ``application/problem+json``."""
+        members: dict[str, object] = {
+            "type": "about:blank",
+            "title": _PHRASES.get(self.status, "Error"),
+            "status": self.status,
+            "detail": self.details,
+            "code": self.code,
+            "request_id": request_id,
+        }
+        members |= {name: value for name in ("reason", "field") if (value := getattr(self, name))}
+        if self.retry_after_s is not None:
+            members["retry_after_s"] = self.retry_after_s
+        return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+
+
+def problem(failure: Failure, request_id: str) -> Response:
+    """Writes a failure as ``application/problem+json``."""
+    text = failure.text(request_id)
+    return Response(text, failure.status, media_type="application/problem+json")

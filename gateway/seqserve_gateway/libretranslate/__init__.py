@@ -1,0 +1,1 @@
+"""The HTTP API of LibreTranslate, for its clients."""

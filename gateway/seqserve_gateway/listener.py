@@ -1,0 +1,208 @@
+"""Listens, bounds what connections may hold, and drains the application at a signal.
+
+uvicorn waits without limit for a request that does not come, or comes a byte at a time. Here a
+connection without a request is closed after a time, and further ones are closed at once, so that
+half-sent requests cannot keep others out. An endpoint is reached only by a request whose headers
+have arrived; :mod:`seqserve_gateway.bodies` bounds the time for the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import resource
+import socket
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import ClassVar
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from seqserve.errors import OptionError
+from seqserve.pem import read_pair
+from seqserve_gateway.form import House
+
+_log = logging.getLogger(__name__)
+
+_FILES = 128
+"""Open files that are no connections of the listener."""
+_TICKS_OF_RELOAD = 10
+"""Tenths of a second between two looks at the files of the certificate."""
+_MAX_HEADER_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """What connections may hold."""
+
+    max_connections: int = 4096
+    """Connections at a time."""
+    header_timeout_s: float = 10.0
+    """Time for the headers of a request, from the connection or from the first byte on."""
+    keep_alive_s: float = 60.0
+    """Time for which a connection may wait for its next request."""
+    drain_timeout_s: float = 30.0
+    """Time that calls have to finish after SIGTERM."""
+
+
+def listener_at(host: str, port: int, option: str) -> socket.socket:
+    """Opens a socket that listens.
+
+    Raises:
+        OptionError: The address cannot be had; the message names ``option``.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OptionError(f"{option}: {host}:{port} cannot be had: {reason}") from None
+
+
+def run(
+    app: ASGIApp,
+    listener: socket.socket,
+    house: House,
+    limits: ListenerLimits,
+    certificate: tuple[Path, Path] | None = None,
+) -> None:
+    """Serves until SIGTERM or Ctrl-C; a second signal ends the process without a drain.
+
+    Args:
+        app: The application.
+        listener: The socket.
+        house: Of the application; at the first signal its admission ends.
+        limits: Of the connections.
+        certificate: Files of a certificate and its key, PEM, for TLS.
+    """
+    files = _files(limits.max_connections + _FILES)
+    limits = replace(limits, max_connections=min(limits.max_connections, files - _FILES))
+    config = uvicorn.Config(
+        app,
+        http=type("Protocol", (_Protocol,), {"limits": limits}),
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        ws="none",
+        timeout_keep_alive=int(limits.keep_alive_s),
+        timeout_graceful_shutdown=1,
+        ssl_certfile=certificate[0] if certificate else None,
+        ssl_keyfile=certificate[1] if certificate else None,
+    )
+    _Server(config, house, limits.drain_timeout_s, certificate).run(sockets=[listener])
+
+
+def _files(count: int) -> int:
+    """Raises the limit on open files as far as this process may, and returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        house: House,
+        drain_timeout_s: float,
+        certificate: tuple[Path, Path] | None,
+    ) -> None:
+        super().__init__(config)
+        self._certificate = certificate
+        self._read = _versions(certificate)
+        self._house, self._drain_timeout_s = house, drain_timeout_s
+        house.metrics.connections.set_function(lambda: len(self.server_state.connections))
+        self._drained_by_s = math.inf
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to drain; at the second signal, ends at once."""
+        if self._house.admission.is_open:
+            self._house.admission.is_open = False
+            self._drained_by_s = time.monotonic() + self._drain_timeout_s
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ends the server once it has drained."""
+        is_drained = self._house.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
+        self.should_exit |= not self._house.admission.is_open and is_drained
+        if counter % _TICKS_OF_RELOAD == 0:
+            self._reload()
+        return await super().on_tick(counter)
+
+    def _reload(self) -> None:
+        """Reads the certificate again if its files have changed; keeps the old one if it cannot."""
+        versions = _versions(self._certificate)
+        if self._certificate is None or self.config.ssl is None or versions == self._read:
+            return
+        self._read = versions
+        try:
+            # The context in use must not get one file of a pair that does not match.
+            read_pair(*self._certificate, ("--tls-certificate", "--tls-key"))
+            self.config.ssl.load_cert_chain(*self._certificate)
+        except (OptionError, OSError) as error:
+            _log.error("certificate kept: %s", error)
+        else:
+            _log.warning("certificate read again")
+
+
+def _versions(files: tuple[Path, Path] | None) -> list[object]:
+    """Returns what tells whether files have changed."""
+    versions: list[object] = []
+    for file in files or ():
+        try:
+            status = file.stat()
+        except OSError:
+            versions.append(None)
+        else:
+            versions.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return versions
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes its connection if the headers of a request do not come, or are too long."""
+
+    limits: ClassVar[ListenerLimits]
+
+    _timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.max_connections:
+            transport.abort()
+        else:
+            self._wait_for_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._cancel_timer()
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self.transport.abort()
+        elif self._timer is None:
+            self._wait_for_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timer()
+        super().connection_lost(exc)
+
+    def _wait_for_headers(self) -> None:
+        self._timer = self.loop.call_later(self.limits.header_timeout_s, self.transport.abort)
+
+    def _cancel_timer(self) -> None:
+        self._header_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,146 @@
+"""Texts and documents through an array of calls: markup stays, and follows the words around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from seqserve.command.run.document_run import translation_of
+from seqserve.decoding import GenerateOptions
+from seqserve.documents.passage import Passage, Translation, parts
+from seqserve.errors import FailedPrecondition
+from seqserve.results import Result, Segment
+from seqserve_gateway.call import Call
+from seqserve_gateway.translation.pairs import Pair
+
+Parse: TypeAlias = Callable[[str], Iterable[Passage]]
+"""Reads the passages of a text of one format."""
+# Beams that find alternatives worth reading.
+_LEAST_BEAMS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The translation of a text, and the next best ones."""
+
+    text: str
+    alternatives: Sequence[str] = ()
+
+
+def plain(text: str) -> list[Passage]:
+    """Returns a text as one passage, or several if it is too long for a call."""
+    return [Passage(line=0, source=part, text=part) for part in parts(text)]
+
+
+async def translated(
+    call: Call,
+    texts: Sequence[str],
+    parse: Parse,
+    pair: Pair,
+    options: GenerateOptions | None = None,
+    alternatives: int = 0,
+) -> list[Translated]:
+    """Translates texts, in order. What has no letter, or is in the target language, stays as it is.
+
+    Args:
+        call: The request; its calls share a window.
+        texts: The texts.
+        parse: Reads the passages of each.
+        pair: The languages.
+        options: Of every call, beside those of the pair.
+        alternatives: Most other translations of each text.
+
+    Raises:
+        CallError: A text could not be translated.
+    """
+    if pair.source == pair.target:
+        return [Translated(text) for text in texts]
+    options = {"segmentation": "sentences", **pair.options, **(options or {})}
+    if alternatives:
+        count = alternatives + 1
+        options |= {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
+    documents = [list(parse(text)) for text in texts]
+    passages = [passage for document in documents for passage in document]
+    answers = iter(await _answers(call, passages, options))
+    return [_joined([next(answers) for _ in document], alternatives) for document in documents]
+
+
+async def _answers(
+    call: Call, passages: Sequence[Passage], options: GenerateOptions
+) -> list[list[str]]:
+    """Returns the translations of each passage, the best first, with what stands before it."""
+    answers = [[passage.before + passage.source] for passage in passages]
+    for is_marked in (False, True):
+        numbers = [
+            number
+            for number, passage in enumerate(passages)
+            if passage.has_words and (passage.divided is not None) is is_marked
+        ]
+        results = await _results(call, [passages[n].text for n in numbers], options, is_marked)
+        for number, result in zip(numbers, results, strict=True):
+            answers[number] = await _written(call, passages[number], result, options)
+    return answers
+
+
+async def _results(
+    call: Call, texts: Sequence[str], options: GenerateOptions, is_marked: bool
+) -> Sequence[Result | None]:
+    """Returns the results of texts; None if the model cannot align what it writes."""
+    if not is_marked:
+        return await call.generate_all(texts, **options)
+    try:
+        return await call.generate_all(texts, **options | {"return_alignment": True})
+    except FailedPrecondition as error:
+        # Failures within a bulk call have no reason that programs can read.
+        if "scorer" not in error.details:
+            raise
+        return [None] * len(texts)
+
+
+async def _written(
+    call: Call, passage: Passage, result: Result | None, options: GenerateOptions
+) -> list[str]:
+    if passage.divided is not None and (result is None or not translation_of(result).alignment):
+        # Its markup cannot be placed, so it divides the text.
+        first, *rest = passage.divided()
+        divided = [replace(first, before=passage.before + first.before), *rest]
+        answers = await _answers(call, divided, options)
+        return ["".join(texts[0] for texts in answers)]
+    assert result is not None
+    translations = [translation_of(result)]
+    if passage.divided is None:
+        translations += map(Translation, _others(result))
+    return [passage.before + passage.written(each) for each in translations]
+
+
+def _others(result: Result) -> list[str]:
+    """Returns the texts after the best one, in which every segment has its next hypothesis."""
+    if not result.segments:
+        return [hypothesis.text for hypothesis in result.hypotheses[1:]]
+    count = max(len(segment.hypotheses) for segment in result.segments)
+    return [_nth(result, rank) for rank in range(1, count)]
+
+
+def _nth(result: Result, rank: int) -> str:
+    pieces, end = [], 0
+    for segment in result.segments:
+        pieces += [result.text[end : segment.target_begin], _text_of(result, segment, rank)]
+        end = segment.target_end
+    return "".join([*pieces, result.text[end:]])
+
+
+def _text_of(result: Result, segment: Segment, rank: int) -> str:
+    if rank < len(segment.hypotheses):
+        return segment.hypotheses[rank].text
+    return result.text[segment.target_begin : segment.target_end]
+
+
+def _joined(answers: Sequence[Sequence[str]], alternatives: int) -> Translated:
+    """Joins the passages of a text, for each rank; one that has no more has its best again."""
+    count = max(map(len, answers), default=0)
+    texts = [
+        "".join(each[rank if rank < len(each) else 0] for each in answers) for rank in range(count)
+    ]
+    best, *rest = dict.fromkeys(texts) or [""]
+    return Translated(best, rest[:alternatives])

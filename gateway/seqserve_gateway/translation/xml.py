@@ -1,0 +1,54 @@
+"""XML as translators exchange it: tags follow the words that they are around.
+
+Source: Extensible Markup Language 1.0, section 3.1.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Collection, Iterator
+from functools import partial
+
+from seqserve.documents.inline import Kind, Piece, Syntax, passages
+from seqserve.documents.passage import Passage
+
+_MARKUP = re.compile(
+    r"(?P<data><!\[CDATA\[.*?\]\]>)|(?P<other><!--.*?-->|<\?.*?\?>|<![^>]*>)"
+    r"|<(?P<end>/?)(?P<name>[\w:.-]+)(?:\s[^<>]*?)?(?P<empty>/?)>",
+    re.DOTALL,
+)
+_SYNTAX = Syntax(read=html.unescape, write=partial(html.escape, quote=False))
+
+
+def parse(text: str, ignored: Collection[str] = ()) -> Iterator[Passage]:
+    """Yields the passages of a text.
+
+    Args:
+        text: XML, or a part of it.
+        ignored: Names of elements that stay as they are, with what is in them.
+    """
+    return passages(list(_pieces(text, ignored)), _SYNTAX)
+
+
+def _pieces(text: str, ignored: Collection[str]) -> Iterator[Piece]:
+    end = 0
+    for match in _MARKUP.finditer(text):
+        if match.start() < end:
+            # Within an element that stays as it is.
+            continue
+        yield Piece(Kind.TEXT, text[end : match.start()])
+        end = match.end()
+        if match["name"] in ignored and not match["end"] and not match["empty"]:
+            close = re.compile(rf"</{re.escape(match['name'])}\s*>").search(text, end)
+            end = close.end() if close else len(text)
+        yield Piece(_kind(match, ignored), text[match.start() : end], match["name"] or "")
+    yield Piece(Kind.TEXT, text[end:])
+
+
+def _kind(match: re.Match[str], ignored: Collection[str]) -> Kind:
+    if match["data"]:
+        return Kind.BREAK
+    if match["other"] or match["empty"] or match["name"] in ignored:
+        return Kind.EMPTY
+    return Kind.CLOSING if match["end"] else Kind.OPENING

@@ -1,0 +1,111 @@
+"""The gRPC server behind the doors: one channel for every form, and the metadata of each call.
+
+A call of the client carries the metadata of the HTTP request in whose task it is made: a variable
+of the context holds it, and the client reads it for every attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from seqserve import AsyncClient
+from seqserve._async.calls import CallGroup, messages_of
+from seqserve._transport.aio_channel import AsyncGrpcTransport
+from seqserve._transport.connection import Connection
+from seqserve._transport.method import Method
+from seqserve.arguments import MAX_MESSAGE_BYTES
+from seqserve.auth import metadata_of
+from seqserve.availability import Availability
+from seqserve.errors import OptionError
+from seqserve.retry import Attempts, RetryPolicy
+from seqserve.target import is_local
+from seqserve.tls import TLS
+from seqserve_gateway.failure import Failure
+
+Pairs = tuple[tuple[str, str], ...]
+METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
+"""Metadata of the calls that the current task makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """How to reach the server; the names are those of :class:`~seqserve.AsyncClient`."""
+
+    target: str
+    timeout_s: float = 30.0
+    tls: TLS | None = None
+    token: str | None = None
+    """Token that callers without one of their own may use; none by default."""
+    retry: RetryPolicy | None = None
+
+
+class Upstream:
+    """A client of the server, and its calls as messages of ``seqserve.v1``."""
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        """Connects with the first call.
+
+        Raises:
+            OptionError: A setting is wrong, as for the client.
+        """
+        self.settings = settings
+        self.is_private = settings.tls is not None or is_local(settings.target)
+        """Whether tokens of callers may be sent: by TLS, or to this machine."""
+        self._own = metadata_of(settings.token, is_private=self.is_private)
+        connection = Connection(
+            settings.target, MAX_MESSAGE_BYTES, settings.tls, metadata=self._metadata
+        )
+        transport = AsyncGrpcTransport(connection)
+        self._retry = settings.retry or RetryPolicy()
+        self._calls, self._availability = CallGroup(transport), Availability(settings.target)
+        self.client = AsyncClient(
+            settings.target,
+            timeout_s=settings.timeout_s,
+            retry=self._retry,
+            transport=transport,
+        )
+
+    def messages(
+        self, method: Method, request: Message, timeout_s: float
+    ) -> AsyncGenerator[Any, None]:
+        """Yields the messages of a call, exactly as the server sends them.
+
+        Closing the generator cancels the call.
+
+        Raises:
+            CallError: The call failed.
+        """
+        attempts = Attempts(self._retry, timeout_s, self._availability)
+        return messages_of(self._calls, method, request, attempts)
+
+    def authorization(self, token: str | None) -> Pairs:
+        """Returns the metadata for a caller's token, or that of the gateway's own without one.
+
+        A token is left out where it would cross the network in clear: a server that wants one then
+        refuses the call.
+
+        Raises:
+            Failure: The token has a character that no token has.
+        """
+        if token is None:
+            return self._own
+        if not self.is_private:
+            return ()
+        try:
+            return metadata_of(token, is_private=True)
+        except OptionError:
+            raise Failure("UNAUTHENTICATED", "no valid token") from None
+
+    async def close(self) -> None:
+        """Cancels the calls under way and closes the channel."""
+        self._calls.cancel()
+        await self.client.close()
+
+    def _metadata(self) -> Pairs:
+        # Without a request, as for a probe, the gateway calls for itself.
+        return METADATA.get() or self._own

@@ -1,0 +1,1 @@
+"""The messages of ``seqserve.v1`` as JSON."""

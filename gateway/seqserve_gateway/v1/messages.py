@@ -1,0 +1,116 @@
+"""JSON to messages of ``seqserve.v1`` and back, strictly.
+
+Fields are written with the names of the protos (``num_hypotheses``); ``numHypotheses`` is accepted
+too. A field that is unknown, or given twice, is refused by its name. NaN and the infinities are
+texts.
+Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json/.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from seqserve_gateway.failure import Failure
+
+M = TypeVar("M", bound=Message)
+
+_UNKNOWN = re.compile(r'has no field named "([^"]*)"(?: at "([^"]*)")?')
+_WRONG = re.compile(r"Failed to parse (\S+) field: (.+)", re.DOTALL)
+
+
+def message_of(body: bytes, message: M) -> M:
+    """Fills a message from the JSON of a body.
+
+    Raises:
+        Failure: The body is not JSON, or does not fit the message; the failure names the field.
+    """
+    facts = _json(body)
+    if not isinstance(facts, dict):
+        raise _invalid("the body is not a JSON object")
+    try:
+        _check_objects(facts, message.DESCRIPTOR)
+        return json_format.ParseDict(facts, message)
+    except json_format.ParseError as error:
+        raise _misfit(str(error)) from None
+    except RecursionError:
+        raise _invalid("the body is nested too deeply") from None
+
+
+def facts_of(message: Message) -> dict[str, Any]:
+    """Converts a message to what JSON can hold; fields that have their default are left out."""
+    facts: dict[str, Any] = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    return facts
+
+
+def text_of(message: Message) -> str:
+    """Writes a message as JSON in one line."""
+    return json.dumps(facts_of(message), ensure_ascii=False, separators=(",", ":"))
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except RecursionError:
+        raise _invalid("the body is nested too deeply") from None
+    except (ValueError, UnicodeError):
+        raise _invalid("the body is not JSON") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _invalid("is given twice", twice)
+    return members
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
+    """Refuses what is no object where a message stands: protobuf takes an empty list for one.
+
+    Unknown fields and all other values are left to protobuf.
+    """
+    fields = kind.fields_by_name
+    for name, value in facts.items():
+        field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
+        if field is None or field.message_type is None or value is None:
+            continue
+        # A message on its own has presence, a list of them has none.
+        if not isinstance(value, dict if field.has_presence else list):
+            kinds = "an object" if field.has_presence else "a list of objects"
+            raise _invalid(f"is not {kinds}", f"{path}{name}")
+        if isinstance(value, dict):
+            _check_objects(value, field.message_type, f"{path}{name}.")
+            continue
+        for number, member in enumerate(value):
+            place = f"{path}{name}[{number}]"
+            if not isinstance(member, dict):
+                raise _invalid("is not an object", place)
+            _check_objects(member, field.message_type, f"{place}.")
+
+
+def _misfit(reason: str) -> Failure:
+    """Finds in an error of protobuf the field that it is about, and what is wrong with it."""
+    if unknown := _UNKNOWN.search(reason):
+        path = ".".join([*(unknown[2] or "").split(".")[1:], unknown[1]])
+        return _invalid("there is no such field", path)
+    names = []
+    while wrong := _WRONG.match(reason):
+        names.append(wrong[1])
+        reason = wrong[2]
+    return _invalid(reason.rstrip("."), ".".join(names))
+
+
+def _invalid(reason: str, field: str = "") -> Failure:
+    details = f"{field}: {reason}" if field else reason
+    return Failure("INVALID_ARGUMENT", details, field=field)

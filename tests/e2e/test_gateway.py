@@ -1,0 +1,176 @@
+"""`seqserve gateway` in front of a real server with the shipped models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import given
+from openapi_spec_validator import validate
+from schemathesis.specs.openapi import checks
+from tests.examples import examples
+
+from seqserve import Client
+from seqserve.auth import Scope, TokenEntry, digest_of, new_token
+from seqserve_gateway.forms import FORMS
+from seqserve_gateway.reference import document_of
+
+from .gateway import Gateway, gateway_of
+from .process import PATIENCE_S, ServerProcess, until
+
+COFFEE = "The coffee tastes good."
+KAFFEE = "Der Kaffee schmeckt gut."
+ENDLESS = {"source": COFFEE, "model": "endless"}
+DOCUMENT = document_of(FORMS, 300.0)
+CHECKS = [
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.status_code_conformance,
+]
+OPERATIONS = [
+    result.ok() for result in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+]
+
+
+@pytest.fixture(scope="module")
+def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
+    with gateway_of(shipped.target) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> Iterator[httpx.Client]:
+    with gateway.client() as client:
+        yield client
+
+
+def test_answer_is_that_of_grpc(client: httpx.Client, shipped: ServerProcess) -> None:
+    body = {"source": COFFEE, "options": {"beam_size": 4, "num_hypotheses": 2}}
+    answer = client.post("/v1/generate", json=body).json()
+    with Client(shipped.target) as grpc_client:
+        result = grpc_client.generate(COFFEE, beam_size=4, num_hypotheses=2)
+    assert [each["text"] for each in answer["hypotheses"]] == [
+        each.text for each in result.hypotheses
+    ]
+    assert answer["hypotheses"][0]["score"] == pytest.approx(result.score, rel=1e-5)
+
+
+def test_pieces_of_a_stream_join_to_the_answer(client: httpx.Client) -> None:
+    with client.stream("POST", "/v1/generate:stream", json={"source": COFFEE}) as answer:
+        events = [json.loads(line[6:]) for line in answer.iter_lines() if line]
+    *pieces, last = events
+    assert "".join(each["piece"].get("text", "") for each in pieces) == KAFFEE
+    assert last["result"]["hypotheses"][0]["text"] == KAFFEE
+
+
+def test_every_other_call_is_answered(client: httpx.Client) -> None:
+    batch = client.post("/v1/generate:batch", json={"sources": [COFFEE, ""]}).json()["outcomes"]
+    assert batch[0]["response"]["hypotheses"][0]["text"] == KAFFEE
+    assert batch[1]["failure"]["field"] == "source"
+    score = client.post("/v1/score", json={"source": COFFEE, "target": KAFFEE}).json()
+    assert score["score"] < 0
+    tokens = client.post("/v1/tokenize", json={"text": COFFEE}).json()
+    joined = client.post("/v1/detokenize", json={"token_ids": tokens["token_ids"]}).json()
+    assert joined["text"] == COFFEE
+    assert client.get("/v1/models/en-de").json()["model"]["is_default"]
+
+
+def test_reader_that_leaves_frees_the_slots(server: ServerProcess) -> None:
+    ended = server.calls_by_code()["CANCELLED"]
+    with gateway_of(server.target) as gateway, gateway.client() as client:
+        with client.stream("POST", "/v1/generate:stream", json=ENDLESS) as answer:
+            next(answer.iter_lines())
+        until(lambda: server.calls_by_code()["CANCELLED"] == ended + 1)
+        until(server.is_idle)
+
+
+def test_deadline_of_the_request_is_that_of_the_call(server: ServerProcess) -> None:
+    headers = {"x-request-timeout-s": "0.2", "x-request-id": "my-id"}
+    with gateway_of(server.target) as gateway, gateway.client() as client:
+        answer = client.post("/v1/generate", json=ENDLESS, headers=headers)
+    assert (answer.status_code, answer.json()["request_id"]) == (504, "my-id")
+    until(server.is_idle)
+
+
+def test_error_of_the_server_has_its_field_and_reason(client: httpx.Client) -> None:
+    body = {"source": COFFEE, "options": {"beam_size": 0}}
+    problem = client.post("/v1/generate", json=body).json()
+    assert problem["field"] == "options.beam_size"
+    assert problem["reason"] == "INVALID_FIELD"
+    problem = client.post("/v1/generate", json={"source": COFFEE, "model": "none"}).json()
+    assert (problem["status"], problem["reason"]) == (404, "MODEL_NOT_FOUND")
+
+
+def test_calls_under_way_end_before_the_gateway_does(server: ServerProcess) -> None:
+    body = ENDLESS | {"options": {"time_limit_ms": 1000}}
+    with gateway_of(server.target) as gateway, gateway.client() as client:
+        with client.stream("POST", "/v1/generate:stream", json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            gateway.terminate()
+            assert any('"result"' in line for line in lines)
+        assert gateway.process.wait(PATIENCE_S) == 0
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, str]]:
+    """A server that wants a token, and the token."""
+    folder, token = tmp_path_factory.mktemp("guarded"), new_token()
+    scopes = frozenset({Scope.GENERATE})
+    (folder / "tokens").write_text(f"{TokenEntry(digest=digest_of(token), scopes=scopes)}\n")
+    (folder / "token").write_text(token)
+    models = Path(__file__).parents[2] / "models"
+    with ServerProcess(models, folder, "--tokens", str(folder / "tokens")) as server:
+        yield server, token
+
+
+def test_token_of_a_caller_reaches_the_server(guarded: tuple[ServerProcess, str]) -> None:
+    server, token = guarded
+    with gateway_of(server.target) as gateway:
+        with gateway.client() as client:
+            answer = client.post("/v1/generate", json={"source": COFFEE})
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+            assert client.get("/readyz").status_code == 200
+        with gateway.client(authorization=f"Bearer {token}") as client:
+            assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 200
+
+
+def test_lent_token_is_for_callers_without_one(
+    guarded: tuple[ServerProcess, str], tmp_path: Path
+) -> None:
+    server, token = guarded
+    file = tmp_path / "token"
+    file.write_text(token)
+    with gateway_of(server.target, "--token-file", str(file), "--lend-token") as gateway:
+        with gateway.client() as client:
+            assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 200
+        with gateway.client(authorization="Bearer wrong") as client:
+            assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 401
+
+
+def test_document_is_openapi_and_is_served(client: httpx.Client) -> None:
+    served = client.get("/openapi.json").json()
+    validate(served)
+    assert served == DOCUMENT
+    page = client.get("/docs")
+    assert "/v1/generate:stream" in page.text
+    assert "http://" not in page.text and "https://" not in page.text
+    assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.label)
+def test_any_request_of_the_document_gets_an_answer_of_it(operation: Any, gateway: Gateway) -> None:
+    @examples(15)
+    @given(operation.as_strategy())
+    def check(case: Any) -> None:
+        response = case.call(base_url=gateway.url, timeout=PATIENCE_S)
+        case.validate_response(response, checks=CHECKS)
+        # A deadline may be short, and a server full.
+        assert response.status_code in (200, 400, 404, 429, 504)
+
+    check()

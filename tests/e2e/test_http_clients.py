@@ -1,0 +1,181 @@
+"""Clients of LibreTranslate and DeepL, unchanged, call ``seqserve gateway`` and a real server.
+
+The packages are in an environment of their own, ``build/http-clients``. Mastodon and Weblate are no
+packages of Python: their requests are written down here as their public sources send them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from seqserve.auth import Scope, TokenEntry, digest_of, new_token
+
+from .conftest import MODELS
+from .gateway import Gateway, gateway_of
+from .process import PATIENCE_S, ServerProcess
+
+pytestmark = pytest.mark.newcomer
+
+ROOT = Path(__file__).parents[2]
+COFFEE, KAFFEE = "The coffee tastes good.", "Der Kaffee schmeckt gut."
+LANGUAGES = {"en": ["de", "ko"], "ko": ["en"]}
+
+
+@pytest.fixture(scope="module")
+def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
+    with gateway_of(shipped.target) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> Iterator[httpx.Client]:
+    with gateway.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def answers(gateway: Gateway) -> dict[str, Any]:
+    """What the clients got."""
+    python = ROOT / "build" / "http-clients" / "bin" / "python"
+    assert python.exists(), "build/http-clients is missing: `make build/http-clients/.ready`"
+    script = Path(__file__).parent / "http_clients" / "translate.py"
+    # A proxy of the machine cannot reach this process.
+    environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
+    done = subprocess.run(
+        [str(python), str(script), gateway.url],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: dict[str, Any] = json.loads(done.stdout)
+    return answers
+
+
+def test_libretranslatepy(answers: dict[str, Any]) -> None:
+    assert answers["libretranslatepy"] == {"text": KAFFEE, "languages": LANGUAGES}
+
+
+def test_deep_translator(answers: dict[str, Any]) -> None:
+    assert answers["deep_translator_libre"] == {"text": KAFFEE, "texts": [KAFFEE] * 2}
+    assert answers["deep_translator_deepl"] == {"text": KAFFEE}
+
+
+def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
+    answer = answers["deepl_sdk"]
+    assert "JA is not supported" in answer.pop("refusal")
+    assert answer == {
+        "text": KAFFEE,
+        "detected": "EN",
+        "billed": len(COFFEE),
+        "texts": [KAFFEE] * 60,
+        "html": "<p>Der <b>Kaffee</b> schmeckt gut.</p>",
+        "sources": ["EN", "KO"],
+        "targets": ["DE", "EN-GB", "EN-US", "KO"],
+        "is_limited": False,
+    }
+
+
+def test_mastodon(client: httpx.Client) -> None:
+    """Source: mastodon/mastodon, ``app/lib/translation_service/libre_translate.rb``."""
+    languages = client.get("/languages").json()
+    assert {each["code"]: each["targets"] for each in languages} == LANGUAGES
+    body = {
+        "q": ["<p>The <b>coffee</b> tastes good.</p>", "Poll: the house is old."],
+        "source": "en",
+        "target": "de",
+        "format": "html",
+        "api_key": None,
+    }
+    answer = client.post("/translate", json=body)
+    assert answer.headers["content-type"] == "application/json"
+    first, second = answer.json()["translatedText"]
+    assert first == "<p>Der <b>Kaffee</b> schmeckt gut.</p>"
+    assert "Haus" in second
+
+
+def test_mastodon_with_a_toot_of_unknown_language(client: httpx.Client) -> None:
+    body = {"q": [COFFEE], "source": "auto", "target": "de", "format": "html", "api_key": ""}
+    answer = client.post("/translate", json=body).json()
+    assert answer["detectedLanguage"][0]["language"] == "en"
+
+
+def test_weblate(client: httpx.Client) -> None:
+    """Source: WeblateOrg/weblate, ``weblate/machinery/libretranslate.py``."""
+    assert "de" in client.get("/languages").json()[0]["targets"]
+    body = {"api_key": "", "q": COFFEE, "source": "en", "target": "de"}
+    assert client.post("/translate", json=body).json() == {"translatedText": KAFFEE}
+    refused = client.post("/translate", json={**body, "target": "xx"})
+    assert refused.status_code == 400
+    assert "xx is not supported" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["/translate", "-H", "Content-Type: application/json", "-d",
+         json.dumps({"q": COFFEE, "source": "en", "target": "de", "format": "text",
+                     "alternatives": 3, "api_key": ""})],
+        ["/translate", "-d", f"q={COFFEE}", "-d", "source=en", "-d", "target=de"],
+        ["/translate", "-F", f"q={COFFEE}", "-F", "source=en", "-F", "target=de"],
+        ["/v2/translate", "-H", "Authorization: DeepL-Auth-Key key", "-H",
+         "Content-Type: application/json", "-d",
+         json.dumps({"text": [COFFEE], "target_lang": "DE"})],
+        ["/v2/translate", "-H", "Authorization: DeepL-Auth-Key key", "-d", f"text={COFFEE}",
+         "-d", "target_lang=DE"],
+    ],
+)  # fmt: skip
+def test_curl_of_both_documentations(gateway: Gateway, arguments: list[str]) -> None:
+    path, *options = arguments
+    command = ["curl", "--silent", "--noproxy", "*", gateway.url + path, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert KAFFEE in done.stdout
+
+
+def test_file_is_translated_and_fetched(gateway: Gateway, tmp_path: Path) -> None:
+    (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nIt rains.\n")
+    curl = ["curl", "--silent", "--noproxy", "*"]
+    file = ["-F", f"file=@{tmp_path / 'film.srt'}", "-F", "source=en", "-F", "target=de"]
+    done = subprocess.run(
+        [*curl, f"{gateway.url}/translate_file", *file], capture_output=True, check=True
+    )
+    url = json.loads(done.stdout)["translatedFileUrl"]
+    fetched = subprocess.run([*curl, url], capture_output=True, text=True, check=True)
+    assert fetched.stdout == "1\n00:00:01,000 --> 00:00:02,000\nEs regnet.\n"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[httpx.Client, str]]:
+    """A client of a gateway whose server wants a token, and the token."""
+    token = new_token()
+    entry = TokenEntry(digest=digest_of(token), scopes=frozenset({Scope.GENERATE}))
+    (tmp_path / "tokens").write_text(f"{entry}\n")
+    options = ("--tokens", str(tmp_path / "tokens"))
+    with (
+        ServerProcess(MODELS, tmp_path, *options) as server,
+        gateway_of(server.target) as gateway,
+        gateway.client() as client,
+    ):
+        yield client, token
+
+
+def test_wrong_key_is_refused_as_the_services_refuse_it(guarded: tuple[httpx.Client, str]) -> None:
+    client, token = guarded
+    body = {"q": COFFEE, "source": "en", "target": "de"}
+    assert client.post("/translate", json={**body, "api_key": token}).status_code == 200
+    refused = client.post("/translate", json={**body, "api_key": "wrong"})
+    assert (refused.status_code, [*refused.json()]) == (403, ["error"])
+    form = {"text": COFFEE, "target_lang": "DE"}
+    headers = {"authorization": f"DeepL-Auth-Key {token}"}
+    assert client.post("/v2/translate", data=form, headers=headers).status_code == 200
+    refused = client.post("/v2/translate", data=form)
+    assert (refused.status_code, [*refused.json()]) == (403, ["message"])

@@ -1,0 +1,80 @@
+"""A gateway in front of a fake server, called without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from tests.unit.client.fake_server import FakeServer
+
+from seqserve.retry import RetryPolicy
+from seqserve_gateway.admission import Admission
+from seqserve_gateway.app import app_of
+from seqserve_gateway.bodies import Bodies
+from seqserve_gateway.form import Form, House
+from seqserve_gateway.upstream import Upstream, UpstreamSettings
+
+
+def house_of(server: FakeServer, **settings: Any) -> House:
+    """Makes a house whose calls are tried once; ``settings`` replace those of the upstream."""
+    once = RetryPolicy(max_attempts=1)
+    upstream = Upstream(UpstreamSettings(**({"target": server.target, "retry": once} | settings)))
+    return House(upstream=upstream, admission=Admission(64, rate=float("inf")), bodies=Bodies())
+
+
+@asynccontextmanager
+async def opened(house: House, *forms: Form, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """Runs the application of some forms; yields a client of it."""
+    app = app_of(house, forms, **options)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost:5000") as client,
+    ):
+        yield client
+
+
+class Reader:
+    """A client of an application that leaves when it has seen enough of the answer."""
+
+    def __init__(self, path: str, facts: dict[str, Any], leaves_at: bytes | None = None) -> None:
+        self.sent = b""
+        self.status = 0
+        self._path, self._body = path, json.dumps(facts).encode()
+        self._leaves_at = leaves_at
+        self._is_read = False
+        self.gone = asyncio.Event()
+
+    async def visit(self, app: Callable[..., Any]) -> None:
+        """Sends the request; returns when the application has ended."""
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": self._path,
+            "query_string": b"",
+            "headers": headers,
+        }
+        await app(scope, self._receive, self._send)
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._is_read:
+            self._is_read = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+        self.sent += message.get("body", b"")
+        if self._leaves_at is not None and self._leaves_at in self.sent:
+            self.gone.set()
+
+
+def texts_of(server: FakeServer) -> Sequence[str]:
+    """Returns the sources that have reached a fake server."""
+    return [request.source for request in server.requests]

@@ -1,0 +1,128 @@
+"""LibreTranslate's routes, as its documentation and its clients use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.gateway.translating import translating
+
+ENGLISH = {"source": "en", "target": "de"}
+
+
+async def test_text_has_a_text_and_an_array_has_an_array() -> None:
+    async with translating("en-de") as (client, _):
+        one = await client.post("/translate", json={"q": "a", **ENGLISH})
+        some = await client.post("/translate", json={"q": ["a", "b"], **ENGLISH})
+        none = await client.post("/translate", json={"q": [], **ENGLISH})
+    assert one.json() == {"translatedText": "A"}
+    assert some.json() == {"translatedText": ["A", "B"]}
+    assert none.json() == {"translatedText": []}
+
+
+async def test_detected_language_is_told() -> None:
+    async with translating("en-de") as (client, _):
+        asked = {"source": "auto", "target": "de"}
+        one = await client.post("/translate", json={"q": "a", **asked})
+        some = await client.post("/translate", json={"q": ["a", "b"], **asked})
+        alone = await client.post("/detect", data={"q": "a"})
+    english = {"language": "en", "confidence": 100.0}
+    assert one.json()["detectedLanguage"] == english
+    assert some.json()["detectedLanguage"] == [english, english]
+    assert alone.json() == [english]
+
+
+async def test_alternatives_are_the_next_hypotheses() -> None:
+    async with translating("en-de") as (client, server):
+        answer = await client.post("/translate", json={"q": "a", "alternatives": 2, **ENGLISH})
+    assert len(answer.json()["alternatives"]) == 2
+    assert len({answer.json()["translatedText"], *answer.json()["alternatives"]}) == 3
+    options = server.requests[0].options
+    assert options.num_hypotheses == 3 <= options.beam_size
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"q": "a", "source": "en"}, "target"),
+        ({"q": "a", "target": "de"}, "source"),
+        (ENGLISH, "q"),
+        ({"q": "a", "source": "en", "target": "xx"}, "target"),
+        ({"q": "a", "source": "xx", "target": "de"}, "source"),
+        ({"q": "a", "format": "rtf", **ENGLISH}, "format"),
+        ({"q": "a", "alternatives": "16", **ENGLISH}, "alternatives"),
+    ],
+)
+async def test_wrong_field_is_named_in_its_shape(fields: dict[str, str], name: str) -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate", data=fields)
+    assert answer.status_code == 400
+    assert [*answer.json()] == ["error"]
+    assert answer.json()["error"].startswith(f"{name}: ")
+
+
+async def test_key_is_the_token_of_the_caller() -> None:
+    async with translating("en-de") as (client, server):
+        await client.post("/translate", data={"q": "a", "api_key": "key", **ENGLISH})
+        await client.get("/languages?api_key=key")
+    assert set(server.authorizations) == {"Bearer key"}
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("UNAUTHENTICATED", 403), ("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
+     ("UNAVAILABLE", 503), ("INTERNAL", 500)],
+)  # fmt: skip
+async def test_failures_have_the_statuses_that_its_clients_know(code: str, status: int) -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate", data={"q": f"fail {code}", **ENGLISH})
+    assert (answer.status_code, [*answer.json()]) == (status, ["error"])
+    assert ("retry-after" in answer.headers) is (status in (429, 503))
+
+
+async def test_file_is_translated_and_fetched_once_more() -> None:
+    film = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
+    async with translating("en-de") as (client, _):
+        answer = await client.post(
+            "/translate_file", data=ENGLISH, files={"file": ("my film.srt", film)}
+        )
+        url = answer.json()["translatedFileUrl"]
+        fetched = [await client.get(url) for _ in range(2)]
+    assert url.startswith("http://localhost:5000/download_file/")
+    assert url.endswith("/my%20film_de.srt")
+    for each in fetched:
+        assert each.content == film.replace(b"good morning", b"GOOD MORNING")
+        assert each.headers["content-disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        (("a.pdf", b"%PDF"), ".srt"),
+        (("a.jsonl", b"{}"), ".srt"),
+        (("a.txt", b"\xff"), "UTF-8"),
+    ],
+)
+async def test_file_that_cannot_be_read_is_refused(file: tuple[str, bytes], reason: str) -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
+    assert answer.status_code == 400
+    assert reason in answer.json()["error"]
+
+
+async def test_file_that_is_not_there_is_404() -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.get("/download_file/key/a.txt")
+    assert (answer.status_code, [*answer.json()]) == (404, ["error"])
+
+
+async def test_service_describes_itself() -> None:
+    async with translating("en-de fr", "de-en") as (client, _):
+        languages = (await client.get("/languages")).json()
+        settings: dict[str, Any] = (await client.get("/frontend/settings")).json()
+    assert languages == [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
+    ]
+    assert settings["language"]["source"] == {"code": "de", "name": "German"}
+    assert ".srt" in settings["supportedFilesFormat"]

@@ -1,0 +1,76 @@
+"""Arrays of texts: a window of calls, in order, cancelled together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from starlette.responses import JSONResponse, Response
+from tests.unit.client.fake_server import PATIENCE_S, FakeServer
+from tests.unit.gateway.door import Reader, house_of, opened, texts_of
+
+from seqserve.retry import RetryPolicy
+from seqserve.v1 import generation_pb2
+from seqserve_gateway.app import app_of
+from seqserve_gateway.call import WINDOW, Call
+from seqserve_gateway.form import Endpoint, Form
+
+
+async def shout_all(call: Call) -> Response:
+    results = await call.generate_all(json.loads(call.body)["q"], beam_size=2)
+    return JSONResponse([result.text for result in results])
+
+
+FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
+
+
+async def test_array_is_answered_in_its_order_at_low_priority(server: FakeServer) -> None:
+    # Some are answered at the second attempt, after texts behind them.
+    texts = [f"later 1 {n}" if n % 5 == 0 else f"w{n}" for n in range(40)]
+    house = house_of(server, retry=RetryPolicy(initial_backoff_s=0.001))
+    async with opened(house, FORM) as client:
+        answer = await client.post("/shout", json={"q": texts})
+    assert answer.json() == [text.upper() for text in texts]
+    assert {request.priority for request in server.requests} == {generation_pb2.PRIORITY_LOW}
+    assert {request.options.beam_size for request in server.requests} == {2}
+
+
+async def test_single_text_has_the_priority_of_a_caller_who_waits(server: FakeServer) -> None:
+    async with opened(house_of(server), FORM) as client:
+        assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
+    assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
+
+
+async def test_no_text_needs_no_call(server: FakeServer) -> None:
+    async with opened(house_of(server), FORM) as client:
+        assert (await client.post("/shout", json={"q": []})).json() == []
+    assert server.requests == []
+
+
+async def test_error_of_one_text_is_that_of_the_array(server: FakeServer) -> None:
+    texts = ["a", "fail INVALID_ARGUMENT", *(f"hang {n}" for n in range(20))]
+    async with opened(house_of(server), FORM) as client:
+        answer = await client.post("/shout", json={"q": texts})
+    assert (answer.status_code, answer.json()["field"]) == (400, "source")
+    assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+@pytest.mark.parametrize("status", ["UNAUTHENTICATED", "NOT_FOUND"])
+async def test_error_that_ends_the_call_ends_the_array(server: FakeServer, status: str) -> None:
+    async with opened(house_of(server), FORM) as client:
+        answer = await client.post("/shout", json={"q": ["a", f"end {status}", "b"]})
+    assert answer.json()["code"] == status
+
+
+async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) -> None:
+    app = app_of(house_of(server), [FORM])
+    reader = Reader("/shout", {"q": [f"hang {n}" for n in range(50)]})
+    async with app.router.lifespan_context(app):
+        visit = asyncio.create_task(reader.visit(app))
+        while len(server.requests) < WINDOW:
+            await asyncio.sleep(0.01)
+        reader.gone.set()
+        await asyncio.wait_for(visit, PATIENCE_S)
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+    assert list(texts_of(server)) == [f"hang {n}" for n in range(WINDOW)]

@@ -1,0 +1,60 @@
+"""The options of `seqserve gateway` that contradict each other, or leave strangers in."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_gateway.command import main
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["--host", "0.0.0.0"], "--host: other machines reach 0.0.0.0"),
+        (["--host", "example.com"], "--host: other machines"),
+        (["--tls-key", "key.pem"], "--tls-certificate: is missing"),
+        (["--tls-certificate", "a.pem"], "--tls-key: is missing"),
+        (["--lend-token"], "--lend-token: there is no token"),
+        (["--port", "65536"], "--port"),
+        (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
+        (["--max-requests", "0"], "--max-requests"),
+        (["--timeout-s", "400"], "--timeout-s: 400 is more than --max-timeout-s"),
+    ],
+)
+def test_wrong_option_is_refused_by_its_flag(argv: list[str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        main(["--port", "0", *argv])
+
+
+def test_token_that_nobody_would_use_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("t1")
+    with pytest.raises(OptionError, match="add --lend-token"):
+        main(["--port", "0", "--token-file", str(file)])
+
+
+def test_lent_token_must_not_cross_the_network_in_clear(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("t1")
+    argv = ["--token-file", str(file), "--lend-token", "--target", "models.example.com:1"]
+    with pytest.raises(OptionError, match="in clear"):
+        main(["--port", "0", *argv])
+
+
+def test_broken_certificate_is_refused_by_its_flag(tmp_path: Path) -> None:
+    file = tmp_path / "broken.pem"
+    file.write_text("no certificate")
+    argv = ["--tls-certificate", str(file), "--tls-key", str(file)]
+    with pytest.raises(OptionError, match="--tls-certificate"):
+        main(["--port", "0", *argv])
+
+
+def test_taken_port_is_refused_by_its_flag() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError, match=rf"--port: 127.0.0.1:{port} cannot be had"):
+            main(["--port", str(port)])

@@ -1,0 +1,56 @@
+"""Statuses and problem+json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from seqserve.errors import CallError, Overloaded, Unreachable
+from seqserve_gateway.failure import Failure, problem
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("INVALID_ARGUMENT", 400),
+        ("UNAUTHENTICATED", 401),
+        ("PERMISSION_DENIED", 403),
+        ("NOT_FOUND", 404),
+        ("FAILED_PRECONDITION", 409),
+        ("RESOURCE_EXHAUSTED", 429),
+        ("CANCELLED", 499),
+        ("INTERNAL", 500),
+        ("UNKNOWN", 500),
+        ("UNIMPLEMENTED", 501),
+        ("UNAVAILABLE", 503),
+        ("DEADLINE_EXCEEDED", 504),
+    ],
+)
+def test_status_of_each_code(code: str, status: int) -> None:
+    response = problem(Failure.of(CallError(code, "why")), "i1")
+    facts = json.loads(bytes(response.body))
+    assert (response.status_code, facts["status"], facts["code"]) == (status, status, code)
+    assert response.media_type == "application/problem+json"
+    assert facts["title"] and facts["detail"] == "why" and facts["request_id"] == "i1"
+
+
+def test_problem_has_the_field_the_reason_and_the_pause() -> None:
+    error = Overloaded(
+        "RESOURCE_EXHAUSTED", "full", field="source", retry_after_s=1.2, reason="QUEUE_FULL"
+    )
+    failure = Failure.of(error)
+    facts = json.loads(failure.text("i1"))
+    assert facts["field"] == "source"
+    assert (facts["reason"], facts["retry_after_s"]) == ("QUEUE_FULL", 1.2)
+    assert failure.headers == {"Retry-After": "2"}
+
+
+@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "UNAVAILABLE"])
+def test_refusal_without_advice_gets_a_pause(code: str) -> None:
+    assert Failure(code, "later").headers == {"Retry-After": "1"}
+
+
+def test_address_of_the_server_is_not_shown() -> None:
+    error = Unreachable("UNAVAILABLE", "no connection to 10.1.2.3:50051: refused")
+    assert "10.1.2.3" not in Failure.of(error).text("i1")

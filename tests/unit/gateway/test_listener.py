@@ -1,0 +1,218 @@
+"""Connections that are slow, idle or too many; TLS; the drain."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.certificates import make_certificates
+from tests.e2e.process import until
+from tests.unit.client.fake_server import PATIENCE_S, FakeServer
+from tests.unit.gateway.door import house_of
+
+from seqserve.errors import OptionError
+from seqserve_gateway.app import app_of
+from seqserve_gateway.form import House
+from seqserve_gateway.listener import ListenerLimits, listener_at, run
+from seqserve_gateway.v1.routes import FORM
+
+HEAD = b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\n"
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    house: House
+    port: int
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
+
+    def request(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            connection.request(method, path, body, JSON if body else {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def generate(self, source: str) -> tuple[int, str]:
+        return self.request("POST", "/v1/generate", json.dumps({"source": source}))
+
+
+@contextmanager
+def running(
+    server: FakeServer,
+    limits: ListenerLimits,
+    certificate: tuple[Path, Path] | None = None,
+) -> Iterator[Running]:
+    """Runs a gateway in a thread; it ends once it has drained."""
+    house = house_of(server)
+    listener = listener_at("127.0.0.1", 0, "--port")
+    arguments = (app_of(house, [FORM]), listener, house, limits, certificate)
+    thread = threading.Thread(target=run, args=arguments)
+    port = listener.getsockname()[1]
+    thread.start()
+    try:
+        yield Running(house, port)
+    finally:
+        house.admission.is_open = False
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def connected(server: FakeServer, limits: ListenerLimits) -> Iterator[socket.socket]:
+    """Yields a connection to a gateway that runs."""
+    with running(server, limits) as gateway, gateway.connect() as connection:
+        yield connection
+
+
+def ends(connection: socket.socket) -> bool:
+    """Waits until the other side closes, and tells whether it does without a word."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST", HEAD, HEAD + b"X-A: b\r\n"])
+def test_half_of_the_headers_is_not_waited_for_long(server: FakeServer, sent: bytes) -> None:
+    with connected(server, ListenerLimits(header_timeout_s=0.1)) as connection:
+        connection.sendall(sent)
+        assert ends(connection)
+
+
+def test_headers_a_byte_at_a_time_are_cut_off(server: FakeServer) -> None:
+    with (
+        connected(server, ListenerLimits(header_timeout_s=0.2)) as connection,
+        pytest.raises(OSError),
+    ):
+        for _ in range(10_000):
+            connection.sendall(b"x")
+            threading.Event().wait(0.01)
+
+
+def test_half_of_a_second_request_is_not_waited_for_either(server: FakeServer) -> None:
+    with connected(server, ListenerLimits(header_timeout_s=2)) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"alive\n"):
+            answer += connection.recv(4096)
+        connection.sendall(b"GET /he")
+        assert ends(connection)
+
+
+def test_idle_connection_is_closed(server: FakeServer) -> None:
+    with connected(server, ListenerLimits(keep_alive_s=1)) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while b"alive\n" not in answer:
+            answer += connection.recv(4096)
+        assert ends(connection)
+
+
+def test_headers_without_end_are_cut_off(server: FakeServer) -> None:
+    with connected(server, ListenerLimits()) as connection, pytest.raises(OSError):
+        connection.sendall(HEAD)
+        for _ in range(1000):
+            connection.sendall(b"X-Long: " + b"x" * 4096 + b"\r\n")
+
+
+def test_connections_beyond_the_limit_are_closed_at_once(server: FakeServer) -> None:
+    with running(server, ListenerLimits(max_connections=3)) as gateway, ExitStack() as stack:
+        until(lambda: gateway.request("GET", "/healthz")[0] == 200)
+        held = [stack.enter_context(gateway.connect()) for _ in range(3)]
+        with gateway.connect() as more:
+            assert ends(more)
+        held.pop().close()
+        until(lambda: answers(gateway))
+
+
+def answers(gateway: Running) -> bool:
+    try:
+        return gateway.request("GET", "/healthz")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def test_two_thousand_slow_connections_keep_nobody_out(server: FakeServer) -> None:
+    body = b'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"source":'
+    parts = (b"", b"GET", HEAD, HEAD + body)
+    with running(server, ListenerLimits(header_timeout_s=600)) as gateway, ExitStack() as stack:
+        for number in range(2000):
+            connection = stack.enter_context(gateway.connect())
+            connection.sendall(parts[number % len(parts)])
+        assert gateway.request("GET", "/healthz")[0] == 200
+        assert gateway.generate("a b")[0] == 200
+        metrics = gateway.request("GET", "/metrics")[1]
+        assert "seqserve_http_connections 2001.0" in metrics
+        assert "seqserve_http_requests_in_progress 0.0" in metrics
+
+
+def test_call_under_way_is_finished_and_no_other_begun(server: FakeServer) -> None:
+    with (
+        running(server, ListenerLimits()) as gateway,
+        ThreadPoolExecutor() as pool,
+        gateway.connect() as connection,
+    ):
+        under_way = pool.submit(gateway.generate, "hang on")
+        until(lambda: bool(server.requests))
+        gateway.house.admission.is_open = False
+        connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b" 503 " in connection.recv(4096)
+        server.cancelled.set()
+        assert under_way.result(PATIENCE_S)[0] == 200
+
+
+def test_client_that_leaves_ends_its_call_on_the_server(server: FakeServer) -> None:
+    with running(server, ListenerLimits()) as gateway:
+        with gateway.connect() as connection:
+            body = b'{"source": "hang on"}'
+            length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(HEAD + length.encode() + body)
+            until(lambda: bool(server.requests))
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+def test_calls_are_encrypted_and_a_new_certificate_is_used(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        folder.mkdir()
+    certificates, renewed = make_certificates(mine), make_certificates(other)
+
+    def trusts(ca: Path) -> bool:
+        context = ssl.create_default_context(cafile=ca)
+        connection = http.client.HTTPSConnection("localhost", gateway.port, context=context)
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == 200
+        except ssl.SSLCertVerificationError:
+            return False
+        finally:
+            connection.close()
+
+    with running(server, ListenerLimits(), certificates.server) as gateway:
+        assert trusts(certificates.ca)
+        assert not trusts(renewed.ca)
+        certificates.replace_server(renewed)
+        until(lambda: trusts(renewed.ca))
+
+
+def test_taken_address_is_refused_by_its_flag() -> None:
+    with listener_at("127.0.0.1", 0, "--port") as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError, match=r"--listen: .* cannot be had"):
+            listener_at("127.0.0.1", port, "--listen")

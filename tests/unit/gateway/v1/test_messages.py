@@ -1,0 +1,110 @@
+"""JSON of messages, both ways."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+from tests.unit.client.answers import answer
+
+from seqserve.v1 import generation_pb2
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.v1.messages import message_of, text_of
+
+
+def read(body: str | bytes) -> generation_pb2.GenerateRequest:
+    data = body.encode() if isinstance(body, str) else body
+    return message_of(data, generation_pb2.GenerateRequest())
+
+
+def test_names_of_protos_and_of_json_are_read() -> None:
+    assert read('{"source": "a", "options": {"beam_size": 4}}').options.beam_size == 4
+    assert read('{"source": "a", "options": {"beamSize": 4}}').options.beam_size == 4
+
+
+def test_names_of_protos_are_written() -> None:
+    facts = json.loads(text_of(answer("grün", version=2)))
+    assert facts["hypotheses"][0]["token_ids"] == [10]
+    assert facts["hypotheses"][0]["stop_reason"] == "STOP_REASON_EOS"
+    assert "grün".upper() in text_of(answer("grün"))
+
+
+def test_what_is_no_number_is_a_text() -> None:
+    message = generation_pb2.Hypothesis(token_scores=[math.nan, -math.inf])
+    assert json.loads(text_of(message)) == {"token_scores": ["NaN", "-Infinity"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "reason"),
+    [
+        ("", "", "not JSON"),
+        ("{", "", "not JSON"),
+        (b'{"source": "\xff"}', "", "not JSON"),
+        ('{"source": NaN}', "", "not JSON"),
+        ("[1]", "", "not a JSON object"),
+        ("[" * 100_000, "", "nested too deeply"),
+        ('{"text": "a"}', "text", "no such field"),
+        ('{"options": {"beams": 2}}', "options.beams", "no such field"),
+        (
+            '{"options": {"terms": [{"from": "a"}]}}',
+            "options.terms[0].from",
+            "no such field",
+        ),
+        ('{"source": "a", "source": "b"}', "source", "given twice"),
+        ('{"source": 1}', "source", ""),
+        ('{"version": -1}', "version", ""),
+        ('{"version": 1.5}', "version", ""),
+        ('{"options": {"beam_size": "x"}}', "options.beam_size", ""),
+        ('{"options": []}', "options", "not an object"),
+        ('{"options": ""}', "options", "not an object"),
+        ('{"options": [{}]}', "options", "not an object"),
+        ('{"options": {"terms": {}}}', "options.terms", "not a list of objects"),
+        ('{"options": {"terms": [[]]}}', "options.terms[0]", "not an object"),
+        ('{"options": {"suppress_tokens": "x"}}', "options.suppress_tokens", ""),
+        ('{"priority": "PRIORITY_HIGH"}', "priority", ""),
+    ],
+)
+def test_misfit_is_refused_by_the_name_of_its_field(
+    body: str | bytes, field: str, reason: str
+) -> None:
+    with pytest.raises(Failure) as refused:
+        read(body)
+    assert (refused.value.status, refused.value.field) == (400, field)
+    assert reason in refused.value.details
+    assert refused.value.details.startswith(field)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["source", "options", "version", "beam_size", "terms", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@examples(150)
+@given(JSON)
+def test_any_json_is_a_message_or_refused(facts: object) -> None:
+    try:
+        read(json.dumps(facts))
+    except Failure as failure:
+        assert failure.status == 400
+
+
+@examples(150)
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_message_or_refused(body: bytes) -> None:
+    try:
+        read(body)
+    except Failure as failure:
+        assert failure.status == 400
