@@ -15,6 +15,7 @@ from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.request.languages import languages_of
 from seqserve_server.front.request.parts import Source, check_count
 from seqserve_server.front.request.prepared import prepare
 from seqserve_server.front.services.scoring import attention, detokenize, score, tokenize
@@ -151,4 +152,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return answer
 
     def _model(self, request: _Request, call: ServerCall) -> ServedModel:
-        return call.resolve(self._repository, request.model, request.version)
+        """Finds the model that a request names, or else that of its languages, or the default."""
+        name: str = request.model
+        if not name and (languages := languages_of(request)) is not None:
+            for leg in self._repository.pairs.legs(*languages):
+                name = leg.model
+        return call.resolve(self._repository, name, request.version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,8 +156,13 @@ async def serving(
     template: Template | None = None,
     generation: dict[str, Any] | None = None,
     refusals: RefusalCache | None = None,
+    others: Mapping[str, Template] | None = None,
+    default: str = "",
 ) -> AsyncIterator[Service]:
-    """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
+    """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load.
+
+    ``others`` are more models that echo, each with an engine of its own, by their names.
+    """
     metrics = Metrics()
     described = replace(manifest(version=2), template=template, generation=generation or {})
     runtime = EchoRuntime(described)
@@ -185,6 +190,19 @@ async def serving(
         Entry(name="echo", version=2, state=ModelState.READY, model=model),
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
+    for name, own in (others or {}).items():
+        other = replace(manifest(name), template=own)
+        hosts_of_other = Hosts(EchoRuntime(other), limits)
+        engine = EngineGroup([hosts_of_other.launch], label=f"{name}/1")
+        engine.load()
+        metrics.model_loaded(name, 1, "fp32", "cpu", engine)
+        served = ServedModel(
+            manifest=other,
+            tokenizer=byte_tokenizer(),
+            engine=engine,
+            provider=Provider.CPU,
+        )
+        entries.append(Entry(name=name, version=1, state=ModelState.READY, model=served))
     options = ServeOptions(
         port=0,
         max_message_bytes=max_message_bytes,
@@ -192,7 +210,7 @@ async def serving(
         caller_metadata=caller_metadata,
     )
     repository = Repository(entries)
-    repository.choose_default()
+    repository.choose_default(default)
     rollout = rollout_of(repository, metrics)
     server = Server(options, rollout, metrics, security, tracing)
     try:
