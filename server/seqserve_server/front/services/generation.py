@@ -9,27 +9,19 @@ from contextlib import aclosing
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import ServiceError
+from seqserve_server.front.answer.answers import answers_of
 from seqserve_server.front.answer.bulk import Answered, Bulk, Requests
+from seqserve_server.front.answer.pivot import PivotAnswer, Windows
 from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.models.repository import Repository, ServedModel
-from seqserve_server.front.request.languages import languages_of
 from seqserve_server.front.request.parts import Source, check_count
-from seqserve_server.front.request.prepared import prepare
+from seqserve_server.front.request.route import Request, Route
 from seqserve_server.front.services.scoring import attention, detokenize, score, tokenize
 
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
-
-_Request = (
-    generation_pb2.GenerateRequest
-    | generation_pb2.GenerateBatchRequest
-    | generation_pb2.ScoreRequest
-    | generation_pb2.AttentionRequest
-    | generation_pb2.TokenizeRequest
-    | generation_pb2.DetokenizeRequest
-)
 
 
 class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
@@ -64,15 +56,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateBatchRequest, call: ServerCall
     ) -> bytes:
         """Answers when every source has its outcome; until then each one is kept encoded."""
-        model = self._model(request, call)
+        route = self._route(request, call)
         check_count(len(request.sources))
-        prepared = await prepare(request, model, call)
-        max_bytes = prepared.answer_size.each
-        parts = Window.of(model)
+        answers = await answers_of(request, route, call)
+        max_bytes = answers.answer_size.each
 
         async def outcome(source: Source | ServiceError) -> bytes:
             try:
-                response = await SourceAnswer(prepared, source, call, parts).whole()
+                response = await answers.to(source).whole()
                 outcome = generation_pb2.Outcome(response=response)
             except ServiceError as error:
                 outcome = generation_pb2.Outcome(failure=call.failed(error))
@@ -83,7 +74,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 call.answered_one(len(source.parts) * max_bytes, len(data))
             return data
 
-        outcomes = Window.of(model).in_order(prepared.sources, outcome)
+        outcomes = Window(route.slots).in_order(answers.sources, outcome)
         async with aclosing(outcomes):
             return encoded_list(_OUTCOMES, [data async for data in outcomes])
 
@@ -93,7 +84,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers each source as soon as it is done; reads on only while few are under way."""
         # As many as can run: they fill the batch, and requests of others need not wait behind.
         slots = max((model.engine.capacity.slots for model in self._repository.models()), default=1)
-        parts = Window(slots)
+        windows = Windows.of(slots)
 
         async def answer(request: generation_pb2.GenerateRequest) -> Answered:
             part = call.request(time.monotonic())
@@ -101,8 +92,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                prepared = await prepare(request, self._model(request, part), part, is_bulk=True)
-                response = await SourceAnswer(prepared, prepared.sources[0], part, parts).whole()
+                route = self._route(request, part)
+                answers = await answers_of(request, route, part, windows, is_bulk=True)
+                response = await answers.to(answers.sources[0]).whole()
             except BaseException:
                 part.free()
                 raise
@@ -143,18 +135,17 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
     async def _answer(
         self, request: generation_pb2.GenerateRequest, call: ServerCall
-    ) -> SourceAnswer:
+    ) -> SourceAnswer | PivotAnswer:
         """Prepares the answer to a call of one source."""
-        model = self._model(request, call)
-        prepared = await prepare(request, model, call)
-        answer = SourceAnswer(prepared, prepared.sources[0], call, Window.of(model))
+        answers = await answers_of(request, self._route(request, call), call)
+        answer = answers.to(answers.sources[0])
         call.facts["source_tokens"] = answer.source_tokens
         return answer
 
-    def _model(self, request: _Request, call: ServerCall) -> ServedModel:
-        """Finds the model that a request names, or else that of its languages, or the default."""
-        name: str = request.model
-        if not name and (languages := languages_of(request)) is not None:
-            for leg in self._repository.pairs.legs(*languages):
-                name = leg.model
-        return call.resolve(self._repository, name, request.version)
+    def _route(self, request: Request, call: ServerCall) -> Route:
+        """Finds the model that a request names, or else those of its languages, or the default."""
+        return Route.of(request, self._repository, call)
+
+    def _model(self, request: Request, call: ServerCall) -> ServedModel:
+        """Finds the model of a call that has no use for two."""
+        return self._route(request, call).only()

@@ -54,14 +54,14 @@ class Hosts:
     """
 
     def __init__(self, runtime: EchoRuntime, limits: EngineLimits) -> None:
-        self._runtime, self._limits = runtime, limits
+        self.runtime, self._limits = runtime, limits
         self._launched: list[ThreadHost] = []
         self.may_launch = threading.Event()
         self.may_launch.set()
 
     def launch(self) -> ThreadHost:
         assert self.may_launch.wait(PATIENCE_S)
-        self._launched.append(ThreadHost(self._runtime, self._limits, byte_tokenizer().decode))
+        self._launched.append(ThreadHost(self.runtime, self._limits, byte_tokenizer().decode))
         return self.last
 
     @property
@@ -81,6 +81,8 @@ class Service:
     runtime: EchoRuntime
     metrics: Metrics
     channel: Any
+    others: Mapping[str, Hosts]
+    """The launchers of the other models, by their names."""
 
     @property
     def engine(self) -> Engine:
@@ -190,10 +192,11 @@ async def serving(
         Entry(name="echo", version=2, state=ModelState.READY, model=model),
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
+    launchers = {}
     for name, own in (others or {}).items():
-        other = replace(manifest(name), template=own)
-        hosts_of_other = Hosts(EchoRuntime(other), limits)
-        engine = EngineGroup([hosts_of_other.launch], label=f"{name}/1")
+        other = replace(manifest(name), template=own, generation=generation or {})
+        launchers[name] = Hosts(EchoRuntime(other), limits)
+        engine = EngineGroup([launchers[name].launch], label=f"{name}/1")
         engine.load()
         metrics.model_loaded(name, 1, "fp32", "cpu", engine)
         served = ServedModel(
@@ -225,11 +228,13 @@ async def serving(
                 runtime=runtime,
                 metrics=metrics,
                 channel=channel,
+                others=launchers,
             )
     finally:
         # A gRPC server that was not stopped hangs when it is freed.
-        runtime.may_run.set()
-        runtime.may_score.set()
+        for stopped in (runtime, *(launcher.runtime for launcher in launchers.values())):
+            stopped.may_run.set()
+            stopped.may_score.set()
         await server.drain(PATIENCE_S)
 
 
