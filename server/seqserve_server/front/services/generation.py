@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.answer.answers import answers_of
 from seqserve_server.front.answer.bulk import Answered, Bulk, Requests
 from seqserve_server.front.answer.pivot import PivotAnswer, Windows
@@ -17,26 +17,38 @@ from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.request.parts import Source, check_count
 from seqserve_server.front.request.route import Request, Route
-from seqserve_server.front.services.scoring import attention, detokenize, score, tokenize
+from seqserve_server.front.services.scoring import (
+    MAX_CHARACTERS,
+    attention,
+    detokenize,
+    score,
+    tokenize,
+)
 
+_MIN_CONFIDENCE = 0.001
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 
 class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out."""
 
-    def __init__(self, repository: Repository, draining: asyncio.Event) -> None:
-        """Takes the models, and the event after which no new requests are read."""
-        self._repository = repository
+    def __init__(
+        self, repository: Repository, detector: LanguageDetector, draining: asyncio.Event
+    ) -> None:
+        """Takes the models, what detects languages, and the event after which no new requests are
+        read."""
+        self._repository, self._detector = repository, detector
         self._draining = draining
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, call: ServerCall
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
-        response = await (await self._answer(request, call)).whole()
+        route = await self._route(request, call)
+        response = route.marked(await (await _answer(request, route, call)).whole())
         call.note(response)
         return response
 
@@ -44,11 +56,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, call: ServerCall
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
-        answer = await self._answer(request, call)
+        route = await self._route(request, call)
+        answer = await _answer(request, route, call)
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 yield generation_pb2.GenerateStreamResponse(piece=piece)
-        response = answer.response()
+        response = route.marked(answer.response())
         call.note(response)
         yield generation_pb2.GenerateStreamResponse(result=response)
 
@@ -56,14 +69,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateBatchRequest, call: ServerCall
     ) -> bytes:
         """Answers when every source has its outcome; until then each one is kept encoded."""
-        route = self._route(request, call)
+        route = await self._route(request, call)
         check_count(len(request.sources))
         answers = await answers_of(request, route, call)
         max_bytes = answers.answer_size.each
 
         async def outcome(source: Source | ServiceError) -> bytes:
             try:
-                response = await answers.to(source).whole()
+                response = route.marked(await answers.to(source).whole())
                 outcome = generation_pb2.Outcome(response=response)
             except ServiceError as error:
                 outcome = generation_pb2.Outcome(failure=call.failed(error))
@@ -92,9 +105,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                route = self._route(request, part)
+                route = await self._route(request, part)
                 answers = await answers_of(request, route, part, windows, is_bulk=True)
-                response = await answers.to(answers.sources[0]).whole()
+                response = route.marked(await answers.to(answers.sources[0]).whole())
             except BaseException:
                 part.free()
                 raise
@@ -113,39 +126,57 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.ScoreRequest, call: ServerCall
     ) -> generation_pb2.ScoreResponse:
         """Scores a given target."""
-        return await score(self._model(request, call), request, call)
+        return await score(await self._model(request, call), request, call)
 
     async def Attention(
         self, request: generation_pb2.AttentionRequest, call: ServerCall
     ) -> generation_pb2.AttentionResponse:
         """Returns the attention of a target, which is generated if the request has none."""
-        return await attention(self._model(request, call), request, call)
+        return await attention(await self._model(request, call), request, call)
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, call: ServerCall
     ) -> generation_pb2.TokenizeResponse:
         """Divides a text into tokens."""
-        return await tokenize(self._model(request, call), request, call)
+        return await tokenize(await self._model(request, call), request, call)
 
     async def Detokenize(
         self, request: generation_pb2.DetokenizeRequest, call: ServerCall
     ) -> generation_pb2.DetokenizeResponse:
         """Joins tokens to a text."""
-        return await detokenize(self._model(request, call), request, call)
+        return await detokenize(await self._model(request, call), request, call)
 
-    async def _answer(
-        self, request: generation_pb2.GenerateRequest, call: ServerCall
-    ) -> SourceAnswer | PivotAnswer:
-        """Prepares the answer to a call of one source."""
-        answers = await answers_of(request, self._route(request, call), call)
-        answer = answers.to(answers.sources[0])
-        call.facts["source_tokens"] = answer.source_tokens
-        return answer
+    async def DetectLanguage(
+        self, request: generation_pb2.DetectLanguageRequest, call: ServerCall
+    ) -> generation_pb2.DetectLanguageResponse:
+        """Tells in which language a text probably is."""
+        if len(request.text) > MAX_CHARACTERS:
+            reason = f"has {len(request.text):,} characters; a call takes at most"
+            raise InvalidRequest("text", f"{reason} {MAX_CHARACTERS:,}")
+        codes = list(request.languages) or self._repository.pairs.sources()
+        detected = await self._detector.detect(request.text, codes)
+        return generation_pb2.DetectLanguageResponse(
+            languages=[
+                generation_pb2.DetectedLanguage(language=each.language, confidence=each.confidence)
+                for each in detected
+                if each.confidence >= _MIN_CONFIDENCE
+            ]
+        )
 
-    def _route(self, request: Request, call: ServerCall) -> Route:
+    async def _route(self, request: Request, call: ServerCall) -> Route:
         """Finds the model that a request names, or else those of its languages, or the default."""
-        return Route.of(request, self._repository, call)
+        return await Route.of(request, self._repository, call, self._detector)
 
-    def _model(self, request: Request, call: ServerCall) -> ServedModel:
+    async def _model(self, request: Request, call: ServerCall) -> ServedModel:
         """Finds the model of a call that has no use for two."""
-        return self._route(request, call).only()
+        return (await self._route(request, call)).only()
+
+
+async def _answer(
+    request: generation_pb2.GenerateRequest, route: Route, call: ServerCall
+) -> SourceAnswer | PivotAnswer:
+    """Prepares the answer to a call of one source."""
+    answers = await answers_of(request, route, call)
+    answer = answers.to(answers.sources[0])
+    call.facts["source_tokens"] = answer.source_tokens
+    return answer
