@@ -197,3 +197,15 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
     assert restored.keys() == expected.keys()
     for name, weight in expected.items():
         assert torch.equal(restored[name], weight), name
+
+
+def test_languages_are_those_of_the_recipe_or_of_the_options(run: Path, export: object) -> None:
+    recipe = {"data": {"path": "a.tsv"}, "languages": {"source": "en", "target": "de"}}
+    write_json(RunDirectory(run).recipe, recipe)
+    manifests = []
+    for version, options in ((1, []), (2, ["--target-language", "fr"])):
+        assert export("--model-version", str(version), *options) == 0  # type: ignore[operator]
+        manifests.append(Manifest.load(run.parent / "models" / "tiny" / str(version)))
+    templates = [manifest.template for manifest in manifests]
+    languages = [(list(t.source_languages), list(t.target_languages)) for t in templates if t]
+    assert languages == [(["en"], ["de"]), (["en"], ["fr"])]
