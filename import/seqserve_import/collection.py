@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.files import CheckpointError
 from seqserve_import.importing import import_checkpoint
 from seqserve_import.languages import pair_of
@@ -17,7 +16,7 @@ from seqserve_import.marian.checkpoint import open_checkpoint
 from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.options import ImportOptions
 
-_OF_ONE = ("data", "source_language", "target_language", "description")
+_OF_ONE = ("source_language", "target_language", "description")
 """Options that describe one model."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -32,14 +31,20 @@ def import_all(options: ImportOptions) -> str:
     """
     folders = checkpoints_below(options.folder)
     if not folders:
-        named = replace(options, name=options.name or _pair(open_checkpoint(options.folder)))
+        named = replace(
+            options, name=options.name or _name(*pair_of(open_checkpoint(options.folder)))
+        )
         if not named.name:
             raise OptionError("--name: is missing; the checkpoint does not tell its languages")
         return named.ready(import_checkpoint(named))
+    has_many = f"{options.folder} has {len(folders)} models"
     for name in _OF_ONE:
         if getattr(options, name):
-            reason = f"is for one model, and {options.folder} has {len(folders)}"
-            raise OptionError(f"--{name.replace('_', '-')}: {reason}; import that folder alone")
+            reason = f"is for one model, and {has_many}; import that folder alone"
+            raise OptionError(f"--{name.replace('_', '-')}: {reason}")
+    if options.data and not options.data.is_dir():
+        reason = "name a folder with a file for each source language, such as en.txt"
+        raise OptionError(f"--data: {has_many}; {reason}")
     return _imported(options, folders)
 
 
@@ -53,7 +58,7 @@ def checkpoints_below(folder: Path) -> list[Path]:
 
 def names_of(folder: Path, folders: Sequence[Path], prefix: str = "") -> list[str]:
     """Chooses a name for each checkpoint: its pair, or its path where that is not enough."""
-    pairs = list(map(_pair_below, folders))
+    pairs = [_name(*languages_in(each)) for each in folders]
     counts = Counter(pairs)
     paths = ("-".join(path.relative_to(folder).parts) for path in folders)
     return [
@@ -65,7 +70,8 @@ def names_of(folder: Path, folders: Sequence[Path], prefix: str = "") -> list[st
 def _imported(options: ImportOptions, folders: Sequence[Path]) -> str:
     failed = []
     for folder, name in zip(folders, names_of(options.folder, folders, options.name), strict=True):
-        own = replace(options, folder=folder, name=name)
+        data = options.data and _sentences(options.data, folder)
+        own = replace(options, folder=folder, name=name, data=data)
         place = options.model_repository / name / str(options.model_version)
         if place.exists():
             print(f"{place}: is there already", flush=True)
@@ -92,15 +98,21 @@ def _is_checkpoint(folder: Path) -> bool:
         return True
 
 
-def _pair_below(folder: Path) -> str:
+def languages_in(folder: Path) -> tuple[str, str]:
+    """Returns the languages of a checkpoint of one pair; empty where it does not tell."""
     try:
-        return _pair(open_checkpoint(folder))
+        return pair_of(open_checkpoint(folder))
     except CheckpointError:
         # The import says what is wrong with it.
-        return ""
+        return "", ""
 
 
-def _pair(checkpoint: Checkpoint) -> str:
-    """Returns the pair of a checkpoint, such as en-de; empty if it does not tell."""
-    source, target = pair_of(checkpoint)
+def _sentences(data: Path, folder: Path) -> Path | None:
+    """Returns the file of sentences in the source language of a checkpoint, if there is one."""
+    source, _ = languages_in(folder)
+    files = (data / f"{source}{ending}" for ending in (".txt", ".tsv"))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _name(source: str, target: str) -> str:
     return f"{source}-{target}" if source and target else ""

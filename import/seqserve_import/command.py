@@ -31,7 +31,7 @@ families: Marian (OPUS-MT), M2M-100, NLLB, T5 (1.1, Flan, mT5, ByT5, MADLAD), BA
 examples:
   seqserve import opus-mt-en-de --name en-de-opus --licence CC-BY-4.0
   seqserve import opus-mt-en-de --name en-de-opus --data held-out.tsv
-  seqserve import firefox-models --precision int8 --licence MPL-2.0
+  seqserve import firefox-models --precision int8 --data sentences --licence MPL-2.0
   seqserve import flan-t5-small --name flan --precision int8 --data questions.txt""",
 )
 

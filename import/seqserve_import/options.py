@@ -30,7 +30,8 @@ class ImportOptions(ArtifactOptions):
     data: Path | None = option(
         None,
         help="Sentences for the proof, one a line, each with its translation after a TAB if it has"
-        " one; the model itself writes them if not given.",
+        " one; of many models a folder, with a file en.txt for each source language. The model"
+        " itself writes them if not given.",
     )
     max_source_length: int | None = option(
         None,

@@ -199,13 +199,12 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
         assert torch.equal(restored[name], weight), name
 
 
-def test_languages_are_those_of_the_recipe_or_of_the_options(run: Path, export: object) -> None:
+def test_languages_are_those_of_the_recipe_under_those_of_the_options(
+    run: Path, export: object
+) -> None:
     recipe = {"data": {"path": "a.tsv"}, "languages": {"source": "en", "target": "de"}}
     write_json(RunDirectory(run).recipe, recipe)
-    manifests = []
-    for version, options in ((1, []), (2, ["--target-language", "fr"])):
-        assert export("--model-version", str(version), *options) == 0  # type: ignore[operator]
-        manifests.append(Manifest.load(run.parent / "models" / "tiny" / str(version)))
-    templates = [manifest.template for manifest in manifests]
-    languages = [(list(t.source_languages), list(t.target_languages)) for t in templates if t]
-    assert languages == [(["en"], ["de"]), (["en"], ["fr"])]
+    assert export("--target-language", "fr") == 0  # type: ignore[operator]
+    template = Manifest.load(run.parent / "models" / "tiny" / "1").template
+    assert template is not None
+    assert (list(template.source_languages), list(template.target_languages)) == (["en"], ["fr"])

@@ -74,8 +74,8 @@ def test_models_are_called_by_their_paths_where_they_do_not_tell_their_pair(
 def test_models_are_called_by_their_pairs_unless_several_have_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = {"1": "en-de", "2": "en-fr", "3": "en-de"}
-    monkeypatch.setattr(collection, "_pair_below", lambda folder: pairs[folder.name])
+    pairs = {"1": ("en", "de"), "2": ("en", "fr"), "3": ("en", "de")}
+    monkeypatch.setattr(collection, "languages_in", lambda folder: pairs[folder.name])
     folders = [tmp_path / name for name in pairs]
     assert names_of(tmp_path, folders) == ["1", "en-fr", "3"]
 
@@ -102,7 +102,36 @@ def test_what_fails_is_named_after_the_others_are_imported(
     assert imported == [("ende", "ende")]
 
 
-@pytest.mark.parametrize("option", ["data", "source_language", "description"])
+def test_sentences_are_those_of_the_source_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., str]
+) -> None:
+    used: dict[str, Path | None] = {}
+
+    def import_checkpoint(options: ImportOptions) -> Path:
+        used[options.name] = options.data
+        return tmp_path
+
+    pairs = {"1": ("en", "de"), "2": ("de", "en"), "3": ("fr", "en")}
+    monkeypatch.setattr(collection, "languages_in", lambda folder: pairs[folder.name])
+    monkeypatch.setattr(collection, "import_checkpoint", import_checkpoint)
+    monkeypatch.setattr(ImportOptions, "ready", lambda options, place: "")
+    for name in pairs:
+        firefox(tmp_path / "all" / name, "xx")
+    sentences = tmp_path / "sentences"
+    sentences.mkdir()
+    for name in ("en.txt", "de.tsv"):
+        (sentences / name).touch()
+    run(tmp_path / "all", data=sentences)
+    assert used == {
+        "en-de": sentences / "en.txt",
+        "de-en": sentences / "de.tsv",
+        "fr-en": None,
+    }
+    with pytest.raises(OptionError, match="name a folder with a file for each source language"):
+        run(tmp_path / "all", data=sentences / "en.txt")
+
+
+@pytest.mark.parametrize("option", ["source_language", "description"])
 def test_what_describes_one_model_is_refused_for_many(
     tmp_path: Path, run: Callable[..., str], option: str
 ) -> None:
