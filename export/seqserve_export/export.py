@@ -10,6 +10,7 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
+from seqserve_export.languages import declared
 from seqserve_export.options import ExportOptions
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
@@ -18,6 +19,7 @@ from seqserve_export.quantization import Calibration, with_same_weights
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import Pair, read_pairs
 from seqserve_model.options import decoding_defaults
+from seqserve_model.recipe import LanguagesRecipe, Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Provenance
@@ -74,6 +76,8 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
     path = RunDirectory(options.run).report
     training = read_json(path) if path.exists() else {}
     weights = sum(parameter.numel() for parameter in model.parameters())
+    path = RunDirectory(options.run).recipe
+    languages = Recipe.from_dict(read_json(path)).languages if path.exists() else LanguagesRecipe()
     return Description(
         name=options.name,
         version=options.model_version,
@@ -85,6 +89,11 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
             data_licence=options.data_licence,
             attribution=options.attribution,
             steps=int(training.get("steps", 0)),
+        ),
+        template=declared(
+            None,
+            options.source_language or languages.source,
+            options.target_language or languages.target,
         ),
         generation=decoding_defaults(options),
     )

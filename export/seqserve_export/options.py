@@ -23,6 +23,12 @@ class ArtifactOptions:
     licence: str = option("", help="Licence of the model, an SPDX identifier.")
     data_licence: str = option("", help="Licence of the data it was trained on.")
     attribution: str = option("", help="Attribution that a licence requires.")
+    source_language: str | None = option(
+        None,
+        help="Code of the language that the model reads, such as en, so that calls may name the"
+        " languages in place of the model; if not given, what the model comes with.",
+    )
+    target_language: str | None = option(None, help="Code of the language that it writes.")
     precision: Precision = option(
         Precision.FP32, help="int8 is about twice as fast; fp16 is for GPUs."
     )

@@ -12,6 +12,7 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
+from seqserve_export.languages import declared
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
 from seqserve_export.precision import Precision, Scales
@@ -24,7 +25,7 @@ from seqserve_import.families import family_of
 from seqserve_import.family import Family
 from seqserve_import.files import CheckpointError
 from seqserve_import.generation import not_taken, recommended_options
-from seqserve_import.languages import template_of
+from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
@@ -258,8 +259,18 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
             data_licence=options.data_licence,
             attribution=options.attribution,
         ),
-        template=loaded.template,
+        template=_template(options, checkpoint, loaded.template),
         generation=recommended_options(
             checkpoint.generation, loaded.tokenizer, model.config.max_target_length
         ),
     )
+
+
+def _template(
+    options: ImportOptions, checkpoint: Checkpoint, template: Template | None
+) -> Template | None:
+    """Declares the languages of a checkpoint of one pair, where its texts do not name them."""
+    known = (template or Template()).languages
+    own = dict(zip(("source", "target"), pair_of(checkpoint), strict=True))
+    source, target = ("" if known[role] else own[role] for role in own)
+    return declared(template, options.source_language or source, options.target_language or target)

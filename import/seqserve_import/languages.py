@@ -11,13 +11,16 @@ import langcodes
 
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.generation import forced_first_token
+from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.tokenizers.languages import M2M100_CODE, MBART_CODE, NLLB_CODE, TAG
+from seqserve_server.contract.language_codes import folded
 from seqserve_server.contract.template import Template
 
 Tokens = Collection[str]
 Targets = Mapping[int, str]
 
 _MARIAN = re.compile(r">>(.+)<<")
+_PAIR = re.compile(r"(?<![a-z])([a-z]{2})-?([a-z]{2})(?![a-z])")
 _T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
@@ -46,6 +49,31 @@ def template_of(
     if forced is not None and not template.target_prefix:
         template = replace(template, target_prefix=[target[forced]])
     return None if template == Template() else template
+
+
+def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
+    """Finds the languages of a checkpoint of one pair; empty where it does not say.
+
+    OPUS-MT names them in ``tokenizer_config.json``, Marian and Firefox in the names of files and
+    folders: ``model.enpt.intgemm.alphas.bin``, ``enpt-1693087644``. Only languages of ISO 639-1
+    count, because others may be groups, such as ``mul``.
+    """
+    path = checkpoint.folder / "tokenizer_config.json"
+    if checkpoint.config.text("model_type") == "marian" and path.is_file():
+        settings = Settings.read(path)
+        codes = [settings.text(f"{side}_lang", "") for side in ("source", "target")]
+        source, target = (code if _is_common(code) else "" for code in codes)
+        return source, target
+    files = checkpoint.files if isinstance(checkpoint, MarianCheckpoint) else None
+    for name in (files.model.name, checkpoint.folder.name) if files else ():
+        for match in _PAIR.finditer(name):
+            if _is_common(match[1]) and _is_common(match[2]):
+                return match[1], match[2]
+    return "", ""
+
+
+def _is_common(code: str) -> bool:
+    return len(folded(code).name) == 2 and langcodes.tag_is_valid(code)
 
 
 def _none(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:

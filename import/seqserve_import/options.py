@@ -14,7 +14,15 @@ from seqserve_export.precision import Precision
 class ImportOptions(ArtifactOptions):
     """Options of ``seqserve import``."""
 
-    folder: Path = option(help="Folder of the checkpoint, as downloaded.", positional=True)
+    folder: Path = option(
+        help="Folder of the checkpoint, as downloaded, or a folder of many such folders.",
+        positional=True,
+    )
+    name: str = option(
+        "",
+        help="Name of the model, that clients request; of many, what comes before each. By default"
+        " the pair of its languages, such as en-de.",
+    )
     precision: Precision = option(
         Precision.FP32,
         help="int8 is about twice as fast; its scales come from the sentences. fp16 is for GPUs.",
@@ -22,7 +30,8 @@ class ImportOptions(ArtifactOptions):
     data: Path | None = option(
         None,
         help="Sentences for the proof, one a line, each with its translation after a TAB if it has"
-        " one; the model itself writes them if not given.",
+        " one; of many models a folder, with a file en.txt for each source language. The model"
+        " itself writes them if not given.",
     )
     max_source_length: int | None = option(
         None,

@@ -1,7 +1,8 @@
 """A training recipe: one TOML file, each key declared once with its default and its reason.
 
-The file has the sections ``[model]``, ``[vocabulary]``, ``[data]``, ``[optimizer]`` and
-``[training]``; a key that is left out takes its default, a key that is not known is an error.
+The file has the sections ``[model]``, ``[vocabulary]``, ``[languages]``, ``[data]``,
+``[optimizer]`` and ``[training]``; a key that is left out takes its default, a key that is not
+known is an error.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ class VocabularyRecipe:
     characters: int = _key(
         200, "limit of characters with a token of their own; others are bytes", 1
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguagesRecipe:
+    """What the model turns into what; its artifact declares it."""
+
+    source: str = _key("", "code of the source language, for calls that name no model: en, pt-BR")
+    target: str = _key("", "code of the target language")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +171,7 @@ class Recipe:
     data: DataRecipe
     optimizer: OptimizerRecipe
     training: TrainingRecipe
+    languages: LanguagesRecipe = field(default_factory=LanguagesRecipe)
 
     @classmethod
     def load(cls, path: Path) -> Recipe:

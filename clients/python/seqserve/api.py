@@ -23,10 +23,12 @@ from seqserve.errors import (
     Unavailable,
     Unreachable,
 )
-from seqserve.model import Model, ModelState
+from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.results import (
     AlignedToken,
+    DetectedLanguage,
     Hypothesis,
+    Leg,
     Piece,
     Result,
     ScoreResult,
@@ -50,11 +52,14 @@ __all__ = [
     "Cancelled",
     "Client",
     "DeadlineExceeded",
+    "DetectedLanguage",
     "FailedPrecondition",
     "GenerateOptions",
     "Hypothesis",
     "InternalError",
     "InvalidArgument",
+    "LanguagePair",
+    "Leg",
     "MisplacedClient",
     "Model",
     "ModelOptions",

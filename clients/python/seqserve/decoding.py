@@ -21,7 +21,7 @@ class ModelOptions(TypedDict, total=False):
     """Keywords of every call of a model; the server chooses what is left out or None."""
 
     model: str | None
-    """Name of the model; by default the server's default model."""
+    """Name of the model; by default that of the languages, or else the server's default model."""
     version: int | None
     """Version of the model; by default the highest one that is ready, or one that traffic weights
     choose."""
@@ -31,9 +31,9 @@ class SourceOptions(ModelOptions, total=False):
     """Keywords of every call with a source or a target; the server chooses what is left out."""
 
     source_language: str | None
-    """Code of the language of the source, for models that need it."""
+    """Code of the language of the source; without a model, the languages choose it."""
     target_language: str | None
-    """Code of the language of the target, for models that know several."""
+    """Code of the language of the target."""
 
 
 class GenerateOptions(GenerationOptions, ModelOptions, total=False):

@@ -56,9 +56,9 @@ class Model:
     traffic_share: float = 0.0
     """Share of the calls without a version, from 0 to 1."""
     source_languages: tuple[str, ...] = ()
-    """Codes of the languages of sources; empty if the model does not ask."""
+    """Codes of the languages of sources; empty if the model does not declare them."""
     target_languages: tuple[str, ...] = ()
-    """Codes of the languages that it generates; empty if the model does not ask."""
+    """Codes of the languages that it generates; empty if the model does not declare them."""
     has_shortlist: bool = False
     """Whether requests choose from a shortlist, where they do not switch it off."""
     slots: int = 0
@@ -67,3 +67,17 @@ class Model:
     """Rows that ran when the server answered."""
     queue_depth: int = 0
     """Requests that waited then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguagePair:
+    """A source and a target language, and what answers calls that name both and no model."""
+
+    source_language: str
+    """Code of the source language."""
+    target_language: str
+    """Code of the target language."""
+    models: tuple[str, ...]
+    """The model, or the two models of a pivot in their order."""
+    pivot_language: str
+    """Code of the language between them; empty where one model serves the pair."""

@@ -122,6 +122,14 @@ def detokenize_request(
     return _set_fields(request, **options)
 
 
+def detect_language_request(
+    text: str, languages: Sequence[str]
+) -> generation_pb2.DetectLanguageRequest:
+    """Builds the request of DetectLanguage."""
+    request = _set_field(generation_pb2.DetectLanguageRequest(), "text", text)
+    return _set_field(request, "languages", languages)
+
+
 def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:
     """Builds the request of GetModel."""
     return _set_fields(model_pb2.GetModelRequest(), model=name, version=version)

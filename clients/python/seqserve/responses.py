@@ -12,7 +12,7 @@ from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
-from seqserve.model import Model, ModelState
+from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -44,6 +44,10 @@ def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
         timings=_converted(results.Timings, response.timings),
         segments=tuple(map(_segment_of, response.segments)),
         source_warnings=_warnings_of(response),
+        legs=tuple(map(_leg_of, response.legs)),
+        detected_language=_detected_of(response.detected_language)
+        if response.HasField("detected_language")
+        else None,
     )
 
 
@@ -99,6 +103,13 @@ def text_of(response: generation_pb2.DetokenizeResponse) -> str:
     return response.text
 
 
+def languages_of(
+    response: generation_pb2.DetectLanguageResponse,
+) -> list[results.DetectedLanguage]:
+    """Converts the response of DetectLanguage."""
+    return [_detected_of(language) for language in response.languages]
+
+
 def model_of(message: model_pb2.Model) -> Model:
     """Converts one version of one model."""
     state = _STATES.get(message.state, ModelState.UNSPECIFIED)
@@ -108,6 +119,24 @@ def model_of(message: model_pb2.Model) -> Model:
 def models_of(response: Any) -> list[Model]:
     """Converts the response of ListModels or SetTraffic."""
     return [model_of(model) for model in response.models]
+
+
+def pairs_of(response: model_pb2.ListModelsResponse) -> list[LanguagePair]:
+    """Takes the pairs from the response of ListModels."""
+    return [_converted(LanguagePair, pair) for pair in response.pairs]
+
+
+def _leg_of(message: generation_pb2.Leg) -> results.Leg:
+    return _converted(
+        results.Leg,
+        message,
+        stop_reason=_STOP_REASONS.get(message.stop_reason, results.StopReason.UNSPECIFIED),
+        confidence=message.confidence if message.HasField("confidence") else None,
+    )
+
+
+def _detected_of(message: generation_pb2.DetectedLanguage) -> results.DetectedLanguage:
+    return _converted(results.DetectedLanguage, message)
 
 
 def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:

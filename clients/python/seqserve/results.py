@@ -126,6 +126,40 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """What one model did where an answer goes through a language between source and target."""
+
+    model: str
+    """Name of the model."""
+    version: int
+    """Version of the model."""
+    source_language: str
+    """Code of the language that it read."""
+    target_language: str
+    """Code of the language that it wrote."""
+    text: str
+    """The text that it wrote for the next leg; empty for the last one."""
+    stop_reason: StopReason
+    """Why decoding of its text stopped."""
+    source_tokens: int
+    """Number of tokens that it read."""
+    generated_tokens: int
+    """Number of tokens that it wrote."""
+    confidence: float | None = None
+    """Confidence of its own text alone; None if scores were not computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedLanguage:
+    """A language that a text may be in."""
+
+    language: str
+    """Its code, as the models of the server declare it."""
+    confidence: float
+    """How probable it is among the languages that were compared, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
     """Durations of a request in milliseconds, measured on the server."""
 
@@ -148,7 +182,7 @@ class Result:
     hypotheses: tuple[Hypothesis, ...]
     """The hypotheses, best first; at least one."""
     model: str
-    """Name of the model that answered."""
+    """Name of the model that answered; over a pivot, of the second one."""
     version: int
     """Version of the model that answered."""
     source_tokens: int
@@ -165,6 +199,11 @@ class Result:
     hypothesis, the text of all; tokens and all that belongs to them are in the segments."""
     source_warnings: tuple[SourceWarning, ...] = ()
     """Why the model probably cannot read the source; empty if nothing is wrong."""
+    legs: tuple[Leg, ...] = ()
+    """The two models of a pivot, in order; empty where one model answered. The confidence of the
+    hypotheses is then the product of both."""
+    detected_language: DetectedLanguage | None = None
+    """The language of the source; None unless the server detected it."""
 
     @property
     def text(self) -> str:
@@ -216,8 +255,9 @@ class Result:
             yield notebook.numbered((each.text, _figures(each)) for each in self.hypotheses)
         for part in self.segments or (self,):
             yield from _attention_html(part)
+        models = [f"{each.model}/{each.version}" for each in self.legs or (self,)]
         facts = (
-            f"{self.model}/{self.version}",
+            " → ".join(models),
             f"{self.source_tokens} → {self.generated_tokens} tokens",
             "" if len(self.hypotheses) > 1 else _figures(best),
             f"stopped by {_words(self.stop_reason)}",

@@ -8,6 +8,7 @@ ServiceError
 ├── ModelUnavailable   the model is loading or draining, or its engine restarts
 ├── ModelNotLoaded     the model failed to load or was unloaded; waiting does not help
 ├── NoScorer           the model can neither score targets nor show attention
+├── NoDetector         the server has no detector of languages
 ├── Draining           the server is shutting down
 ├── Unauthenticated    no token or an unknown one
 ├── PermissionDenied   a token that does not allow the call
@@ -122,6 +123,15 @@ class NoScorer(ServiceError):
     template = (
         "{model} has no scorer.onnx, so it can neither score targets nor show attention;"
         " export it again"
+    )
+
+
+class NoDetector(ServiceError):
+    """The server cannot detect languages: the extra for it is not installed."""
+
+    template = (
+        "this server cannot detect languages; install the extra for it, pip install"
+        " 'seqserve[detect]', or name source_language"
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from seqserve_server.contract.language_codes import code_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,7 +13,8 @@ class Template:
     """What the model reads beside the tokens of a text, and the languages that it knows.
 
     Elements of the three lists, and the start, are tokens as spelled in the vocabulary.
-    ``{source}`` and ``{target}`` stand for the token of the source and of the target language.
+    ``{source}`` and ``{target}`` stand for the token of the source and of the target language. A
+    model serves every pair of a source and a target language that differ.
     """
 
     source_prefix: list[str] = field(default_factory=list)
@@ -24,9 +28,10 @@ class Template:
     text_prefix: str = ""
     """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
     source_languages: dict[str, str] = field(default_factory=dict)
-    """Token or, for ``text_prefix``, name of each source language, by its code."""
+    """Token or, for ``text_prefix``, name of each source language, by its code; empty where the
+    model reads none."""
     target_languages: dict[str, str] = field(default_factory=dict)
-    """Token or, for ``text_prefix``, name of each target language, by its code."""
+    """The same of each target language."""
     aliases: dict[str, str] = field(default_factory=dict)
     """Other codes of languages, such as those of ISO 639, and the codes that they stand for."""
 
@@ -34,6 +39,18 @@ class Template:
     def languages(self) -> dict[str, dict[str, str]]:
         """The languages of each role: ``source`` and ``target``."""
         return {"source": self.source_languages, "target": self.target_languages}
+
+    def code_of(self, role: str, code: str) -> str | None:
+        """Finds the code of a language as this template has it.
+
+        Args:
+            role: ``source`` or ``target``.
+            code: Any code that stands for the language.
+
+        Returns:
+            None if the model does not know the language, or several that the code may mean.
+        """
+        return code_among(code, self.languages[role], self.aliases)
 
     @property
     def source_tokens(self) -> set[str]:
@@ -52,3 +69,17 @@ class Template:
         for element in elements:
             found.update(languages[element].values() if element in languages else [element])
         return found
+
+
+def shared_languages(templates: Sequence[Template | None]) -> Template:
+    """Returns the last of some templates with the languages that all of them know."""
+    *others, last = [template or Template() for template in templates]
+    languages = {
+        role: {
+            code: token
+            for code, token in known.items()
+            if all(other.code_of(role, code) is not None for other in others)
+        }
+        for role, known in last.languages.items()
+    }
+    return replace(last, source_languages=languages["source"], target_languages=languages["target"])

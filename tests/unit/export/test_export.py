@@ -197,3 +197,14 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
     assert restored.keys() == expected.keys()
     for name, weight in expected.items():
         assert torch.equal(restored[name], weight), name
+
+
+def test_languages_are_those_of_the_recipe_under_those_of_the_options(
+    run: Path, export: object
+) -> None:
+    recipe = {"data": {"path": "a.tsv"}, "languages": {"source": "en", "target": "de"}}
+    write_json(RunDirectory(run).recipe, recipe)
+    assert export("--target-language", "fr") == 0  # type: ignore[operator]
+    template = Manifest.load(run.parent / "models" / "tiny" / "1").template
+    assert template is not None
+    assert (list(template.source_languages), list(template.target_languages)) == (["en"], ["fr"])

@@ -10,9 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.files import CheckpointError
-from seqserve_import.languages import template_of
+from seqserve_import.languages import pair_of, template_of
+from seqserve_import.marian.checkpoint import MarianCheckpoint
+from seqserve_import.marian.folder import MarianFolder
 from seqserve_server.contract.template import Template
 
 
@@ -22,10 +24,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def template_from(folder: Path, tokens: list[str], **settings: Any) -> Template | None:
+def checkpoint_of(folder: Path, **settings: Any) -> Checkpoint:
     (folder / "config.json").write_text(json.dumps({"eos_token_id": 2} | settings))
+    return Checkpoint(folder)
+
+
+def template_from(folder: Path, tokens: list[str], **settings: Any) -> Template | None:
     vocabulary = dict(enumerate(tokens))
-    return template_of(Checkpoint(folder), vocabulary, vocabulary)
+    return template_of(checkpoint_of(folder, **settings), vocabulary, vocabulary)
 
 
 def test_nllb_has_the_source_language_in_front_and_the_target_language_first(folder: Path) -> None:
@@ -131,3 +137,43 @@ def test_forced_first_token_begins_every_target(folder: Path) -> None:
     assert template_from(folder, ["<s>"], **older) == Template(target_prefix=["<s>"])
     with pytest.raises(CheckpointError, match="forced_bos_token_id is no token"):
         template_from(folder, [], **settings)
+
+
+def test_opus_mt_of_one_pair_tells_it(folder: Path) -> None:
+    checkpoint = checkpoint_of(folder, model_type="marian")
+    assert pair_of(checkpoint) == ("", "")
+    for source, target, expected in (
+        ("en", "de", ("en", "de")),
+        ("eng", "ROMANCE", ("eng", "")),
+        ("mul", "zh_Hant", ("", "zh_Hant")),
+    ):
+        values = {"source_lang": source, "target_lang": target}
+        (folder / "tokenizer_config.json").write_text(json.dumps(values))
+        assert pair_of(checkpoint) == expected
+    assert pair_of(checkpoint_of(folder, model_type="t5")) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("model", "folder_name", "expected"),
+    [
+        ("model.enpt.intgemm.alphas.bin", "m", ("en", "pt")),
+        ("model.bin", "enpt-1693087644", ("en", "pt")),
+        ("model.npz", "en-de", ("en", "de")),
+        ("model.alphas.bin", "models", ("", "")),
+        ("model.xxqq.bin", "m", ("", "")),
+    ],
+)
+def test_marian_and_firefox_tell_their_pair_by_names(
+    tmp_path: Path, model: str, folder_name: str, expected: tuple[str, str]
+) -> None:
+    checkpoint = MarianCheckpoint.__new__(MarianCheckpoint)
+    checkpoint.folder = tmp_path / folder_name
+    checkpoint.config = Settings(tmp_path, {"model_type": "marian-native"})
+    checkpoint.files = MarianFolder(
+        model=checkpoint.folder / model,
+        source_vocabulary=tmp_path,
+        target_vocabulary=tmp_path,
+        shortlist=None,
+        decoding=checkpoint.config,
+    )
+    assert pair_of(checkpoint) == expected

@@ -22,7 +22,7 @@ from seqserve.attention import AttentionResult
 from seqserve.availability import Availability
 from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.errors import CallError
-from seqserve.results import Piece, Result, ScoreResult, TokenizeResult
+from seqserve.results import DetectedLanguage, Piece, Result, ScoreResult, TokenizeResult
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 
@@ -283,6 +283,23 @@ class AsyncClient(AsyncModelClient):
         """
         request = requests.detokenize_request(token_ids, **options)
         return await self._unary(Method.DETOKENIZE, request, responses.text_of, timeout_s)
+
+    async def detect_language(
+        self, text: str, languages: Sequence[str] = (), *, timeout_s: float | None = None
+    ) -> list[DetectedLanguage]:
+        """Tells in which languages a text may be, the most probable one first.
+
+        ``source_language="auto"`` of the other calls does the same for their source.
+
+        Args:
+            text: The text, of at most 100,000 characters; the first 1,000 count.
+            languages: Codes of the languages that it may be in; by default all that models read.
+
+        Raises:
+            FailedPrecondition: The server has no detector; the message says what to install.
+        """
+        request = requests.detect_language_request(text, languages)
+        return await self._unary(Method.DETECT_LANGUAGE, request, responses.languages_of, timeout_s)
 
     async def close(self) -> None:
         """Cancels the calls under way and closes the connection."""

@@ -12,7 +12,7 @@ from seqserve import requests, responses
 from seqserve._async.calls import CallGroup, messages_of
 from seqserve._transport.method import Method
 from seqserve.availability import Availability
-from seqserve.model import Model
+from seqserve.model import LanguagePair, Model
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.v1 import model_pb2
 
@@ -36,6 +36,11 @@ class AsyncModelClient:
         """Lists every version of every model of the server."""
         request = model_pb2.ListModelsRequest()
         return await self._unary(Method.LIST_MODELS, request, responses.models_of, timeout_s)
+
+    async def language_pairs(self, *, timeout_s: float | None = None) -> list[LanguagePair]:
+        """Lists the pairs of languages that calls without a model can have now, and the models."""
+        request = model_pb2.ListModelsRequest(with_pairs=True)
+        return await self._unary(Method.LIST_MODELS, request, responses.pairs_of, timeout_s)
 
     async def model(
         self, name: str | None = None, version: int | None = None, *, timeout_s: float | None = None

@@ -13,7 +13,7 @@ from seqserve import requests, responses
 from seqserve._sync.calls import CallGroup, messages_of
 from seqserve._transport.method import Method
 from seqserve.availability import Availability
-from seqserve.model import Model
+from seqserve.model import LanguagePair, Model
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.v1 import model_pb2
 
@@ -37,6 +37,11 @@ class ModelClient:
         """Lists every version of every model of the server."""
         request = model_pb2.ListModelsRequest()
         return self._unary(Method.LIST_MODELS, request, responses.models_of, timeout_s)
+
+    def language_pairs(self, *, timeout_s: float | None = None) -> list[LanguagePair]:
+        """Lists the pairs of languages that calls without a model can have now, and the models."""
+        request = model_pb2.ListModelsRequest(with_pairs=True)
+        return self._unary(Method.LIST_MODELS, request, responses.pairs_of, timeout_s)
 
     def model(
         self, name: str | None = None, version: int | None = None, *, timeout_s: float | None = None

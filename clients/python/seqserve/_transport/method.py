@@ -16,6 +16,7 @@ class Method(Enum):
     ATTENTION = "Attention"
     TOKENIZE = "Tokenize"
     DETOKENIZE = "Detokenize"
+    DETECT_LANGUAGE = "DetectLanguage"
     LIST_MODELS = "ListModels"
     GET_MODEL = "GetModel"
     LOAD_MODEL = "LoadModel"

@@ -137,7 +137,9 @@ class ConnectionOptions:
 class ModelCallOptions(ConnectionOptions):
     """The server and the model."""
 
-    model: str | None = option(None, help="Name of the model; by default the server's default.")
+    model: str | None = option(
+        None, help="Name of the model; by default that of the languages, or the server's default."
+    )
     model_version: int | None = option(
         None, help="Version of the model; by default the highest valid one.", minimum=1
     )
@@ -148,11 +150,9 @@ class PairCallOptions(ModelCallOptions):
     """The server, the model, and the languages of a source and its target."""
 
     source_language: str | None = option(
-        None, help="Code of the language of the source, for models that need it."
+        None, help="Code of the language of the source; `seqserve models --pairs` lists them."
     )
-    target_language: str | None = option(
-        None, help="Code of the language of the target, for models that know several."
-    )
+    target_language: str | None = option(None, help="Code of the language of the target.")
 
     def call(self) -> SourceOptions:
         """Returns the arguments of each call beside its texts."""

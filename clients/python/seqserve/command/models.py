@@ -10,7 +10,7 @@ from seqserve.columns import aligned
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
-from seqserve.model import Model, ModelState
+from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.options import option, parse, split_command
 
 _HEADINGS = (
@@ -26,6 +26,7 @@ _HEADINGS = (
     "TARGET",
     "ABOUT",
 )
+_PAIR_HEADINGS = ("FROM", "TO", "MODELS")
 _MAX_CODES = 5
 _EPILOG = """\
 SHARE is the part of the calls without a version that a version gets; ROWS are those that run and
@@ -39,6 +40,7 @@ more commands, each with its own --help:
 
 examples:
   seqserve models
+  seqserve models --pairs
   seqserve models --json | jq -r .name"""
 
 
@@ -51,6 +53,17 @@ class ModelsOptions(ConnectionOptions):
     def models(self, client: Client) -> Sequence[Model]:
         """Returns the models to print."""
         return client.models()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions(ModelsOptions):
+    """The options of ``seqserve models`` without a further command."""
+
+    pairs: bool = option(
+        False,
+        help="List the pairs of languages instead, each with the model, or with the two models"
+        " that answer one after the other.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +109,7 @@ class TrafficOptions(ModelsOptions):
 
 
 _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
-    "": (ModelsOptions, "Lists every version of every model of a server."),
+    "": (ListOptions, "Lists every version of every model of a server."),
     "load": (LoadOptions, "Loads a version of a model and waits until it takes calls."),
     "unload": (UnloadOptions, "Unloads a version of a model after its calls have ended."),
     "traffic": (TrafficOptions, "Splits the calls that name no version of a model."),
@@ -105,7 +118,7 @@ _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    name, arguments = split_command(ModelsOptions, argv, _COMMANDS)
+    name, arguments = split_command(ListOptions, argv, _COMMANDS)
     kind, description = _COMMANDS[name]
     options = parse(
         kind,
@@ -114,17 +127,26 @@ def main(argv: list[str]) -> int:
         description=description,
         epilog="" if name else _EPILOG,
     )
+    listed: Sequence[Model | LanguagePair]
+    headings: tuple[str, ...]
     with options.connect() as client:
-        models = options.models(client)
+        if isinstance(options, ListOptions) and options.pairs:
+            listed, headings = client.language_pairs(), _PAIR_HEADINGS
+        else:
+            listed, headings = options.models(client), _HEADINGS
     if options.json:
-        lines = [json_line(asdict(model)) for model in models]
+        lines = [json_line(asdict(each)) for each in listed]
     else:
-        lines = aligned([_HEADINGS, *map(_row_of, models)])
+        lines = aligned([headings, *map(_row_of, listed)])
     print(*lines, sep="\n", end="\n" if lines else "")
     return 0
 
 
-def _row_of(model: Model) -> tuple[str, ...]:
+def _row_of(listed: Model | LanguagePair) -> tuple[str, ...]:
+    if isinstance(listed, LanguagePair):
+        pair = listed
+        return pair.source_language, pair.target_language, " → ".join(pair.models)
+    model = listed
     is_ready = model.state is ModelState.READY
     return (
         model.name + ("*" if model.is_default else ""),

@@ -91,9 +91,12 @@ class Writer:
             return
         timings = result.timings
         score = "" if result.score is None else f", score {result.score:.3f}"
+        models = " → ".join(f"{leg.model}/{leg.version}" for leg in result.legs or (result,))
+        detected = result.detected_language
+        language = f"{detected.language} ({detected.confidence:.2f}), " if detected else ""
         self._report(
             number,
-            f"{result.model}/{result.version}, "
+            f"{language}{models}, "
             f"{result.source_tokens} tokens in, {result.generated_tokens} out, "
             f"stop {result.stop_reason.value}{score}; "
             f"queue {timings.queue_ms:.1f} ms, encode {timings.encode_ms:.1f} ms, "

@@ -11,11 +11,11 @@ class GenerationOptions(TypedDict, total=False):
     """The fields of the message ``GenerationOptions``; None leaves one to the server."""
 
     source_language: str | None
-    """Code of the language of the source, for models that need it; `seqserve models` lists the
-    codes of each model."""
+    """Code of the language of the source, or auto to let the server detect it; `seqserve models
+    --pairs` lists the pairs. Without a model, the languages choose it."""
 
     target_language: str | None
-    """Code of the language to generate, for models that know several."""
+    """Code of the language to generate."""
 
     segmentation: Literal["none", "lines", "sentences"] | None
     """How to divide the source into segments, each of which is answered by itself: not at all, at

@@ -151,7 +151,7 @@ class TokenSequence(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("model", "version", "hypotheses", "source_tokens", "generated_tokens", "timings", "source_pieces", "segments", "source_warnings")
+    __slots__ = ("model", "version", "hypotheses", "source_tokens", "generated_tokens", "timings", "source_pieces", "segments", "source_warnings", "legs", "detected_language")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +161,8 @@ class GenerateResponse(_message.Message):
     SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    LEGS_FIELD_NUMBER: _ClassVar[int]
+    DETECTED_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: int
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
@@ -170,7 +172,39 @@ class GenerateResponse(_message.Message):
     source_pieces: _containers.RepeatedScalarFieldContainer[str]
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
     source_warnings: _containers.RepeatedScalarFieldContainer[SourceWarning]
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., source_pieces: _Optional[_Iterable[str]] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., source_warnings: _Optional[_Iterable[_Union[SourceWarning, str]]] = ...) -> None: ...
+    legs: _containers.RepeatedCompositeFieldContainer[Leg]
+    detected_language: DetectedLanguage
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., source_pieces: _Optional[_Iterable[str]] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., source_warnings: _Optional[_Iterable[_Union[SourceWarning, str]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., detected_language: _Optional[_Union[DetectedLanguage, _Mapping]] = ...) -> None: ...
+
+class Leg(_message.Message):
+    __slots__ = ("model", "version", "source_language", "target_language", "text", "confidence", "stop_reason", "source_tokens", "generated_tokens")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    GENERATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: int
+    source_language: str
+    target_language: str
+    text: str
+    confidence: float
+    stop_reason: StopReason
+    source_tokens: int
+    generated_tokens: int
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., text: _Optional[str] = ..., confidence: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ...) -> None: ...
+
+class DetectedLanguage(_message.Message):
+    __slots__ = ("language", "confidence")
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    language: str
+    confidence: float
+    def __init__(self, language: _Optional[str] = ..., confidence: _Optional[float] = ...) -> None: ...
 
 class Segment(_message.Message):
     __slots__ = ("source_begin", "source_end", "target_begin", "target_end", "is_wrapped", "hypotheses", "source_tokens", "source_pieces", "source_warnings")
@@ -435,6 +469,20 @@ class DetokenizeRequest(_message.Message):
     version: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DetectLanguageRequest(_message.Message):
+    __slots__ = ("text", "languages")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    languages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, text: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DetectLanguageResponse(_message.Message):
+    __slots__ = ("languages",)
+    LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    languages: _containers.RepeatedCompositeFieldContainer[DetectedLanguage]
+    def __init__(self, languages: _Optional[_Iterable[_Union[DetectedLanguage, _Mapping]]] = ...) -> None: ...
 
 class DetokenizeResponse(_message.Message):
     __slots__ = ("model", "version", "text")

@@ -75,6 +75,11 @@ class GenerationServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeResponse.FromString,
                 _registered_method=True)
+        self.DetectLanguage = channel.unary_unary(
+                '/seqserve.v1.GenerationService/DetectLanguage',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.DetectLanguageRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.DetectLanguageResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer(object):
@@ -138,6 +143,13 @@ class GenerationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DetectLanguage(self, request, context):
+        """Tells in which language a text probably is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GenerationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -180,6 +192,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.Detokenize,
                     request_deserializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeResponse.SerializeToString,
+            ),
+            'DetectLanguage': grpc.unary_unary_rpc_method_handler(
+                    servicer.DetectLanguage,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.DetectLanguageRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.DetectLanguageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -399,6 +416,33 @@ class GenerationService(object):
             '/seqserve.v1.GenerationService/Detokenize',
             seqserve_dot_v1_dot_generation__pb2.DetokenizeRequest.SerializeToString,
             seqserve_dot_v1_dot_generation__pb2.DetokenizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DetectLanguage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.GenerationService/DetectLanguage',
+            seqserve_dot_v1_dot_generation__pb2.DetectLanguageRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.DetectLanguageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,14 +24,30 @@ MODEL_STATE_AVAILABLE: ModelState
 MODEL_STATE_RESTARTING: ModelState
 
 class ListModelsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("with_pairs",)
+    WITH_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    with_pairs: bool
+    def __init__(self, with_pairs: bool = ...) -> None: ...
 
 class ListModelsResponse(_message.Message):
-    __slots__ = ("models",)
+    __slots__ = ("models", "pairs")
     MODELS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[Model]
-    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ...) -> None: ...
+    pairs: _containers.RepeatedCompositeFieldContainer[LanguagePair]
+    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[LanguagePair, _Mapping]]] = ...) -> None: ...
+
+class LanguagePair(_message.Message):
+    __slots__ = ("source_language", "target_language", "models", "pivot_language")
+    SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    PIVOT_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    source_language: str
+    target_language: str
+    models: _containers.RepeatedScalarFieldContainer[str]
+    pivot_language: str
+    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., pivot_language: _Optional[str] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ("model", "version")

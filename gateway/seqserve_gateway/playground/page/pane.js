@@ -75,7 +75,8 @@ export class Pane {
       [".from", model?.source_languages ?? []],
       [".to", model?.target_languages ?? []],
     ]) {
-      this.#find(place).hidden = !codes.length;
+      // A model of one language need not be told.
+      this.#find(place).hidden = codes.length < 2;
       setChoices(this.#find(`${place} select`), [["", "–"], ...codes.map((code) => [code, code])]);
     }
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.manifest import Manifest
@@ -99,14 +100,15 @@ class JoinedAnswer:
             # The end token counts as one of the tokens.
             lengths = [len(part.token_ids) + 1 for part in best]
             joined.score = sum(part.score for part in best)
-            joined.normalized_score = _mean([part.normalized_score for part in best], lengths)
-            joined.confidence = _mean([part.confidence for part in best], lengths)
+            joined.normalized_score = mean([part.normalized_score for part in best], lengths)
+            joined.confidence = mean([part.confidence for part in best], lengths)
         for part in best:
             joined.unmet_terms.extend(part.unmet_terms)
         return joined
 
 
-def _mean(values: list[float], weights: list[int]) -> float:
+def mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    """Computes a mean with weights."""
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 

@@ -43,7 +43,8 @@ class SourceAnswer:
         self._call, self._window = call, window
         self._joined = JoinedAnswer(source, prepared.model.manifest)
         # Parts of a source are as many sources of a call.
-        self._is_bulk = prepared.is_bulk or len(source.parts) > 1
+        self.is_bulk = prepared.is_bulk or len(source.parts) > 1
+        """Whether a part waits where a lone source is refused."""
         self.source_tokens = source.num_tokens
         """Tokens that the model reads."""
 
@@ -55,9 +56,9 @@ class SourceAnswer:
         """
         parts = self._source.parts
         if len(parts) == 1:
-            self._joined.add(*await self._answer(parts[0]))
+            self._joined.add(*await self.answered(parts[0]))
             return self._joined.response()
-        async with aclosing(self._window.in_order(parts, self._answer)) as answers:
+        async with aclosing(self._window.in_order(parts, self.answered)) as answers:
             async for part, response in answers:
                 self._joined.add(part, response)
         return self._joined.response()
@@ -73,7 +74,8 @@ class SourceAnswer:
                 async for piece in pieces:
                     yield piece
         else:
-            async with aclosing(self._window.in_order(self._source.parts, self._answer)) as answers:
+            parts = self._source.parts
+            async with aclosing(self._window.in_order(parts, self.answered)) as answers:
                 async for part, response in answers:
                     yield Piece(text=self._joined.add(part, response))
         if rest := self._joined.rest():
@@ -83,12 +85,16 @@ class SourceAnswer:
         """Returns the whole answer once all pieces are there."""
         return self._joined.response()
 
-    async def _answer(self, part: Part) -> tuple[Part, Response | None]:
-        """Answers a part; None if the model can read none of it."""
+    async def answered(self, part: Part) -> tuple[Part, Response | None]:
+        """Answers a part; None if the model can read none of it.
+
+        Raises:
+            ServiceError: The part could not be answered.
+        """
         if not part.tokens:
             return part, None
         call = self._engine_call(part, streamed=False)
-        await call.finished(retries=self._is_bulk)
+        await call.finished(retries=self.is_bulk)
         return part, await self._response_of(part, call)
 
     async def _streamed(self, part: Part) -> AsyncGenerator[Piece, None]:
@@ -124,7 +130,7 @@ class SourceAnswer:
 
     def _engine_call(self, part: Part, *, streamed: bool) -> EngineCall:
         prepared, call = self._prepared, self._call
-        spec = prepared.spec(part, call, streamed=streamed, is_bulk=self._is_bulk)
+        spec = prepared.spec(part, call, streamed=streamed, is_bulk=self.is_bulk)
         return call_of(prepared.model, spec, call, may_keep=prepared.is_repeatable)
 
 

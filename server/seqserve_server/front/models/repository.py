@@ -10,11 +10,13 @@ from seqserve.errors import OptionError
 from seqserve_server.contract import errors
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.template import Template, shared_languages
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.models.lifecycle import ModelState, Version
+from seqserve_server.front.models.pairs import Pairs, Translator
 from seqserve_server.front.models.traffic import (
     Weights,
     choose_version,
@@ -78,6 +80,8 @@ class Repository:
         """Starts with these versions."""
         self._versions: dict[str, dict[int, Entry]] = {}
         self._traffic: dict[str, Weights] = {}
+        self._pairs = Pairs(())
+        self._paired: list[tuple[str, list[Template | None]]] = []
         self.default = ""
         """Model of calls that name none; empty if calls must name one."""
         self.is_closed = False
@@ -168,6 +172,30 @@ class Repository:
         if len(models) == 1:
             return next(iter(models.values()))
         return models[choose_version(self._weights(entries[0].name), models, key)]
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pairs of languages that calls without a model can have now.
+
+        A language of a model is one that all of its versions know that such calls may reach.
+        """
+        paired = [
+            (name, templates) for name in self._versions if (templates := self._templates(name))
+        ]
+        if paired != self._paired:
+            self._paired = paired
+            translators = [
+                Translator(name, shared_languages(templates)) for name, templates in paired
+            ]
+            self._pairs = Pairs(translators, self.default)
+        return self._pairs
+
+    def _templates(self, name: str) -> list[Template | None]:
+        """Lists the templates of the versions of a model that a call without a version may get."""
+        entries = _best(list(self._versions[name].values()))
+        models = {entry.version: entry.model for entry in entries if entry.model}
+        shares = traffic_shares(self._weights(name), models)
+        return [models[version].manifest.template for version in shares]
 
     def share(self, entry: Entry) -> float:
         """Returns the share, 0 to 1, that an entry gets of the calls that name no version."""

@@ -7,7 +7,7 @@ words in front of the text. The manifest's template says where.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest
@@ -67,6 +67,24 @@ def affixes_of(
     )
 
 
+class Languages(NamedTuple):
+    """The languages that a request names."""
+
+    source: str
+    target: str
+    section: str
+    """What comes before the names of their fields: ``options.`` or nothing."""
+
+
+def languages_of(request: Any) -> Languages | None:
+    """Reads the languages of a request of ``seqserve.v1``; None if it names none."""
+    has_options = "options" in request.DESCRIPTOR.fields_by_name
+    holder, section = (request.options, "options.") if has_options else (request, "")
+    source = getattr(holder, "source_language", "")
+    target = getattr(holder, "target_language", "")
+    return Languages(source, target, section) if source or target else None
+
+
 class _Chosen:
     """The languages of one request."""
 
@@ -74,8 +92,7 @@ class _Chosen:
         self, codes: Mapping[str, str], template: Template, label: str, section: str
     ) -> None:
         self._label, self._section = label, section
-        self._known = template.languages
-        self._aliases = template.aliases
+        self._template, self._known = template, template.languages
         # Token or name of each language that is given.
         self._given = {role: self._find(role, code) for role, code in codes.items() if code}
 
@@ -110,10 +127,10 @@ class _Chosen:
         known = self._known[role]
         if not known:
             raise self._wrong(role, f"is {code!r:.80}, but {self._label} asks for none")
-        token = known.get(code) or known.get(self._aliases.get(code, ""))
-        if token is None:
+        own = self._template.code_of(role, code)
+        if own is None:
             raise self._wrong(role, f"{code!r:.80} is not one of {_listed(known)}")
-        return token
+        return known[own]
 
     def _wrong(self, role: str, reason: str) -> InvalidRequest:
         return InvalidRequest(f"{self._section}{role}_language", reason)

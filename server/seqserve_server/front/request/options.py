@@ -47,22 +47,37 @@ def default_options(manifest: Manifest) -> DecodingOptions:
     return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
 
 
-def decoding_options(
-    options: Options, manifest: Manifest, tokenizer: Tokenizer, max_rows: int
-) -> DecodingOptions:
-    """Checks the options of a request and converts them for the engine.
+class RequestOptions(NamedTuple):
+    """What the options of a request mean for a model."""
 
-    The result has all terms of the request;
+    decoding: DecodingOptions
+    affixes: Affixes
+    """What the model reads and writes beside each source."""
+    segmentation: Segmentation | None
+    """How sources are divided; None for not at all."""
+
+
+def converted_options(
+    options: Options, manifest: Manifest, tokenizer: Tokenizer, max_rows: int
+) -> RequestOptions:
+    """Checks the options of a request, over those that its model recommends, and converts them.
+
+    The decoding options have all terms of the request;
     :func:`~seqserve_server.front.request.terms.for_source` keeps those that a source contains.
+
+    Raises:
+        InvalidRequest: An option is wrong.
     """
+    sent = options
     if manifest.generation:
-        options = with_defaults(options, manifest)
+        options = with_defaults(sent, manifest)
     if not (options.ByteSize() or manifest.template):
-        return default_options(manifest)
+        return RequestOptions(default_options(manifest), Affixes(), segmentation=None)
     check_bounds(options)
-    decoding = _converted(options, manifest, tokenizer)
+    affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
+    decoding = _converted(options, manifest, tokenizer, affixes)
     check_rules(options, decoding, manifest, max_rows)
-    return decoding
+    return RequestOptions(decoding, affixes, segmentation_of(sent, manifest))
 
 
 def priority_of(priority: int) -> Priority:
@@ -74,14 +89,16 @@ def priority_of(priority: int) -> Priority:
         raise InvalidRequest("priority", reason) from None
 
 
-def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> DecodingOptions:
+def _converted(
+    options: Options, manifest: Manifest, tokenizer: Tokenizer, affixes: Affixes
+) -> DecodingOptions:
     sent = {field.name: value for field, value in options.ListFields()}
     copied = {name: sent[name] for name in sent if name in _COPIED}
     end_ids = _ids(options, "end_tokens", tokenizer)
     vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
     if vocabulary:
         vocabulary.update(end_ids or (manifest.tokens.eos,))
-    prefix = _prefix(options, manifest, tokenizer)
+    prefix = affixes.target + _prefix(options, tokenizer)
     copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
     return DecodingOptions(
         **copied,
@@ -99,13 +116,11 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     )
 
 
-def _prefix(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> TokenIds:
-    """Returns the tokens that the model wants first, then those that the request wants."""
-    wanted = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
+def _prefix(options: Options, tokenizer: Tokenizer) -> TokenIds:
     prefix = _ids(options, "target_prefix_tokens", tokenizer)
     if options.target_prefix and not prefix:
         prefix = tuple(tokenizer.encode_target(options.target_prefix)[:-1])
-    return wanted.target + prefix
+    return prefix
 
 
 def _sampling(sent: dict[str, Any]) -> Sampling | None:
@@ -205,16 +220,6 @@ _MAX_BYTES = 128
 _MAX_ENTRIES = 256
 
 
-class RequestOptions(NamedTuple):
-    """What the options of a request mean for a model."""
-
-    decoding: DecodingOptions
-    affixes: Affixes
-    """What the model reads and writes beside each source."""
-    segmentation: Segmentation | None
-    """How sources are divided; None for not at all."""
-
-
 def read_options(options: Options, model: ServedModel) -> RequestOptions:
     """Checks the options of a request and converts them.
 
@@ -228,12 +233,8 @@ def read_options(options: Options, model: ServedModel) -> RequestOptions:
     known: RequestOptions | None = model.known_options.get(sent)
     if known is not None:
         return known
-    manifest, tokenizer = model.manifest, model.tokenizer
-    read = RequestOptions(
-        decoding_options(options, manifest, tokenizer, model.engine.capacity.max_rows),
-        affixes_of(options.source_language, options.target_language, manifest, tokenizer),
-        segmentation_of(options, manifest),
-    )
+    max_rows = model.engine.capacity.max_rows
+    read = converted_options(options, model.manifest, model.tokenizer, max_rows)
     # A random seed must be another one each time.
     if len(sent) <= _MAX_BYTES and read.decoding.sampling is None:
         if len(model.known_options) >= _MAX_ENTRIES:

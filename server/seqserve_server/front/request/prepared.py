@@ -60,6 +60,20 @@ class Prepared:
             text_bytes=sum(len(source.text.encode()) for source in sources if source.is_divided),
         )
 
+    async def reserve(self, size: AnswerSize, request: GenerateRequest, call: ServerCall) -> None:
+        """Waits until there is memory for the answers.
+
+        Raises:
+            ServiceError: As :meth:`ServerCall.reserve`.
+        """
+        sources = (source for source in self.sources if isinstance(source, Source))
+        await call.reserve(
+            size,
+            request,
+            max_wait_s=_max_wait_s(self.options, is_bulk=self.is_bulk),
+            held_bytes=sum(source.held_bytes for source in sources),
+        )
+
     def spec(self, part: Part, call: ServerCall, *, streamed: bool, is_bulk: bool) -> GenerateSpec:
         """Builds the engine's request for a part."""
         fields = call.spec_fields()
@@ -92,34 +106,55 @@ async def prepare(
         ServiceError: The model's queue is full, an option or a lone source is wrong, or as
             :meth:`ServerCall.reserve`. The error of a source of a batch stands for that source.
     """
+    prepared = await read(request, model, call, is_bulk=is_bulk)
+    await prepared.reserve(prepared.answer_size, request, call)
+    return prepared
+
+
+async def read(
+    request: GenerateRequest,
+    model: ServedModel,
+    call: ServerCall,
+    *,
+    options: generation_pb2.GenerationOptions | None = None,
+    is_bulk: bool = False,
+) -> Prepared:
+    """Reads a request as :func:`prepare` does, without memory for its answers.
+
+    ``options`` go in place of those of the request.
+    """
     is_bulk = is_bulk or isinstance(request, generation_pb2.GenerateBatchRequest)
     priority = priority_of(request.priority)
     if not is_bulk:
         # First, so that a refusal costs little.
-        model.engine.refusals.check(QueueKey(call.client_id, call.connection, priority))
-    sent = request.options
-    options = read_options(sent, model)
-    reader = SourceReader(model, options, sent.terms)
-    # Many requests of a call wait where a lone one is refused.
-    max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
-    prepared = Prepared(
+        check_refusals(model, priority, call)
+    sent = request.options if options is None else options
+    meant = read_options(sent, model)
+    reader = SourceReader(model, meant, sent.terms)
+    max_wait_s = _max_wait_s(meant.decoding, is_bulk=is_bulk)
+    return Prepared(
         model=model,
         sources=await _sources(request, reader, call, max_wait_s),
         sent_options=sent,
-        options=options.decoding,
-        affixes=options.affixes,
+        options=meant.decoding,
+        affixes=meant.affixes,
         priority=priority,
         is_bulk=is_bulk,
     )
-    await call.reserve(
-        prepared.answer_size,
-        request,
-        max_wait_s=max_wait_s,
-        held_bytes=sum(
-            source.held_bytes for source in prepared.sources if isinstance(source, Source)
-        ),
-    )
-    return prepared
+
+
+def check_refusals(model: ServedModel, priority: Priority, call: ServerCall) -> None:
+    """Refuses a request that the model's engine would refuse, as it did the last ones.
+
+    Raises:
+        QueueFull: The queue is full.
+    """
+    model.engine.refusals.check(QueueKey(call.client_id, call.connection, priority))
+
+
+def _max_wait_s(options: DecodingOptions, *, is_bulk: bool) -> float:
+    # Many requests of a call wait where a lone one is refused.
+    return math.inf if is_bulk else min(MAX_WAIT_S, options.time_limit_s)
 
 
 async def _sources(

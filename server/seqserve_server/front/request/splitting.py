@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import sentencex
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.language_codes import folded
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.template import Template
 from seqserve_server.front.config import SegmentationMode
 
 _PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
@@ -179,11 +179,5 @@ def is_excluded(options: generation_pb2.GenerationOptions) -> bool:
 def _language(options: generation_pb2.GenerationOptions, manifest: Manifest) -> str:
     code: str = options.segmentation_language
     if not code and options.source_language:
-        code = _of_iso(options.source_language, manifest.template or Template())
+        code = folded(options.source_language).name
     return code or manifest.generation.get("segmentation_language", _DEFAULT_LANGUAGE)
-
-
-def _of_iso(code: str, template: Template) -> str:
-    """Finds the code of ISO 639 that stands for a model's own, such as de for deu_Latn."""
-    aliases = [alias for alias, known in template.aliases.items() if known == code]
-    return min([code, *aliases], key=len)

@@ -8,42 +8,47 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
+from seqserve_server.front.answer.answers import answers_of
 from seqserve_server.front.answer.bulk import Answered, Bulk, Requests
+from seqserve_server.front.answer.pivot import PivotAnswer, Windows
 from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.request.parts import Source, check_count
-from seqserve_server.front.request.prepared import prepare
-from seqserve_server.front.services.scoring import attention, detokenize, score, tokenize
-
-_OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
-
-_Request = (
-    generation_pb2.GenerateRequest
-    | generation_pb2.GenerateBatchRequest
-    | generation_pb2.ScoreRequest
-    | generation_pb2.AttentionRequest
-    | generation_pb2.TokenizeRequest
-    | generation_pb2.DetokenizeRequest
+from seqserve_server.front.request.route import Request, Route
+from seqserve_server.front.services.scoring import (
+    MAX_CHARACTERS,
+    attention,
+    detokenize,
+    score,
+    tokenize,
 )
+
+_MIN_CONFIDENCE = 0.001
+_OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 
 class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out."""
 
-    def __init__(self, repository: Repository, draining: asyncio.Event) -> None:
-        """Takes the models, and the event after which no new requests are read."""
-        self._repository = repository
+    def __init__(
+        self, repository: Repository, detector: LanguageDetector, draining: asyncio.Event
+    ) -> None:
+        """Takes the models, what detects languages, and the event after which no new requests are
+        read."""
+        self._repository, self._detector = repository, detector
         self._draining = draining
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, call: ServerCall
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
-        response = await (await self._answer(request, call)).whole()
+        route = await self._route(request, call)
+        response = route.marked(await (await _answer(request, route, call)).whole())
         call.note(response)
         return response
 
@@ -51,11 +56,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, call: ServerCall
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
-        answer = await self._answer(request, call)
+        route = await self._route(request, call)
+        answer = await _answer(request, route, call)
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 yield generation_pb2.GenerateStreamResponse(piece=piece)
-        response = answer.response()
+        response = route.marked(answer.response())
         call.note(response)
         yield generation_pb2.GenerateStreamResponse(result=response)
 
@@ -63,15 +69,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateBatchRequest, call: ServerCall
     ) -> bytes:
         """Answers when every source has its outcome; until then each one is kept encoded."""
-        model = self._model(request, call)
+        route = await self._route(request, call)
         check_count(len(request.sources))
-        prepared = await prepare(request, model, call)
-        max_bytes = prepared.answer_size.each
-        parts = Window.of(model)
+        answers = await answers_of(request, route, call)
+        max_bytes = answers.answer_size.each
 
         async def outcome(source: Source | ServiceError) -> bytes:
             try:
-                response = await SourceAnswer(prepared, source, call, parts).whole()
+                response = route.marked(await answers.to(source).whole())
                 outcome = generation_pb2.Outcome(response=response)
             except ServiceError as error:
                 outcome = generation_pb2.Outcome(failure=call.failed(error))
@@ -82,7 +87,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 call.answered_one(len(source.parts) * max_bytes, len(data))
             return data
 
-        outcomes = Window.of(model).in_order(prepared.sources, outcome)
+        outcomes = Window(route.slots).in_order(answers.sources, outcome)
         async with aclosing(outcomes):
             return encoded_list(_OUTCOMES, [data async for data in outcomes])
 
@@ -92,7 +97,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers each source as soon as it is done; reads on only while few are under way."""
         # As many as can run: they fill the batch, and requests of others need not wait behind.
         slots = max((model.engine.capacity.slots for model in self._repository.models()), default=1)
-        parts = Window(slots)
+        windows = Windows.of(slots)
 
         async def answer(request: generation_pb2.GenerateRequest) -> Answered:
             part = call.request(time.monotonic())
@@ -100,8 +105,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                prepared = await prepare(request, self._model(request, part), part, is_bulk=True)
-                response = await SourceAnswer(prepared, prepared.sources[0], part, parts).whole()
+                route = await self._route(request, part)
+                answers = await answers_of(request, route, part, windows, is_bulk=True)
+                response = route.marked(await answers.to(answers.sources[0]).whole())
             except BaseException:
                 part.free()
                 raise
@@ -120,35 +126,57 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.ScoreRequest, call: ServerCall
     ) -> generation_pb2.ScoreResponse:
         """Scores a given target."""
-        return await score(self._model(request, call), request, call)
+        return await score(await self._model(request, call), request, call)
 
     async def Attention(
         self, request: generation_pb2.AttentionRequest, call: ServerCall
     ) -> generation_pb2.AttentionResponse:
         """Returns the attention of a target, which is generated if the request has none."""
-        return await attention(self._model(request, call), request, call)
+        return await attention(await self._model(request, call), request, call)
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, call: ServerCall
     ) -> generation_pb2.TokenizeResponse:
         """Divides a text into tokens."""
-        return await tokenize(self._model(request, call), request, call)
+        return await tokenize(await self._model(request, call), request, call)
 
     async def Detokenize(
         self, request: generation_pb2.DetokenizeRequest, call: ServerCall
     ) -> generation_pb2.DetokenizeResponse:
         """Joins tokens to a text."""
-        return await detokenize(self._model(request, call), request, call)
+        return await detokenize(await self._model(request, call), request, call)
 
-    async def _answer(
-        self, request: generation_pb2.GenerateRequest, call: ServerCall
-    ) -> SourceAnswer:
-        """Prepares the answer to a call of one source."""
-        model = self._model(request, call)
-        prepared = await prepare(request, model, call)
-        answer = SourceAnswer(prepared, prepared.sources[0], call, Window.of(model))
-        call.facts["source_tokens"] = answer.source_tokens
-        return answer
+    async def DetectLanguage(
+        self, request: generation_pb2.DetectLanguageRequest, call: ServerCall
+    ) -> generation_pb2.DetectLanguageResponse:
+        """Tells in which language a text probably is."""
+        if len(request.text) > MAX_CHARACTERS:
+            reason = f"has {len(request.text):,} characters; a call takes at most"
+            raise InvalidRequest("text", f"{reason} {MAX_CHARACTERS:,}")
+        codes = list(request.languages) or self._repository.pairs.sources()
+        detected = await self._detector.detect(request.text, codes)
+        return generation_pb2.DetectLanguageResponse(
+            languages=[
+                generation_pb2.DetectedLanguage(language=each.language, confidence=each.confidence)
+                for each in detected
+                if each.confidence >= _MIN_CONFIDENCE
+            ]
+        )
 
-    def _model(self, request: _Request, call: ServerCall) -> ServedModel:
-        return call.resolve(self._repository, request.model, request.version)
+    async def _route(self, request: Request, call: ServerCall) -> Route:
+        """Finds the model that a request names, or else those of its languages, or the default."""
+        return await Route.of(request, self._repository, call, self._detector)
+
+    async def _model(self, request: Request, call: ServerCall) -> ServedModel:
+        """Finds the model of a call that has no use for two."""
+        return (await self._route(request, call)).only()
+
+
+async def _answer(
+    request: generation_pb2.GenerateRequest, route: Route, call: ServerCall
+) -> SourceAnswer | PivotAnswer:
+    """Prepares the answer to a call of one source."""
+    answers = await answers_of(request, route, call)
+    answer = answers.to(answers.sources[0])
+    call.facts["source_tokens"] = answer.source_tokens
+    return answer

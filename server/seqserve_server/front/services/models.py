@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from google.protobuf.message import Message
-
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
 from seqserve_server.contract.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.pairs import Pairs
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
 
@@ -37,11 +36,17 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self._rollout = rollout
         self._repository = rollout.repository
 
-    async def ListModels(self, request: Message, call: ServerCall) -> pb.ListModelsResponse:
-        """Lists every version, whatever its state."""
+    async def ListModels(
+        self, request: pb.ListModelsRequest, call: ServerCall
+    ) -> pb.ListModelsResponse:
+        """Lists every version, whatever its state, and the pairs of languages if requested."""
         await _request_stats(self._repository.entries)
         models = [self._model(entry) for entry in self._repository.entries]
-        return pb.ListModelsResponse(models=models)
+        response = pb.ListModelsResponse(models=models)
+        if request.with_pairs:
+            # In a thread: models of many languages have tens of thousands of pairs.
+            response.pairs.extend(await asyncio.to_thread(_pairs, self._repository.pairs))
+        return response
 
     async def GetModel(self, request: pb.GetModelRequest, call: ServerCall) -> pb.GetModelResponse:
         """Describes one version."""
@@ -99,6 +104,18 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.slots_in_use = reply.slots_in_use
             message.queue_depth = reply.queue_depth
         return message
+
+
+def _pairs(pairs: Pairs) -> list[pb.LanguagePair]:
+    return [
+        pb.LanguagePair(
+            source_language=source,
+            target_language=target,
+            models=[leg.model for leg in legs],
+            pivot_language=legs[0].target if len(legs) > 1 else "",
+        )
+        for source, target, legs in pairs.all()
+    ]
 
 
 async def _request_stats(entries: Iterable[Entry]) -> None:

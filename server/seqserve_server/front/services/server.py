@@ -26,6 +26,7 @@ from seqserve_server.front.call.grpc_services import HealthServicer
 from seqserve_server.front.call.interceptor import AuthorizationInterceptor, CallInterceptor
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tls import Certificates
@@ -80,6 +81,7 @@ class Server:
         )
         self._draining = asyncio.Event()
         self._health = HealthServicer()
+        self._detector = LanguageDetector()
         security = security or Security()
         self._server = new_server(
             gate, self._interceptors(security.tokens), connection_arguments(options)
@@ -135,6 +137,7 @@ class Server:
             self._interceptor.end_all(error)
         await self._server.stop(_FLUSH_S)
         await self._rollout.stop()
+        await self._detector.close()
         return finished
 
     def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
@@ -143,7 +146,7 @@ class Server:
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
-        generation = GenerationServicer(self._repository, self._draining)
+        generation = GenerationServicer(self._repository, self._detector, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)

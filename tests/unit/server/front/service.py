@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,14 +54,14 @@ class Hosts:
     """
 
     def __init__(self, runtime: EchoRuntime, limits: EngineLimits) -> None:
-        self._runtime, self._limits = runtime, limits
+        self.runtime, self._limits = runtime, limits
         self._launched: list[ThreadHost] = []
         self.may_launch = threading.Event()
         self.may_launch.set()
 
     def launch(self) -> ThreadHost:
         assert self.may_launch.wait(PATIENCE_S)
-        self._launched.append(ThreadHost(self._runtime, self._limits, byte_tokenizer().decode))
+        self._launched.append(ThreadHost(self.runtime, self._limits, byte_tokenizer().decode))
         return self.last
 
     @property
@@ -81,6 +81,8 @@ class Service:
     runtime: EchoRuntime
     metrics: Metrics
     channel: Any
+    others: Mapping[str, Hosts]
+    """The launchers of the other models, by their names."""
 
     @property
     def engine(self) -> Engine:
@@ -156,8 +158,13 @@ async def serving(
     template: Template | None = None,
     generation: dict[str, Any] | None = None,
     refusals: RefusalCache | None = None,
+    others: Mapping[str, Template] | None = None,
+    default: str = "",
 ) -> AsyncIterator[Service]:
-    """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
+    """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load.
+
+    ``others`` are more models that echo, each with an engine of its own, by their names.
+    """
     metrics = Metrics()
     described = replace(manifest(version=2), template=template, generation=generation or {})
     runtime = EchoRuntime(described)
@@ -185,6 +192,20 @@ async def serving(
         Entry(name="echo", version=2, state=ModelState.READY, model=model),
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
+    launchers = {}
+    for name, own in (others or {}).items():
+        other = replace(manifest(name), template=own, generation=generation or {})
+        launchers[name] = Hosts(EchoRuntime(other), limits)
+        engine = EngineGroup([launchers[name].launch], label=f"{name}/1")
+        engine.load()
+        metrics.model_loaded(name, 1, "fp32", "cpu", engine)
+        served = ServedModel(
+            manifest=other,
+            tokenizer=byte_tokenizer(),
+            engine=engine,
+            provider=Provider.CPU,
+        )
+        entries.append(Entry(name=name, version=1, state=ModelState.READY, model=served))
     options = ServeOptions(
         port=0,
         max_message_bytes=max_message_bytes,
@@ -192,7 +213,7 @@ async def serving(
         caller_metadata=caller_metadata,
     )
     repository = Repository(entries)
-    repository.choose_default()
+    repository.choose_default(default)
     rollout = rollout_of(repository, metrics)
     server = Server(options, rollout, metrics, security, tracing)
     try:
@@ -207,11 +228,13 @@ async def serving(
                 runtime=runtime,
                 metrics=metrics,
                 channel=channel,
+                others=launchers,
             )
     finally:
         # A gRPC server that was not stopped hangs when it is freed.
-        runtime.may_run.set()
-        runtime.may_score.set()
+        for stopped in (runtime, *(launcher.runtime for launcher in launchers.values())):
+            stopped.may_run.set()
+            stopped.may_score.set()
         await server.drain(PATIENCE_S)
 
 

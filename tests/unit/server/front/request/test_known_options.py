@@ -13,7 +13,7 @@ from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.options import decoding_options, read_options
+from seqserve_server.front.request.options import converted_options, read_options
 
 Options = generation_pb2.GenerationOptions
 
@@ -33,7 +33,7 @@ def test_equal_options_are_converted_once() -> None:
     served = model()
     sent = Options(beam_size=3, target_prefix="ab")
     first = read_options(sent, served)
-    assert first.decoding == decoding_options(sent, served.manifest, served.tokenizer, 8)
+    assert first.decoding == converted_options(sent, served.manifest, served.tokenizer, 8).decoding
     assert read_options(Options(beam_size=3, target_prefix="ab"), served) is first
     assert read_options(Options(beam_size=2, target_prefix="ab"), served).decoding.beam_size == 2
 

@@ -14,7 +14,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.template import Template
 from seqserve_server.front.request.languages import Affixes, affixes_of
-from seqserve_server.front.request.options import decoding_options
+from seqserve_server.front.request.options import converted_options
 
 TOKENIZER = byte_tokenizer()
 EN, DE, FR = "E", "D", "F"
@@ -96,7 +96,7 @@ def test_tokens_go_around_those_of_the_source() -> None:
         (NLLB, "en", "", "target", "is missing; echo/1 needs one of deu_Latn, eng_Latn, fra_Latn"),
         (NLLB, "", "de", "source", "is missing; echo/1 needs one of deu_Latn, eng_Latn, fra_Latn"),
         (NLLB, "xx", "de", "source", "'xx' is not one of deu_Latn, eng_Latn, fra_Latn"),
-        (NLLB, "en", "fr", "target", "'fr' is not one of deu_Latn, eng_Latn, fra_Latn"),
+        (NLLB, "en", "nl", "target", "'nl' is not one of deu_Latn, eng_Latn, fra_Latn"),
         (OPUS, "en", "fra", "source", "is 'en', but echo/1 asks for none"),
         (OPUS, "", "", "target", "is missing; echo/1 needs one of deu, fra"),
         (MBART, "en", "xx", "target", "'xx' is not one of deu_Latn, eng_Latn, fra_Latn"),
@@ -119,7 +119,7 @@ def test_of_many_languages_some_are_listed() -> None:
 
 def convert(model: Manifest, **options: Any) -> DecodingOptions:
     message = generation_pb2.GenerationOptions(**options)
-    return decoding_options(message, model, TOKENIZER, 8)
+    return converted_options(message, model, TOKENIZER, 8).decoding
 
 
 def test_target_language_comes_before_the_prefix_of_the_request() -> None:
@@ -138,3 +138,13 @@ def test_recommended_beam_gives_way_to_sampling() -> None:
     model = replace(manifest(), generation={"beam_size": 4, "no_repeat_ngram_size": 3})
     options = convert(model, temperature=0.5)
     assert (options.beam_size, options.no_repeat_ngram_size) == (1, 3)
+
+
+def test_recommended_languages_are_put_on_both_sides() -> None:
+    recommended = {"source_language": "en", "target_language": "de"}
+    model = replace(NLLB, generation=recommended)
+    read = converted_options(generation_pb2.GenerationOptions(), model, TOKENIZER, 8)
+    assert read.affixes == placed(NLLB, "en", "de")
+    assert read.decoding.prefix == ids(DE)
+    other = generation_pb2.GenerationOptions(target_language="fra_Latn")
+    assert converted_options(other, model, TOKENIZER, 8).affixes == placed(NLLB, "en", "fra_Latn")

@@ -15,7 +15,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.request.options import decoding_options, priority_of
+from seqserve_server.front.request.options import converted_options, priority_of
 
 MANIFEST = manifest()
 TOKENIZER = byte_tokenizer()
@@ -27,7 +27,7 @@ Term = generation_pb2.Term
 
 
 def convert_message(options: Any, max_rows: int = MAX_ROWS) -> DecodingOptions:
-    return decoding_options(options, MANIFEST, TOKENIZER, max_rows)
+    return converted_options(options, MANIFEST, TOKENIZER, max_rows).decoding
 
 
 def convert(**options: Any) -> DecodingOptions:

@@ -12,7 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.template import Template
 from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.request.options import decoding_options
+from seqserve_server.front.request.options import converted_options
 from seqserve_server.front.request.splitting import Segmentation, segmentation_of
 
 Options = generation_pb2.GenerationOptions
@@ -56,7 +56,7 @@ def test_the_request_goes_before_the_model(
         ({}, "ja"),
         ({"source_language": "deu_Latn"}, "de"),
         ({"source_language": "de"}, "de"),
-        ({"source_language": "eng_Latn"}, "eng_Latn"),
+        ({"source_language": "zh_Hans"}, "zh"),
         ({"source_language": "deu_Latn", "segmentation_language": "es"}, "es"),
     ],
 )
@@ -70,6 +70,6 @@ def test_the_language_is_that_of_the_source(options: dict[str, Any], language: s
 def test_the_engine_does_not_learn_of_it() -> None:
     described = replace(manifest(), generation={"segmentation": "sentences"})
     for options in (Options(), Options(segmentation="lines"), Options(target_prefix="a")):
-        converted = decoding_options(options, described, byte_tokenizer(), 8)
+        converted = converted_options(options, described, byte_tokenizer(), 8).decoding
         options.ClearField("segmentation")
-        assert converted == decoding_options(options, manifest(), byte_tokenizer(), 8)
+        assert converted == converted_options(options, manifest(), byte_tokenizer(), 8).decoding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import grpc
+import pytest
 import pytest_asyncio
 from tests.unit.server.front.service import Service, failure, request, serving
 
@@ -63,3 +64,122 @@ async def test_models_tell_their_languages(several: Service) -> None:
     listed = await several.models.ListModels(model_pb2.ListModelsRequest())
     ready = next(model for model in listed.models if model.state == model_pb2.MODEL_STATE_READY)
     assert list(ready.source_languages) == list(ready.target_languages) == ["deu", "eng"]
+
+
+def pair(source: str, target: str) -> Template:
+    return Template(source_languages={source: ""}, target_languages={target: ""})
+
+
+@pytest_asyncio.fixture
+async def pairs() -> AsyncIterator[Service]:
+    others = {"en-de": pair("en", "de"), "de-en": pair("de", "en")}
+    async with serving(others=others, default="echo") as service:
+        yield service
+
+
+async def test_languages_choose_the_model_of_a_call_that_names_none(pairs: Service) -> None:
+    german = {"source_language": "en-US", "target_language": "de"}
+    answer = await pairs.generation.Generate(request("abc", **german))
+    assert (answer.model, answer.hypotheses[0].text) == ("en-de", "abc")
+    options = pb.GenerationOptions(source_language="deu", target_language="en")
+    batch = await pairs.generation.GenerateBatch(
+        pb.GenerateBatchRequest(sources=["ab"], options=options)
+    )
+    assert batch.outcomes[0].response.model == "de-en"
+    streamed = [event async for event in pairs.generation.GenerateStream(request("a", **german))]
+    assert streamed[-1].result.model == "en-de"
+    scored = pb.ScoreRequest(source="a", target="b", source_language="de", target_language="en")
+    assert (await pairs.generation.Score(scored)).model == "de-en"
+    text = pb.TokenizeRequest(text="abc", source_language="en", target_language="de")
+    assert (await pairs.generation.Tokenize(text)).model == "en-de"
+    assert (await pairs.generation.Generate(request("abc"))).model == "echo"
+
+
+async def test_each_request_of_a_bulk_call_has_the_model_of_its_languages(pairs: Service) -> None:
+    codes = [("en", "de"), ("de", "en"), ("en", "fr")]
+    requests = [
+        pb.GenerateBulkRequest(
+            id=id_, request=request("abc", source_language=source, target_language=target)
+        )
+        for id_, (source, target) in enumerate(codes)
+    ]
+    answers = [answer async for answer in pairs.generation.GenerateBulk(iter(requests))]
+    outcomes = {answer.id: answer.outcome for answer in answers}
+    assert [outcomes[id_].response.model for id_ in (0, 1)] == ["en-de", "de-en"]
+    assert outcomes[2].failure.field == "options.target_language"
+
+
+async def test_a_pair_without_a_model_is_refused_by_its_field(pairs: Service) -> None:
+    error = await failure(
+        pairs.generation.Generate(request("a", source_language="en", target_language="fr"))
+    )
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details() == (
+        "options.target_language: no model writes 'fr'; the loaded ones know de, en"
+    )
+    scored = pb.ScoreRequest(source="a", target="b", source_language="fr", target_language="en")
+    error = await failure(pairs.generation.Score(scored))
+    assert error.details().startswith("source_language: no model reads 'fr'")
+
+
+async def test_a_model_that_is_named_must_serve_the_languages(pairs: Service) -> None:
+    options = {"source_language": "de", "target_language": "en"}
+    error = await failure(pairs.generation.Generate(request("a", model="en-de", **options)))
+    assert error.details() == "options.source_language: 'de' is not one of en"
+    options = {"source_language": "eng_Latn", "target_language": "de-AT"}
+    answer = await pairs.generation.Generate(request("a", model="en-de", **options))
+    assert answer.model == "en-de"
+
+
+async def test_a_detected_language_chooses_the_model_and_is_in_the_answer() -> None:
+    others = {"ko-en": pair("ko", "en"), "el-en": pair("el", "en")}
+    async with serving(others=others, default="echo") as service:
+        options = {"source_language": "auto", "target_language": "en"}
+        greek = request("Καλημέρα", **options)
+        answer = await service.generation.Generate(greek)
+        assert (answer.model, answer.detected_language.language) == ("el-en", "el")
+        assert answer.detected_language.confidence > 0.9
+        streamed = [each async for each in service.generation.GenerateStream(greek)]
+        assert streamed[-1].result.detected_language.language == "el"
+        batch = await service.generation.GenerateBatch(
+            pb.GenerateBatchRequest(sources=["안녕", "녕"], options=greek.options)
+        )
+        languages = [each.response.detected_language.language for each in batch.outcomes]
+        assert languages == ["ko", "ko"]
+        requests = [
+            pb.GenerateBulkRequest(id=id_, request=request(text, **options))
+            for id_, text in enumerate(["안녕", "Καλημέρα", "?"])
+        ]
+        bulk = [each async for each in service.generation.GenerateBulk(iter(requests))]
+        outcomes = {each.id: each.outcome for each in bulk}
+        assert [outcomes[id_].response.model for id_ in (0, 1)] == ["ko-en", "el-en"]
+        assert outcomes[2].failure.field == "options.source_language"
+        named = await service.generation.Generate(request("안녕", model="ko-en", **options))
+        assert named.detected_language.language == "ko"
+        listed = await service.generation.DetectLanguage(pb.DetectLanguageRequest(text="안녕"))
+        assert listed.languages[0].language == "ko"
+
+
+async def test_detection_is_for_calls_that_generate_and_needs_its_extra(
+    pairs: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = pb.ScoreRequest(source="a", target="b", source_language="auto", target_language="de")
+    error = await failure(pairs.generation.Score(scored))
+    assert error.details().startswith("source_language: is auto, which is for calls that generate")
+    long = pb.DetectLanguageRequest(text="a" * 100_001)
+    error = await failure(pairs.generation.DetectLanguage(long))
+    assert error.details().startswith("text: has 100,001 characters")
+    monkeypatch.setattr("seqserve_server.front.request.detection.find_spec", lambda name: None)
+    auto = request("안녕", source_language="auto", target_language="de")
+    error = await failure(pairs.generation.Generate(auto))
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "pip install 'seqserve[detect]'" in error.details()
+
+
+async def test_a_text_in_the_target_language_is_refused() -> None:
+    async with serving(others={"ko-en": pair("ko", "en")}, default="echo") as service:
+        auto = request("Hello", source_language="auto", target_language="en")
+        error = await failure(service.generation.Generate(auto))
+        assert error.details().startswith(
+            "options.source_language: is auto, and the text is probably in 'en' already"
+        )

@@ -1,0 +1,118 @@
+"""Imports a checkpoint, or each of a folder of many, such as all pairs of Firefox."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seqserve.errors import OptionError, SeqserveError
+from seqserve_import.files import CheckpointError
+from seqserve_import.importing import import_checkpoint
+from seqserve_import.languages import pair_of
+from seqserve_import.marian.checkpoint import open_checkpoint
+from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.options import ImportOptions
+
+_OF_ONE = ("source_language", "target_language", "description")
+"""Options that describe one model."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def import_all(options: ImportOptions) -> str:
+    """Imports a folder, or the checkpoints in the folders below it; returns what to print.
+
+    Raises:
+        CheckpointError: A checkpoint is damaged, or of a kind that cannot be imported; of many, the
+            others are imported before.
+        OptionError: The options, the data or the place do not fit.
+    """
+    folders = checkpoints_below(options.folder)
+    if not folders:
+        named = replace(
+            options, name=options.name or _name(*pair_of(open_checkpoint(options.folder)))
+        )
+        if not named.name:
+            raise OptionError("--name: is missing; the checkpoint does not tell its languages")
+        return named.ready(import_checkpoint(named))
+    has_many = f"{options.folder} has {len(folders)} models"
+    for name in _OF_ONE:
+        if getattr(options, name):
+            reason = f"is for one model, and {has_many}; import that folder alone"
+            raise OptionError(f"--{name.replace('_', '-')}: {reason}")
+    if options.data and not options.data.is_dir():
+        reason = "name a folder with a file for each source language, such as en.txt"
+        raise OptionError(f"--data: {has_many}; {reason}")
+    return _imported(options, folders)
+
+
+def checkpoints_below(folder: Path) -> list[Path]:
+    """Lists the folders below a folder that hold a checkpoint; none if it holds one itself."""
+    if not folder.is_dir() or _is_checkpoint(folder):
+        return []
+    below = (path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())
+    return sorted(filter(_is_checkpoint, below))
+
+
+def names_of(folder: Path, folders: Sequence[Path], prefix: str = "") -> list[str]:
+    """Chooses a name for each checkpoint: its pair, or its path where that is not enough."""
+    pairs = [_name(*languages_in(each)) for each in folders]
+    counts = Counter(pairs)
+    paths = ("-".join(path.relative_to(folder).parts) for path in folders)
+    return [
+        prefix + (pair if pair and counts[pair] == 1 else _NO_NAME.sub("-", path))
+        for pair, path in zip(pairs, paths, strict=True)
+    ]
+
+
+def _imported(options: ImportOptions, folders: Sequence[Path]) -> str:
+    failed = []
+    for folder, name in zip(folders, names_of(options.folder, folders, options.name), strict=True):
+        data = options.data and _sentences(options.data, folder)
+        own = replace(options, folder=folder, name=name, data=data)
+        place = options.model_repository / name / str(options.model_version)
+        if place.exists():
+            print(f"{place}: is there already", flush=True)
+            continue
+        print(f"{folder}:", flush=True)
+        try:
+            print(own.ready(import_checkpoint(own)), flush=True)
+        except SeqserveError as error:
+            print(error, flush=True)
+            failed.append(f"{folder}: {error}")
+    if failed:
+        listed = "\n".join(failed)
+        raise CheckpointError(f"{len(failed)} of {len(folders)} were not imported:\n{listed}")
+    return f"{len(folders)} models: ready to serve; `seqserve models --pairs` lists their languages"
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    if (folder / "config.json").is_file():
+        return True
+    try:
+        return MarianFolder.find(folder) is not None
+    except CheckpointError:
+        # The import says what is wrong with it.
+        return True
+
+
+def languages_in(folder: Path) -> tuple[str, str]:
+    """Returns the languages of a checkpoint of one pair; empty where it does not tell."""
+    try:
+        return pair_of(open_checkpoint(folder))
+    except CheckpointError:
+        # The import says what is wrong with it.
+        return "", ""
+
+
+def _sentences(data: Path, folder: Path) -> Path | None:
+    """Returns the file of sentences in the source language of a checkpoint, if there is one."""
+    source, _ = languages_in(folder)
+    files = (data / f"{source}{ending}" for ending in (".txt", ".tsv"))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _name(source: str, target: str) -> str:
+    return f"{source}-{target}" if source and target else ""

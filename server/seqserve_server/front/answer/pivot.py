@@ -1,0 +1,194 @@
+"""Answers one source over a pivot: a second model reads what a first one has written.
+
+The parts of a source go their way one by one: while the second model answers the first sentences,
+the first model reads the next ones. Each part is answered as by two calls, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.front.answer.composition import composed
+from seqserve_server.front.answer.joined import JoinedAnswer, mean
+from seqserve_server.front.answer.source_answer import SourceAnswer
+from seqserve_server.front.answer.window import Window
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.models.pairs import Leg
+from seqserve_server.front.request.parts import Part, Source
+from seqserve_server.front.request.pivot import Pivot
+
+Response = generation_pb2.GenerateResponse
+Piece = generation_pb2.Piece
+
+
+class PivotAnswer:
+    """The answer to one source of a request, as a whole or in pieces."""
+
+    def __init__(
+        self, pivot: Pivot, source: Source | ServiceError, call: ServerCall, windows: Windows
+    ) -> None:
+        """Prepares the answer.
+
+        Args:
+            pivot: The request.
+            source: One of its sources.
+            call: The call that the answer is for.
+            windows: Bound the parts that are under way.
+
+        Raises:
+            ServiceError: The source is one that cannot be answered.
+        """
+        self._pivot, self._call, self._windows = pivot, call, windows
+        self._first = SourceAnswer(pivot.first, source, call, windows.parts)
+        assert isinstance(source, Source)
+        self._source = source
+        self._between = JoinedAnswer(source, pivot.first.model.manifest)
+        self._joined = JoinedAnswer(source, pivot.second.manifest)
+        self._seconds: list[_Second] = []
+        self.source_tokens = source.num_tokens
+        """Tokens that the first model reads."""
+
+    async def whole(self) -> Response:
+        """Answers when all parts are finished.
+
+        Raises:
+            ServiceError: A part could not be answered by one of the models.
+        """
+        parts = self._source.parts
+        if len(parts) == 1:
+            self._add(await self._answered(parts[0]))
+        else:
+            async with aclosing(self._windows.parts.in_order(parts, self._answered)) as answers:
+                async for answered in answers:
+                    self._add(answered)
+        return self.response()
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """Yields the text of the second model as soon as it is final.
+
+        Raises:
+            ServiceError: As :meth:`whole`.
+        """
+        if only := self._source.only:
+            async with aclosing(self._streamed(only)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        else:
+            parts = self._source.parts
+            async with aclosing(self._windows.parts.in_order(parts, self._answered)) as answers:
+                async for answered in answers:
+                    yield Piece(text=self._add(answered))
+        if rest := self._joined.rest():
+            yield Piece(text=rest)
+
+    def response(self) -> Response:
+        """Returns the whole answer once all pieces are there."""
+        between, response = self._between.response(), self._joined.response()
+        first, second = self._pivot.legs
+        best = between.hypotheses[0]
+        leg = _leg(first, between)
+        leg.text, leg.stop_reason = best.text, best.stop_reason
+        if best.HasField("confidence"):
+            leg.confidence = best.confidence
+        response.legs.append(leg)
+        leg = _leg(second, response)
+        leg.source_tokens = sum(each.source_tokens for each in self._seconds)
+        leg.stop_reason = response.hypotheses[0].stop_reason
+        if self._seconds and all(each.confidence is not None for each in self._seconds):
+            leg.confidence = mean(
+                [each.confidence or 0.0 for each in self._seconds],
+                [each.weight for each in self._seconds],
+            )
+        response.legs.append(leg)
+        return response
+
+    async def _streamed(self, part: Part) -> AsyncGenerator[Piece, None]:
+        """Yields the white space before the only part, then its text as it is decoded."""
+        if part.span.begin:
+            yield Piece(text=self._source.text[: part.span.begin])
+        answered = await self._half_answered(part)
+        if answered.next is not None:
+            async with aclosing(answered.next.pieces()) as pieces:
+                async for piece in pieces:
+                    yield piece
+            answered = answered._replace(second=answered.next.response())
+        self._add(answered)
+
+    async def _answered(self, part: Part) -> _Answered:
+        """Answers a part by both models."""
+        answered = await self._half_answered(part)
+        if answered.next is None:
+            return answered
+        return answered._replace(second=await answered.next.whole())
+
+    async def _half_answered(self, part: Part) -> _Answered:
+        """Answers a part by the first model, and prepares the answer of the second one."""
+        _, first = await self._first.answered(part)
+        # What a model cannot read stays as it is, and so does a text without a word.
+        if first is None or not first.hypotheses[0].text.strip():
+            return _Answered(part, first)
+        is_bulk = self._first.is_bulk
+        prepared = await self._pivot.next(first.hypotheses[0].text, self._call, is_bulk=is_bulk)
+        second = SourceAnswer(prepared, prepared.sources[0], self._call, self._windows.between)
+        return _Answered(part, first, second)
+
+    def _add(self, answered: _Answered) -> str:
+        """Adds the next part; returns its text, and the white space before it."""
+        part, first, _, second = answered
+        final = first
+        if first and second:
+            best = second.hypotheses[0]
+            confidence = best.confidence if best.HasField("confidence") else None
+            weight = second.generated_tokens + 1
+            self._seconds.append(_Second(second.source_tokens, confidence, weight))
+            final = composed(first, second)
+        elif first:
+            final = Response()
+            final.CopyFrom(first)
+        self._between.add(part, first)
+        return self._joined.add(part, final)
+
+
+class Windows(NamedTuple):
+    """Bounds of what is under way in a call, apart for the parts of sources and, as those wait for
+    them, for what the second model divides once more."""
+
+    parts: Window
+    between: Window
+
+    @classmethod
+    def of(cls, slots: int) -> Windows:
+        """Makes windows of one size."""
+        return cls(Window(slots), Window(slots))
+
+
+class _Answered(NamedTuple):
+    """A part, and its answers as far as they are there."""
+
+    part: Part
+    first: Response | None
+    next: SourceAnswer | None = None
+    second: Response | None = None
+
+
+class _Second(NamedTuple):
+    """What the second model says of its own answer to a part."""
+
+    source_tokens: int
+    confidence: float | None
+    weight: int
+
+
+def _leg(leg: Leg, response: Response) -> generation_pb2.Leg:
+    return generation_pb2.Leg(
+        model=response.model,
+        version=response.version,
+        source_language=leg.source,
+        target_language=leg.target,
+        source_tokens=response.source_tokens,
+        generated_tokens=response.generated_tokens,
+    )

@@ -1,0 +1,226 @@
+"""Which models turn one language into another: the pairs of languages that loaded models declare.
+
+A pair is served by one model, or over a pivot: one model writes a language that another one reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
+from typing import NamedTuple, TypeAlias
+
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.language_codes import Language, folded
+from seqserve_server.contract.template import Template
+
+_MAX_LISTED = 20
+"""Codes or pairs in an error message; `seqserve models --pairs` lists all."""
+_MAX_KNOWN = 4096
+_PREFERRED_PIVOT = "en"
+"""Most models are made from or to English, so they know it best."""
+
+
+class Translator(NamedTuple):
+    """A model, and the languages that it declares."""
+
+    name: str
+    template: Template
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of pairs, those of equal languages counted."""
+        return len(self.template.source_languages) * len(self.template.target_languages)
+
+
+class Leg(NamedTuple):
+    """One model on the way from a source to a target language."""
+
+    model: str
+    """Its name."""
+    source: str
+    """Code of the language that it reads; empty if the request names none."""
+    target: str
+    """Code of the language that it writes; empty if the request names none."""
+
+
+Legs: TypeAlias = tuple[Leg, ...]
+"""One leg, or the two of a pivot."""
+
+
+class Pairs:
+    """The models that declare languages, in the order in which calls prefer them.
+
+    The default model comes first, then those that serve the fewest pairs, because a model of one
+    pair mostly knows it better than one of many; then names decide.
+    """
+
+    def __init__(self, translators: Iterable[Translator], default: str = "") -> None:
+        """Takes the models; ``default`` is the name of the default one, if there is one."""
+        self._translators = sorted(
+            filter(_declares, translators),
+            key=lambda each: (each.name != default, each.num_pairs, each.name),
+        )
+        self._default = default
+        self._known: dict[tuple[str, str], Legs] = {}
+        self._links: dict[tuple[str, str], list[tuple[str, str]]] = {}
+
+    def legs(self, source: str, target: str, section: str = "options.") -> Legs:
+        """Finds the models for the languages of a request, one of which may be empty.
+
+        If one is empty, the default model serves the request if it knows the other one, or else the
+        only model that does.
+
+        Args:
+            source: Code of the source language.
+            target: Code of the target language.
+            section: What comes before the names of the fields in errors.
+
+        Returns:
+            The legs; none where no model declares a language, so that any may serve the request.
+
+        Raises:
+            InvalidRequest: No model serves the languages, or several may be meant; the message has
+                those that are served.
+        """
+        if not self._translators:
+            return ()
+        legs = self._known.get((source, target))
+        if legs is None:
+            legs = self._direct(source, target) or self._pivot(source, target)
+            if not legs:
+                raise self._refusal(source, target, section)
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[source, target] = legs
+        return legs
+
+    def all(self) -> Iterator[tuple[str, str, Legs]]:
+        """Yields the source, the target and the legs of every pair; direct ones first."""
+        node_of = self._nodes()
+        seen = set()
+        for first, second in (*self._alone(), *self._two()):
+            codes = first.template.source_languages, second.template.target_languages
+            for source, target in product(*codes):
+                pair = node_of[source], node_of[target]
+                if pair in seen or pair[0] == pair[1]:
+                    continue
+                if legs := self._direct(source, target) or self._pivot(source, target):
+                    seen.add(pair)
+                    yield source, target, legs
+
+    def sources(self, target: str = "") -> list[str]:
+        """Lists a code for each source language; only those from which a target can be reached."""
+        node_of = self._nodes()
+        codes = {
+            node_of[source]: source
+            for translator in reversed(self._translators)
+            for source in translator.template.source_languages
+            if not target or self._direct(source, target) or self._pivot(source, target)
+        }
+        return sorted(codes.values())
+
+    def _alone(self) -> Iterator[tuple[Translator, Translator]]:
+        return ((translator, translator) for translator in self._translators)
+
+    def _two(self) -> Iterator[tuple[Translator, Translator]]:
+        for first, second in product(self._translators, repeat=2):
+            if first is not second and self._between(first, second):
+                yield first, second
+
+    def _direct(self, source: str, target: str) -> Legs:
+        legs = [leg for each in self._translators if (leg := _leg(each, source, target))]
+        is_clear = len(legs) == 1 or (source and target)
+        # Where one language is missing, nothing but the default tells which model is meant.
+        if legs and (is_clear or legs[0].model == self._default):
+            return (legs[0],)
+        return ()
+
+    def _pivot(self, source: str, target: str) -> Legs:
+        """Finds two models; English goes before other pivots, then preferred models do."""
+        if not (source and target) or folded(source).may_be(folded(target)):
+            return ()
+        best: tuple[tuple[bool, int, int, str], Legs] | None = None
+        sides = list(enumerate(self._translators))
+        readers = [(rank, each, c) for rank, each in sides if (c := _code(each, "source", source))]
+        writers = [(rank, each, c) for rank, each in sides if (c := _code(each, "target", target))]
+        for (rank, first, read), (next_rank, second, written) in product(readers, writers):
+            for pivot, again in self._between(first, second):
+                language = folded(pivot)
+                if language.may_be(folded(read)) or language.may_be(folded(written)):
+                    continue
+                key = (language.name != _PREFERRED_PIVOT, rank, next_rank, pivot)
+                legs = Leg(first.name, read, pivot), Leg(second.name, again, written)
+                if best is None or key < best[0]:
+                    best = key, legs
+        return best[1] if best else ()
+
+    def _between(self, first: Translator, second: Translator) -> list[tuple[str, str]]:
+        """Lists the languages that one model writes and another one reads, in both codes."""
+        names = first.name, second.name
+        if names not in self._links:
+            self._links[names] = [
+                (code, again)
+                for code in first.template.target_languages
+                if (again := _code(second, "source", code))
+            ]
+        return self._links[names]
+
+    def _nodes(self) -> dict[str, Language]:
+        """Folds every code; the script counts only where a language has several."""
+        languages = {
+            code: folded(code)
+            for translator in self._translators
+            for codes in translator.template.languages.values()
+            for code in codes
+        }
+        scripts: dict[str, set[str]] = {}
+        for language in languages.values():
+            scripts.setdefault(language.name, set()).add(language.script)
+        return {
+            code: language
+            if len(scripts[language.name] - {""}) > 1
+            else Language(language.name, "")
+            for code, language in languages.items()
+        }
+
+    def _refusal(self, source: str, target: str, section: str) -> InvalidRequest:
+        """Makes the error of languages that no model serves."""
+        for role, code, verb in (("source", source, "reads"), ("target", target, "writes")):
+            known = sorted({c for each in self._translators for c in each.template.languages[role]})
+            if code and not any(_code(each, role, code) for each in self._translators):
+                reason = f"no model {verb} {code!r:.80}; the loaded ones know {_listed(known)}"
+                return InvalidRequest(f"{section}{role}_language", reason)
+        if not (source and target):
+            role = "target" if source else "source"
+            reason = f"is missing; several models serve {source or target!r:.80}: {self._pairs()}"
+            return InvalidRequest(f"{section}{role}_language", reason)
+        reason = f"no model, and no two, turn {source!r:.80} into {target!r:.80}; {self._pairs()}"
+        return InvalidRequest(f"{section}target_language", reason)
+
+    def _pairs(self) -> str:
+        pairs = (f"{source} to {target}" for source, target, _ in self.all())
+        listed = list(islice(pairs, _MAX_LISTED + 1))
+        more = " and more" if len(listed) > _MAX_LISTED else ""
+        return f"there are {', '.join(listed[:_MAX_LISTED])}{more}"
+
+
+def _leg(translator: Translator, source: str, target: str) -> Leg | None:
+    """Returns the leg of a model that knows the languages; an empty one may be any."""
+    codes = {"source": source, "target": target}
+    own = {role: _code(translator, role, code) for role, code in codes.items() if code}
+    if not all(own.values()):
+        return None
+    return Leg(translator.name, own.get("source") or "", own.get("target") or "")
+
+
+def _declares(translator: Translator) -> bool:
+    return any(translator.template.languages.values())
+
+
+def _code(translator: Translator, role: str, code: str) -> str | None:
+    return translator.template.code_of(role, code)
+
+
+def _listed(codes: list[str]) -> str:
+    more = len(codes) - _MAX_LISTED
+    return ", ".join(codes[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

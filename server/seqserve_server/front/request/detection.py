@@ -1,0 +1,134 @@
+"""The front's end of the process that detects languages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from seqserve_server.contract.errors import InvalidRequest, ModelUnavailable, NoDetector
+from seqserve_server.contract.language_codes import folded
+
+MAX_CHARACTERS = 1000
+"""Characters of a text that are looked at."""
+_LIBRARY = "py3langid"
+_END_TIMEOUT_S = 2.0
+
+
+class Detected(NamedTuple):
+    """A language that a text may be in."""
+
+    language: str
+    """Its code, in the form in which it was asked for."""
+    confidence: float
+    """How probable it is among the languages that were compared."""
+
+
+class LanguageDetector:
+    """Detects languages in a process of its own, which starts when it is first needed.
+
+    The process starts in about a second, and answers one request at a time, in about a
+    millisecond. Used in the event loop.
+    """
+
+    def __init__(self, module: str = "seqserve_server.detector", library: str = _LIBRARY) -> None:
+        """Starts nothing; ``module`` is run by Python, and needs the ``library``."""
+        self._module, self._library = module, library
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._tasks: set[asyncio.Task[dict[str, float]]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None if there is none."""
+        return self._process.pid if self._process else None
+
+    def check(self) -> None:
+        """Raises NoDetector unless the library is installed."""
+        if find_spec(self._library) is None:
+            raise NoDetector
+
+    async def detect(self, text: str, codes: Iterable[str]) -> list[Detected]:
+        """Tells in which of some languages a text may be.
+
+        Args:
+            text: The text, of which the first :data:`MAX_CHARACTERS` are looked at.
+            codes: Of the languages, in any form; the first of several for one language counts.
+
+        Returns:
+            The languages that the detector knows, the most probable first; none where the text has
+            nothing by which to tell them apart.
+
+        Raises:
+            NoDetector: The library is not installed.
+            ModelUnavailable: The process has failed; the next call starts another one.
+        """
+        self.check()
+        names: dict[str, str] = {}
+        for code in codes:
+            names.setdefault(folded(code).name, code)
+        # To its end even if the caller leaves: the next answer must be that of the next request.
+        task = asyncio.create_task(self._asked(text[:MAX_CHARACTERS], list(names)))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        answer = await asyncio.shield(task)
+        return [Detected(names[name], confidence) for name, confidence in answer.items()]
+
+    async def close(self) -> None:
+        """Ends the process."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def _forget(self, task: asyncio.Task[dict[str, float]]) -> None:
+        self._tasks.discard(task)
+        # Seen, also where the caller has left.
+        if not task.cancelled():
+            task.exception()
+
+    async def _asked(self, text: str, languages: Sequence[str]) -> dict[str, float]:
+        async with self._turn:
+            process = self._process or await self._started()
+            assert process.stdin is not None and process.stdout is not None
+            line = b""
+            with suppress(ConnectionError):
+                process.stdin.write(json.dumps([text, languages]).encode() + b"\n")
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+            if not line:
+                await process.wait()
+                self._process = None
+                raise ModelUnavailable("the language detector has failed; call again")
+            answer: dict[str, float] = json.loads(line)
+            return answer
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", self._module),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return self._process
+
+
+def best_of(detected: Sequence[Detected], field: str) -> Detected:
+    """Returns the most probable language.
+
+    Raises:
+        InvalidRequest: There is none; the message names the field of the request.
+    """
+    if not detected:
+        reason = "is auto, but the text does not tell its language; name it"
+        raise InvalidRequest(field, reason)
+    return detected[0]

@@ -1,0 +1,78 @@
+"""Korean to German, for which no model is shipped: two models answer, as two calls would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from seqserve import Client
+from seqserve.errors import InvalidArgument
+
+from .process import ServerProcess
+
+LANGUAGES = {"source_language": "ko", "target_language": "de"}
+SENTENCES = [
+    "커피가 맛이 좋네요",
+    "난 최선을 다할 거야.",
+    "나는 의사가 아니다.",
+    "이 책은 아주 재미있다.",
+    "톰은 어디에 살아?",
+    "창문을 열어 주세요.",
+]
+
+
+@pytest.fixture
+def client(shipped: ServerProcess) -> Iterator[Client]:
+    with Client(shipped.target) as client:
+        yield client
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"beam_size": 3}])
+def test_a_pivot_gives_the_tokens_of_two_calls(client: Client, options: dict[str, int]) -> None:
+    for sentence in SENTENCES:
+        between = client.generate(sentence, model="ko-en", **options)
+        by_hand = client.generate(between.text, model="en-de", **options)
+        answer = client.generate(sentence, **LANGUAGES, **options)
+        assert answer.hypotheses[0].token_ids == by_hand.hypotheses[0].token_ids
+        assert answer.text == by_hand.text
+        assert [leg.text for leg in answer.legs] == [between.text, ""]
+
+
+def test_a_text_is_answered_as_its_sentences_and_streams_one_by_one(client: Client) -> None:
+    answers = [client.generate(sentence, **LANGUAGES).text for sentence in SENTENCES[1:]]
+    text = " ".join(SENTENCES[1:])
+    assert client.generate(text, **LANGUAGES).text == " ".join(answers)
+    pieces = [piece.text for piece in client.stream(text, **LANGUAGES)]
+    assert [piece.strip() for piece in pieces if piece.strip()] == answers
+
+
+def test_the_alignment_leads_from_the_german_words_to_the_korean_ones(client: Client) -> None:
+    source = "커피가 맛이 좋네요"
+    answer = client.generate(source, return_alignment=True, **LANGUAGES)
+    words = {
+        answer.text[each.target_begin : each.target_end]: source[
+            each.source_begin : each.source_end
+        ]
+        for each in answer.hypotheses[0].alignment
+    }
+    assert words["Kaffee"] in "커피가"
+
+
+def test_a_pair_that_is_not_there_is_refused_with_those_that_are(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match="no model writes 'fr'") as refused:
+        client.generate("커피", source_language="ko", target_language="fr")
+    assert refused.value.field == "options.target_language"
+
+
+def test_pairs_are_listed_with_the_models_that_answer(client: Client) -> None:
+    listed = {
+        (pair.source_language, pair.target_language): pair.models
+        for pair in client.language_pairs()
+    }
+    assert listed == {
+        ("en", "de"): ("en-de",),
+        ("en", "ko"): ("en-ko",),
+        ("ko", "en"): ("ko-en",),
+        ("ko", "de"): ("ko-en", "en-de"),
+    }

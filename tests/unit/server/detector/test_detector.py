@@ -1,0 +1,62 @@
+"""What the process that detects languages answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from seqserve_server.detector.__main__ import Detector, main
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    return Detector()
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Where is the train station?", "en"),
+        ("Wo ist der Bahnhof?", "de"),
+        ("기차역이 어디예요?", "ko"),
+    ],
+)
+def test_the_most_probable_language_comes_first(
+    detector: Detector, text: str, language: str
+) -> None:
+    found = detector.confidences(text, ["ko", "en", "de"])
+    assert next(iter(found)) == language
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_only_the_languages_of_the_request_are_compared(detector: Detector) -> None:
+    for languages in (["ko", "no", "xx"], ["fr", "en"], ["nb", "da"]):
+        found = detector.confidences("Hvor er banegården?", languages)
+        assert set(found) == set(languages) - {"xx"}
+    assert detector.confidences("Where?", ["xx"]) == {}
+    assert detector.confidences("Hello there", ["en"]) == {"en": 1.0}
+
+
+@pytest.mark.parametrize("text", ["", "123 !", "Hi"])
+def test_a_text_that_tells_nothing_is_in_no_language(detector: Detector, text: str) -> None:
+    assert detector.confidences(text, ["de", "en", "ko"]) == {}
+
+
+def test_each_line_of_the_input_has_one_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [["어디예요?", ["ko", "en"]], ["", []]]
+    written = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    output = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(written)))
+    monkeypatch.setattr(sys, "stdout", output)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    found, nothing = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert next(iter(found)) == "ko" and nothing == {}
