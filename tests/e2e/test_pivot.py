@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from seqserve import Client
+from seqserve.command.main import main
 from seqserve.errors import InvalidArgument
 
 from .process import ServerProcess
@@ -63,6 +64,33 @@ def test_a_pair_that_is_not_there_is_refused_with_those_that_are(client: Client)
     with pytest.raises(InvalidArgument, match="no model writes 'fr'") as refused:
         client.generate("커피", source_language="ko", target_language="fr")
     assert refused.value.field == "options.target_language"
+
+
+def test_the_command_prints_pairs_and_the_models_of_an_answer(
+    shipped: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "--pairs", "--target", shipped.target]) == 0
+    assert "ko    de  ko-en → en-de" in capsys.readouterr().out.splitlines()
+    arguments = ["--source-language", "auto", "--target-language", "de", "--verbose"]
+    assert main(["generate", *arguments, "--target", shipped.target, "커피가 맛이 좋네요"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "Der Kaffee schmeckt gut.\n"
+    assert "ko (1.00), ko-en/1 → en-de/2" in printed.err
+
+
+def test_languages_are_detected_in_every_kind_of_call(client: Client) -> None:
+    korean, english = "나는 의사가 아니다.", "I am not a doctor."
+    for source, language in ((korean, "ko"), (english, "en")):
+        auto = {"source_language": "auto", "target_language": "de"}
+        results = [client.generate(source, **auto), *client.generate_batch([source], **auto)]
+        results += [outcome for _, outcome in client.generate_bulk([source], **auto)]
+        results += [piece.result for piece in client.stream(source, **auto) if piece.result]
+        assert [result.detected_language.language for result in results] == [language] * 4
+        assert {result.text for result in results} == {"Ich bin kein Arzt."}
+        assert client.detect_language(source)[0].language == language
+    with pytest.raises(InvalidArgument, match="probably in 'de' already") as refused:
+        client.generate("Ich bin kein Arzt.", **auto)
+    assert refused.value.field == "options.source_language"
 
 
 def test_pairs_are_listed_with_the_models_that_answer(client: Client) -> None:

@@ -14,8 +14,10 @@ from seqserve import (
     AttentionResult,
     CallError,
     Client,
+    DetectedLanguage,
     InternalError,
     InvalidArgument,
+    LanguagePair,
     Model,
     ModelState,
     NotFound,
@@ -318,6 +320,26 @@ def test_tokenize_and_detokenize(session: Callable[..., Session]) -> None:
     assert run.change("detokenize", [10, 11]) == "good day"
     expected = generation_pb2.DetokenizeRequest(token_ids=[10, 11])
     assert [(call.method, call.request) for call in run.calls] == [(Method.DETOKENIZE, expected)]
+
+
+def test_languages_are_detected_and_their_pairs_listed(session: Callable[..., Session]) -> None:
+    found = generation_pb2.DetectedLanguage(language="de", confidence=0.75)
+    run = session([generation_pb2.DetectLanguageResponse(languages=[found])])
+    assert run.change("detect_language", "Guten Tag", ["de", "en"]) == [
+        DetectedLanguage(language="de", confidence=0.75)
+    ]
+    request = generation_pb2.DetectLanguageRequest(text="Guten Tag", languages=["de", "en"])
+    assert [(call.method, call.request) for call in run.calls] == [
+        (Method.DETECT_LANGUAGE, request)
+    ]
+    pair = {"source_language": "ko", "target_language": "de", "pivot_language": "en"}
+    models = ["ko-en", "en-de"]
+    listed = model_pb2.ListModelsResponse(
+        pairs=[model_pb2.LanguagePair(**pair, models=models)]  # type: ignore[arg-type]
+    )
+    run = session([listed])
+    assert run.change("language_pairs") == [LanguagePair(**pair, models=tuple(models))]  # type: ignore[arg-type]
+    assert run.calls[0].request == model_pb2.ListModelsRequest(with_pairs=True)
 
 
 @pytest.mark.parametrize("token_ids", [["a"], [-1], [1 << 32], "12", 5])

@@ -10,6 +10,8 @@ from seqserve.errors import InternalError
 from seqserve.model import ModelState
 from seqserve.results import (
     AlignedToken,
+    DetectedLanguage,
+    Leg,
     Piece,
     SourceWarning,
     StopReason,
@@ -220,3 +222,40 @@ def test_confidence_warnings_and_alignment() -> None:
     response.hypotheses[0].alignment.CopyFrom(alignment)
     with pytest.raises(InternalError, match="aligned tokens that lack a place"):
         responses.result_of(response)
+
+
+def test_a_result_over_a_pivot_has_both_legs_and_the_language_that_was_detected() -> None:
+    first = generation_pb2.Leg(
+        model="ko-en",
+        version=1,
+        source_language="ko",
+        target_language="en",
+        text="coffee",
+        confidence=0.5,
+        stop_reason=generation_pb2.STOP_REASON_EOS,
+        source_tokens=3,
+        generated_tokens=2,
+    )
+    second = generation_pb2.Leg(model="en-de", version=2, stop_reason=99)  # type: ignore[arg-type]
+    response = generation_pb2.GenerateResponse(
+        hypotheses=[generation_pb2.Hypothesis(text="Kaffee")],
+        legs=[first, second],
+        detected_language=generation_pb2.DetectedLanguage(language="ko", confidence=1.0),
+    )
+    result = responses.result_of(response)
+    assert result.legs[0] == Leg(
+        model="ko-en",
+        version=1,
+        source_language="ko",
+        target_language="en",
+        text="coffee",
+        confidence=0.5,
+        stop_reason=StopReason.EOS,
+        source_tokens=3,
+        generated_tokens=2,
+    )
+    assert (result.legs[1].confidence, result.legs[1].stop_reason) == (None, StopReason.UNSPECIFIED)
+    assert result.detected_language == DetectedLanguage(language="ko", confidence=1.0)
+    assert "ko-en/1 → en-de/2" in result._repr_html_()
+    response.ClearField("detected_language")
+    assert responses.result_of(response).detected_language is None

@@ -10,13 +10,21 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from seqserve_server.contract.errors import InvalidRequest, ModelUnavailable, NoDetector
+from seqserve_server.contract.errors import (
+    InvalidRequest,
+    ModelUnavailable,
+    NoDetector,
+    QueueFull,
+)
 from seqserve_server.contract.language_codes import folded
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
 _LIBRARY = "py3langid"
 _END_TIMEOUT_S = 2.0
+# They take less than a second together, once the process has started.
+_MAX_WAITING = 512
+_RETRY_S = 1.0
 
 
 class Detected(NamedTuple):
@@ -65,9 +73,12 @@ class LanguageDetector:
 
         Raises:
             NoDetector: The library is not installed.
+            QueueFull: Too many callers wait.
             ModelUnavailable: The process has failed; the next call starts another one.
         """
         self.check()
+        if len(self._tasks) >= _MAX_WAITING:
+            raise QueueFull(f"{_MAX_WAITING} texts wait for the language detector", _RETRY_S)
         names: dict[str, str] = {}
         for code in codes:
             names.setdefault(folded(code).name, code)

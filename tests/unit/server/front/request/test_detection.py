@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from seqserve_server.contract.errors import ModelUnavailable, NoDetector
+from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
 from seqserve_server.front.request.detection import MAX_CHARACTERS, LanguageDetector
 
 KOREAN, GREEK = "안녕하세요", "Καλημέρα"
@@ -61,6 +61,14 @@ async def test_a_process_that_fails_is_started_again(detector: LanguageDetector)
         await detector.detect(KOREAN, ["el", "ko"])
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
     assert detector.pid != process
+
+
+async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector) -> None:
+    calls = (detector.detect(KOREAN, ["el", "ko"]) for _ in range(600))
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [each for each in outcomes if isinstance(each, QueueFull)]
+    assert len(refused) == 600 - 512 and refused[0].retry_after_s > 0
+    assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
 
 
 async def test_without_the_library_the_error_says_what_to_install() -> None:

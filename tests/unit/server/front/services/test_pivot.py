@@ -100,6 +100,9 @@ async def test_the_second_model_begins_before_the_first_one_has_ended(service: S
     )
     second = service.others["en-de"].last.engine
     await until(lambda: second.slots_in_use + second.queue_depth == 4)
+    # Neither version is let go meanwhile.
+    used = [each for each in service.repository.models() if not await each.calls.wait_idle(0)]
+    assert {model.manifest.name for model in used} == {"ko-en", "en-de"}
     may_run.set()
     assert (await call).hypotheses[0].text == SENTENCES
 
