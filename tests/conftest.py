@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # Before any library starts its pool of threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from seqserve_server.contract.tokenizer import Tokenizer
     from seqserve_server.engine.offline import Offline
     from seqserve_server.engine.runtime import Runtime
+
+# Images of containers turn bytecode off; then each worker of pytest would rewrite all assertions in
+# each run, and each server that tests start would compile all its modules.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same examples in each run and on each machine. How long one takes says only how busy it is.
 settings.register_profile(

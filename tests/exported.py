@@ -191,8 +191,10 @@ def _loaded_sources() -> list[Path]:
 
 def main(cache: Path, name: str, export: Callable[[Path], None]) -> None:
     """Exports one artifact to the cache, unless another process has done so meanwhile."""
+    from tests.step_graphs import operators_parsed_once
+
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{name}.lock").open("w") as lock:
+    with operators_parsed_once(), (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_current(cache / name):
             return

@@ -13,6 +13,7 @@ from bench.models import MARIAN_BASE, marian_base, write_unproven
 from bench.scenarios.marian import Pair, compare
 from tests import tiny
 from tests.native_marian import Marian
+from tests.step_graphs import steps_only
 
 from seqserve_model.config import DecoderCell, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
@@ -67,7 +68,8 @@ def test_greedy_words_are_marians(
     sources = [[*draw.choices(tokens, k=LENGTH - 1), config.eos_id] for _ in range(40)]
     # Marian does not write the unknown token.
     options = DecodingOptions(max_decoding_length=3 * LENGTH, suppressed=((config.unk_id,),))
-    artifact = write_unproven(model, tmp_path, "tiny")
+    with steps_only():
+        artifact = write_unproven(model, tmp_path, "tiny")
     with Offline(artifact) as engine:
         ours = [answer.best.token_ids for answer in engine.decode(sources, options)]
     native = write(model, tmp_path)
@@ -88,7 +90,8 @@ def test_texts_are_translated_as_by_marian(tmp_path: Path) -> None:
         max_target_length=3 * tokens,
     )
     model = shaken(config, 38)
-    artifact = write_unproven(model, tmp_path, "tiny", tokenizer)
+    with steps_only():
+        artifact = write_unproven(model, tmp_path, "tiny", tokenizer)
     texts = [text for text in tiny.SENTENCES if len(tokenizer.encode(text)) == tokens]
     artifacts = {"fp32": artifact, "int8": artifact}
     pair = Pair(model=write(model, tmp_path), artifacts=artifacts, tokenizer=tokenizer)

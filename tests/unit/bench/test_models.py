@@ -21,6 +21,7 @@ from bench.models import (
     write_unproven,
 )
 from tests import tiny
+from tests.step_graphs import steps_only
 
 from seqserve_model.config import NormPosition, TransformerConfig
 from seqserve_model.search import greedy_in_batches
@@ -95,7 +96,9 @@ def test_transformers_gives_our_words_where_the_end_is_held_back(tmp_path: Path)
     free = greedy_in_batches(model, ours, LENGTH, 4)
     assert any(len(row) < LENGTH for row in free)  # there is something to hold back
     forced = DecodingOptions(max_decoding_length=LENGTH, min_decoding_length=LENGTH)
-    with Offline(write_unproven(model, tmp_path, "tiny"), slots=4) as offline:
+    with steps_only():
+        artifact = write_unproven(model, tmp_path, "tiny")
+    with Offline(artifact, slots=4) as offline:
         expected = [answer.best.token_ids for answer in offline.decode(ours, forced)]
     assert {len(row) for row in expected} == {LENGTH}
     with TransformersDriver(marian_of(model), 4, LENGTH, (2, 1)) as driver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 from bench.drivers.ctranslate2 import write_map
-from bench.models import MARIAN_BASE
+from bench.models import MARIAN_BASE, marian_base
 from bench.scenarios import shortlist
+from bench.scenarios.offline import write_artifacts
 from bench.scenarios.shortlist import BEST, FREQUENT, draw_shortlist, draw_sources
+from tests.step_graphs import steps_only
 
+from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.shortlist import Shortlist
 
@@ -28,9 +32,23 @@ TINY = replace(
 SIX_TOKENS = DecodingOptions(max_decoding_length=6, min_decoding_length=6)
 
 
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The tiny model in int8 and in fp32, exported once for all tests."""
+    with steps_only():
+        return write_artifacts(marian_base(TINY), tmp_path_factory.mktemp("artifacts"))
+
+
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny(monkeypatch: pytest.MonkeyPatch, artifacts: list[Path]) -> None:
+    def copy(_model: Transformer, repository: Path) -> list[Path]:
+        return [
+            shutil.copytree(artifact, repository / artifact.parent.name / artifact.name)
+            for artifact in artifacts
+        ]
+
     monkeypatch.setattr(shortlist, "SHAPES", {"tiny": TINY})
+    monkeypatch.setattr(shortlist, "write_artifacts", copy)
 
 
 def sizes(listed: Shortlist, rows: int) -> float:
