@@ -33,11 +33,14 @@ class Language(NamedTuple):
         return self.name == other.name and is_same_script
 
 
-@lru_cache(1 << 12)
 def folded(code: str) -> Language:
     """Folds a code; one that is too long to be a code stays as it is."""
-    if len(code) > _MAX_CHARACTERS:
-        return Language(code, "")
+    # Not kept: a client may send as long a text as a message.
+    return _folded(code) if len(code) <= _MAX_CHARACTERS else Language(code, "")
+
+
+@lru_cache(1 << 12)
+def _folded(code: str) -> Language:
     name, *rest = re.split("[-_]", code)
     name = name.lower()
     name = _ISO_639_1.get(name, name)

@@ -18,6 +18,7 @@ from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.pairs import Leg
+from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.pivot import Pivot
 
@@ -90,12 +91,12 @@ class PivotAnswer:
         between, response = self._between.response(), self._joined.response()
         first, second = self._pivot.legs
         best = between.hypotheses[0]
-        leg = _leg(first, between)
+        leg = _leg(first, self._pivot.first.model, between)
         leg.text, leg.stop_reason = best.text, best.stop_reason
         if best.HasField("confidence"):
             leg.confidence = best.confidence
         response.legs.append(leg)
-        leg = _leg(second, response)
+        leg = _leg(second, self._pivot.second, response)
         leg.source_tokens = sum(each.source_tokens for each in self._seconds)
         leg.stop_reason = response.hypotheses[0].stop_reason
         if self._seconds and all(each.confidence is not None for each in self._seconds):
@@ -149,6 +150,9 @@ class PivotAnswer:
         elif first:
             final = Response()
             final.CopyFrom(first)
+            final.generated_tokens = 0
+            manifest = self._pivot.second.manifest
+            final.model, final.version = manifest.name, manifest.version
         self._between.add(part, first)
         return self._joined.add(part, final)
 
@@ -183,10 +187,10 @@ class _Second(NamedTuple):
     weight: int
 
 
-def _leg(leg: Leg, response: Response) -> generation_pb2.Leg:
+def _leg(leg: Leg, model: ServedModel, response: Response) -> generation_pb2.Leg:
     return generation_pb2.Leg(
-        model=response.model,
-        version=response.version,
+        model=model.manifest.name,
+        version=model.manifest.version,
         source_language=leg.source,
         target_language=leg.target,
         source_tokens=response.source_tokens,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
@@ -96,6 +97,16 @@ class Route(NamedTuple):
         return self.models[0]
 
 
+def _beginning(texts: Iterable[str]) -> str:
+    """Joins as many texts as the detector looks at."""
+    joined = ""
+    for text in texts:
+        joined += f"{text[:MAX_CHARACTERS]}\n"
+        if len(joined) >= MAX_CHARACTERS:
+            break
+    return joined
+
+
 async def _detected(
     request: Request,
     languages: Languages,
@@ -111,8 +122,7 @@ async def _detected(
     if isinstance(request, generation_pb2.GenerateRequest):
         text = request.source
     elif isinstance(request, generation_pb2.GenerateBatchRequest):
-        # As many of them as are looked at.
-        text = "\n".join(source[:MAX_CHARACTERS] for source in request.sources[:MAX_CHARACTERS])
+        text = _beginning(request.sources)
     else:
         reason = "is auto, which is for calls that generate; DetectLanguage tells the language"
         raise InvalidRequest(field, reason)

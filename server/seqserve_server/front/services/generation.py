@@ -29,6 +29,7 @@ from seqserve_server.front.services.scoring import (
 )
 
 _MIN_CONFIDENCE = 0.001
+_MAX_LANGUAGES = 512
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 
@@ -153,6 +154,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         if len(request.text) > MAX_CHARACTERS:
             reason = f"has {len(request.text):,} characters; a call takes at most"
             raise InvalidRequest("text", f"{reason} {MAX_CHARACTERS:,}")
+        if len(request.languages) > _MAX_LANGUAGES:
+            reason = f"are {len(request.languages):,}; a call takes at most {_MAX_LANGUAGES}"
+            raise InvalidRequest("languages", reason)
         codes = list(request.languages) or self._repository.pairs.sources()
         detected = await self._detector.detect(request.text, codes)
         return generation_pb2.DetectLanguageResponse(

@@ -183,3 +183,9 @@ async def test_a_text_in_the_target_language_is_refused() -> None:
         assert error.details().startswith(
             "options.source_language: is auto, and the text is probably in 'en' already"
         )
+
+
+async def test_more_languages_than_can_be_compared_are_refused(pairs: Service) -> None:
+    asked = pb.DetectLanguageRequest(text="a", languages=["en"] * 513)
+    error = await failure(pairs.generation.DetectLanguage(asked))
+    assert error.details() == "languages: are 513; a call takes at most 512"

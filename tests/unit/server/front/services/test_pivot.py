@@ -159,6 +159,23 @@ async def test_a_fault_of_either_engine_ends_the_call(service: Service, model: s
     assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 
 
+async def test_a_time_limit_that_passes_before_the_first_model_begins_leaves_no_text(
+    service: Service,
+) -> None:
+    may_run = pause(service, "ko-en")
+    ahead = asyncio.create_task(awaited(service.generation.Generate(request("a", model="ko-en"))))
+    await until(lambda: service.others["ko-en"].last.engine.slots_in_use == 1)
+    call = asyncio.create_task(awaited(service.generation.Generate(pivoted("b", time_limit_ms=50))))
+    await asyncio.sleep(0.1)
+    may_run.set()
+    await ahead
+    answer = await call
+    assert (answer.model, answer.hypotheses[0].text) == ("en-de", "")
+    assert answer.hypotheses[0].stop_reason == pb.STOP_REASON_TIME_LIMIT
+    counts = [(leg.model, leg.generated_tokens) for leg in answer.legs]
+    assert counts == [("ko-en", 0), ("en-de", 0)]
+
+
 async def test_memory_is_reserved_for_both_models_before_the_first_one_works(
     service: Service,
 ) -> None:
