@@ -92,7 +92,7 @@ class _Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         request_id = request_id_of(request)
-        begun_s, code, has_begun = time.monotonic(), "OK", False
+        begun_s, code, has_begun = time.monotonic(), "CANCELLED", False
 
         async def identified(message: Message) -> None:
             nonlocal has_begun
@@ -103,6 +103,7 @@ class _Door:
 
         try:
             await self._answer(request, request_id, identified)
+            code = "OK"
         except Exception as error:
             failure = _failure_of(error, request_id)
             code = failure.code
@@ -163,6 +164,6 @@ def _failure_of(error: Exception, request_id: str) -> Failure:
     if isinstance(error, CallError):
         return Failure.of(error)
     if isinstance(error, TimeoutError):
-        return Failure("DEADLINE_EXCEEDED", "the answer was not read in time")
+        return Failure("DEADLINE_EXCEEDED", "the request was not finished within its deadline")
     _log.exception("request %s failed", request_id)
     return Failure("INTERNAL", _FAULT)

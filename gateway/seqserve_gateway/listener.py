@@ -188,7 +188,9 @@ class _Protocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._cancel_timer()
             return
-        self._header_bytes += len(data)
+        # After an early answer the rest of a body may still come: it is dropped, within the time.
+        if self.cycle is None or not self.cycle.more_body:
+            self._header_bytes += len(data)
         if self._header_bytes > _MAX_HEADER_BYTES:
             self.transport.abort()
         elif self._timer is None:

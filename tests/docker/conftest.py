@@ -98,7 +98,18 @@ def server_image(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> It
     _provide(docker, compose["services"]["prometheus"]["image"], _make_prometheus)
     pip = tmp_path_factory.mktemp("pip") / "pip.conf"
     pip.write_text(_pip_configuration())
-    arguments = ["--network", "host", "--secret", f"id=pip,src={pip}", "--tag", SERVER_IMAGE]
+    extra = compose["services"]["server"]["build"]["args"]["EXTRA"]
+    default = extra.removeprefix("${SEQSERVE_EXTRA:-").removesuffix("}")
+    arguments = [
+        "--build-arg",
+        f"EXTRA={default}",
+        "--network",
+        "host",
+        "--secret",
+        f"id=pip,src={pip}",
+        "--tag",
+        SERVER_IMAGE,
+    ]
     file = ROOT / "server" / "Dockerfile"
     docker.run("build", *arguments, "--file", str(file), str(ROOT), timeout_s=300)
     yield SERVER_IMAGE

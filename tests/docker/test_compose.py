@@ -37,6 +37,8 @@ class Stack:
     server: str
     """Id of the server's container."""
     target: str
+    gateway: str
+    """Address of its HTTP."""
     prometheus: str
     """Address of its API."""
 
@@ -69,13 +71,14 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
-    port, metrics_port, prometheus_port = _free_ports(3)
+    port, metrics_port, gateway_port, prometheus_port = _free_ports(4)
     variables = {
         "COMPOSE_PROJECT_NAME": f"seqserve-test-{os.getpid()}",
         "SEQSERVE_IMAGE": server_image,
         "SEQSERVE_MODEL_REPOSITORY": str(models),
         "SEQSERVE_PORT": str(port),
         "SEQSERVE_METRICS_PORT": str(metrics_port),
+        "GATEWAY_PORT": str(gateway_port),
         "PROMETHEUS_PORT": str(prometheus_port),
     }
 
@@ -92,6 +95,7 @@ def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
             docker=docker,
             server=compose("ps", "--quiet", "server").strip(),
             target=f"127.0.0.1:{port}",
+            gateway=f"http://127.0.0.1:{gateway_port}",
             prometheus=f"http://127.0.0.1:{prometheus_port}",
         )
     finally:
@@ -139,6 +143,22 @@ def test_prometheus_counts_the_calls(stack: Stack) -> None:
         return float(found[0]["value"][1]) if found else 0.0
 
     assert _eventually(count) >= 1
+
+
+def test_gateway_answers_and_is_scraped(stack: Stack) -> None:
+    def status(path: str, body: bytes | None = None) -> int:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(stack.gateway + path, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                return int(reply.status)
+        except OSError:
+            return 0
+
+    assert _eventually(lambda: status("/readyz") == 200)
+    assert status("/v1/generate", b'{"source": "The coffee tastes good."}') == 200
+    query = 'sum(seqserve_http_requests_total{code="OK"})'
+    assert _eventually(lambda: stack.ask_prometheus("query", query=query)["result"])
 
 
 def test_prometheus_evaluates_every_rule(stack: Stack) -> None:

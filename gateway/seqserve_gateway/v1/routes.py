@@ -69,9 +69,9 @@ async def _events(call: Call, operation: Operation, request: Message) -> AsyncGe
                 has_begun = True
                 yield f"data: {text_of(message)}\n\n"
     except CallError as error:
-        if not has_begun:
-            raise
-        yield f"event: error\ndata: {Failure.of(error).text(call.request_id)}\n\n"
+        if has_begun:
+            yield f"event: error\ndata: {Failure.of(error).text(call.request_id)}\n\n"
+        raise
 
 
 FORM = Form(

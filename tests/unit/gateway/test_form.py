@@ -238,3 +238,18 @@ async def test_requests_are_counted_by_outcome(server: FakeServer) -> None:
     assert f'seqserve_http_requests_total{{code="OK",{labels}}} 2.0' in metrics
     assert f'seqserve_http_requests_total{{code="NOT_FOUND",{labels}}} 1.0' in metrics
     assert f"seqserve_http_request_duration_seconds_count{{{labels}}} 2.0" in metrics
+
+
+async def test_request_that_was_cut_off_does_not_count_as_answered(server: FakeServer) -> None:
+    house = house_of(server)
+    app = app_of(house, [SHOUT])
+    reader = Reader("/shout", {"q": "hang on"})
+    async with app.router.lifespan_context(app):
+        visit = asyncio.create_task(reader.visit(app))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        reader.gone.set()
+        await asyncio.wait_for(visit, PATIENCE_S)
+    labels = {"form": "shout", "path": "/shout", "code": "CANCELLED"}
+    assert house.metrics.registry.get_sample_value("seqserve_http_requests_total", labels) == 1
+    server.cancelled.set()

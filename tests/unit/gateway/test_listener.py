@@ -129,6 +129,12 @@ def test_headers_without_end_are_cut_off(server: FakeServer) -> None:
             connection.sendall(b"X-Long: " + b"x" * 4096 + b"\r\n")
 
 
+def test_sender_of_too_much_learns_why(server: FakeServer) -> None:
+    with running(server, ListenerLimits()) as gateway:
+        status, text = gateway.generate("x" * (8 << 20))
+    assert (status, json.loads(text)["status"]) == (413, 413)
+
+
 def test_connections_beyond_the_limit_are_closed_at_once(server: FakeServer) -> None:
     with running(server, ListenerLimits(max_connections=3)) as gateway, ExitStack() as stack:
         until(lambda: gateway.request("GET", "/healthz")[0] == 200)

@@ -46,6 +46,10 @@ def retry_info(seconds: int, nanos: int) -> error_details_pb2.RetryInfo:
             encode(bad_request("source"), retry_info(2, 0)),
             Details(field="source", retry_after_s=2.0),
         ),
+        (
+            encode(error_details_pb2.ErrorInfo(reason="NO_SCORER", domain="seqserve")),
+            Details(reason="NO_SCORER"),
+        ),
         (encode(error_details_pb2.DebugInfo(detail="unknown here")), Details()),
         (b"", Details()),
         (b"\x1a\x7f", Details()),

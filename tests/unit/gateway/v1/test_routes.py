@@ -93,6 +93,8 @@ async def test_stream_that_fails_later_ends_with_an_event(client: httpx.AsyncCli
     headers = {"x-request-timeout-s": "0.3", "x-request-id": "i-1"}
     got = await client.post("/v1/generate:stream", json={"source": "hang on"}, headers=headers)
     *pieces, (name, facts) = events_of(got.text)
+    metrics = (await client.get("/metrics")).text
+    assert 'code="DEADLINE_EXCEEDED",form="v1",path="/v1/generate:stream"' in metrics
     assert got.status_code == 200
     assert {kind for kind, _ in pieces} == {"message"}
     assert (name, facts["code"], facts["request_id"]) == ("error", "DEADLINE_EXCEEDED", "i-1")
