@@ -165,7 +165,7 @@ build/http-clients/.ready:
 # LibreTranslate, and what a small server on CTranslate2 needs; only a benchmark runs them.
 build/libretranslate/.ready:
 	$(PYTHON) -m venv build/libretranslate
-	build/libretranslate/bin/python $(PIP) libretranslate==1.9.6 fastapi uvicorn
+	build/libretranslate/bin/python $(PIP) libretranslate==1.9.6 fastapi uvicorn tokenizers
 	touch $@
 
 $(PROTOC_VENV)/.ready: pyproject.toml

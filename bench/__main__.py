@@ -20,6 +20,7 @@ import torch
 from bench import base_size_copy
 from bench.provenance import Provenance
 from bench.scenarios import (
+    gateway,
     imported,
     marian,
     offline,
@@ -103,6 +104,12 @@ _PARTS = {
     ),
     "overhead": _Part(
         "what the server adds to its engine: speed, start, memory", _overhead, overhead.tables
+    ),
+    "gateway": _Part(
+        "over HTTP beside LibreTranslate on the same weights; needs build/libretranslate",
+        gateway.measure,
+        gateway.tables,
+        is_apart=True,
     ),
     "scaling": _Part(
         "one core and more, in one engine process or in one each",

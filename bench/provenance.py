@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import distributions, version
 from pathlib import Path
 
-from bench.drivers import marian, optimum
+from bench.drivers import libretranslate, marian, optimum
 from seqserve import __version__
 from seqserve_model.revision import current_commit
 from seqserve_server.front.cores import available_cores
@@ -21,11 +21,13 @@ _SHOWN = {
     "torch": "torch",
     "pymarian": "pymarian",
     "optimum-onnx": "Optimum",
+    "libretranslate": "LibreTranslate",
 }
 _PACKAGES = ("onnxruntime", "ctranslate2", "torch", "transformers", "grpcio", "numpy")
 _APART = {
     "pymarian": marian.ENVIRONMENT,
     "optimum-onnx": optimum.ENVIRONMENT,
+    "libretranslate": libretranslate.ENVIRONMENT,
 }
 """Packages in environments of their own, which need not be there."""
 

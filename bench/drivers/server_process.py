@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.drivers import Closing
 from seqserve_server.contract.manifest import Manifest
 
-_READY = re.compile(r".*ready on ([^\s,]+)(?:, metrics ([^\s,]+))?")
+_READY = re.compile(r".*(?:ready|gateway) on (?:http://)?([^\s,]+)(?:, metrics ([^\s,]+))?")
 # Within it calls under way may end.
 _PATIENCE_S = 30.0
 # A proxy does not know the way to this machine.
@@ -32,6 +32,10 @@ class Server:
     name: str
     module: str
     arguments: Sequence[str]
+    interpreter: str = sys.executable
+    """Of its environment."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Beside those of this process."""
 
 
 def seqserve_server(artifact: Path, folder: Path) -> Server:
@@ -78,15 +82,17 @@ class ServerProcess(Closing):
         began_s = time.perf_counter()
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", server.module, *server.arguments],
+                [server.interpreter, "-m", server.module, *server.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env=environment,
+                env=environment | dict(server.variables),
                 text=True,
             )
         assert self._process.stdout is not None
-        ready = _READY.match(self._process.stdout.readline())
+        # Others may say something before.
+        lines = iter(self._process.stdout.readline, "")
+        ready = next(filter(None, map(_READY.match, lines)), None)
         self.ready_after_s = time.perf_counter() - began_s
         if ready is None:
             self.close()

@@ -22,7 +22,9 @@ from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, Upstream
 
 WINDOW = 8
-"""Texts of one array under way at a time, so that arrays leave slots to callers that wait."""
+"""Fewest texts of an array under way at a time; more would hold up callers that wait."""
+ROOM = 24
+"""Texts of all arrays under way at a time, while no more than three arrays share them."""
 TIMEOUT_HEADER = "x-request-timeout-s"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 _TRACE = ("traceparent", "tracestate")
@@ -88,8 +90,9 @@ class Call:
     ) -> list[Result]:
         """Generates from each text of an array, and returns the results in its order.
 
-        A single text is an ordinary call. Several share a window of :data:`WINDOW` and have low
-        priority, so that an array takes the slots that callers of single texts leave.
+        A single text is an ordinary call. Several share a window and have low priority, so that an
+        array takes the slots that callers of single texts leave. Arrays that begin while others
+        are under way share :data:`ROOM` with them.
 
         Raises:
             CallError: A text failed; the others are cancelled.
@@ -98,14 +101,16 @@ class Call:
             return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
         options.setdefault("priority", Priority.LOW)
         results: dict[int, Result] = {}
-        outcomes = self.client.generate_bulk(
-            sources, concurrency=WINDOW, timeout_s=self.left_s, **options
-        )
-        async with aclosing(outcomes):
-            async for number, outcome in outcomes:
-                if isinstance(outcome, CallError):
-                    raise outcome
-                results[number] = outcome
+        with self._upstream.array() as arrays:
+            window = max(WINDOW, ROOM // arrays)
+            outcomes = self.client.generate_bulk(
+                sources, concurrency=window, timeout_s=self.left_s, **options
+            )
+            async with aclosing(outcomes):
+                async for number, outcome in outcomes:
+                    if isinstance(outcome, CallError):
+                        raise outcome
+                    results[number] = outcome
         return [results[number] for number in range(len(sources))]
 
     def _identify(self) -> None:

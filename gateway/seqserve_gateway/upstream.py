@@ -6,7 +6,8 @@ of the context holds it, and the client reads it for every attempt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,7 @@ class Upstream:
             OptionError: A setting is wrong, as for the client.
         """
         self.settings = settings
+        self._arrays = 0
         self.is_private = settings.tls is not None or is_local(settings.target)
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
         self._own = metadata_of(settings.token, is_private=self.is_private)
@@ -69,6 +71,15 @@ class Upstream:
             retry=self._retry,
             transport=transport,
         )
+
+    @contextmanager
+    def array(self) -> Generator[int, None, None]:
+        """Counts an array as under way; yields how many are, this one too."""
+        self._arrays += 1
+        try:
+            yield self._arrays
+        finally:
+            self._arrays -= 1
 
     def messages(
         self, method: Method, request: Message, timeout_s: float

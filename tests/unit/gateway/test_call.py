@@ -13,7 +13,7 @@ from tests.unit.gateway.door import Reader, house_of, opened, texts_of
 from seqserve.retry import RetryPolicy
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
-from seqserve_gateway.call import WINDOW, Call
+from seqserve_gateway.call import ROOM, WINDOW, Call
 from seqserve_gateway.form import Endpoint, Form
 
 
@@ -63,14 +63,32 @@ async def test_error_that_ends_the_call_ends_the_array(server: FakeServer, statu
     assert answer.json()["code"] == status
 
 
+async def test_arrays_share_their_room_and_each_has_a_window(server: FakeServer) -> None:
+    app = app_of(house_of(server), [FORM])
+    readers = [
+        Reader("/shout", {"q": [f"hang {name} {n}" for n in range(50)]}) for name in "abcdef"
+    ]
+    seen: list[int] = []
+    async with app.router.lifespan_context(app), asyncio.TaskGroup() as visits:
+        for count, reader in enumerate(readers, start=1):
+            visits.create_task(reader.visit(app))
+            before, window = len(server.requests), max(WINDOW, ROOM // count)
+            while len(server.requests) < before + window:
+                await asyncio.sleep(0.01)
+            seen.append(len(server.requests) - before)
+        for reader in readers:
+            reader.gone.set()
+    assert seen == [24, 12, 8, 8, 8, 8]
+
+
 async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) -> None:
     app = app_of(house_of(server), [FORM])
     reader = Reader("/shout", {"q": [f"hang {n}" for n in range(50)]})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while len(server.requests) < WINDOW:
+        while len(server.requests) < ROOM:
             await asyncio.sleep(0.01)
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert list(texts_of(server)) == [f"hang {n}" for n in range(WINDOW)]
+    assert list(texts_of(server)) == [f"hang {n}" for n in range(ROOM)]

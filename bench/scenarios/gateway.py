@@ -1,0 +1,316 @@
+"""HTTP: ``seqserve gateway`` beside LibreTranslate and beside a plain server, on the same weights.
+
+Every server is a process of its own and gets the same sentences over the same route,
+``/translate``; they take turns, round after round. The callers are in this process and share the
+cores with them. Ours is two processes, the server and its gateway; the others have the weights as
+CTranslate2 at int8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.drivers import libretranslate
+from bench.drivers.ctranslate2 import CTranslate2Converter
+from bench.drivers.server_process import Server, ServerProcess, seqserve_server
+from bench.load.generator import Caller
+from bench.load.http_caller import HttpCaller
+from bench.load.latency import percentile
+from bench.scenarios.offline import shipped_artifacts
+from bench.scenarios.online import in_turn
+from bench.sentences import everyday
+from bench.tables import Table, shown, spread, spread_of_ratios
+from seqserve_export.restore import restore
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.cores import available_cores
+
+OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
+_MB = 1e6
+_PAIR = {"source": "en", "target": "de", "format": "text"}
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured, and for how long."""
+
+    beam_sizes: tuple[int, ...] = (1, 4)
+    """Four is LibreTranslate's default."""
+    rounds: int = 5
+    callers: int = 16
+    """Single callers, with a sentence at a time each."""
+    callers_s: float = 3.0
+    jobs: int = 3
+    """Clients that send one array after another, beside the interactive callers."""
+    job_size: int = 60
+    """Sentences of an array."""
+    interactive: int = 4
+    mixed_s: float = 6.0
+    lone_calls: int = 100
+    """Of each kind, in each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The processes of one contender, and where it is called."""
+
+    address: str
+    processes: Sequence[ServerProcess]
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Runs the comparison.
+
+    Returns:
+        For each size of a beam the figures of each server by round, and their resident memory; what
+        HTTP adds to a call alone.
+
+    Raises:
+        SystemExit: The environment of LibreTranslate is missing.
+    """
+    if not libretranslate.INTERPRETER.exists():
+        raise SystemExit(libretranslate.MISSING)
+    plan = Plan(rounds=rounds)
+    integers, floats = shipped_artifacts()
+    report: dict[str, Any] = {"model": Manifest.read(integers).label, "plan": asdict(plan)}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        model = folder / "model"
+        CTranslate2Converter(restore(floats)).convert(str(model), quantization="int8")
+        packages = folder / "packages"
+        libretranslate.write_package(model, floats / "tokenizer.json", packages)
+        for beam_size in plan.beam_sizes:
+            with _started(integers, packages, beam_size, folder) as running:
+                report[f"beam_{beam_size}"] = uvloop.run(_measured(running, plan))
+    return report
+
+
+@contextmanager
+def _started(
+    artifact: Path, packages: Path, beam_size: int, folder: Path
+) -> Iterator[dict[str, _Running]]:
+    """Starts all servers; they end with the block."""
+    place = folder / f"beam_{beam_size}"
+    place.mkdir()
+    eos_id = Tokenizer.load(artifact / "tokenizer.json").eos_id
+    server = seqserve_server(artifact, place)
+    _set_beam(place / "models", beam_size)
+    with ExitStack() as stack:
+
+        def start(each: Server) -> ServerProcess:
+            return stack.enter_context(ServerProcess(each, place / f"{each.module}.log"))
+
+        ours = start(server)
+        gateway = start(
+            Server(OURS, "seqserve", ["gateway", "--target", ours.address, "--port", "0"])
+        )
+        python, variables = str(libretranslate.INTERPRETER), {"ARGOS_BEAM_SIZE": str(beam_size)}
+        module = "bench.drivers.libretranslate"
+        arguments = [str(packages), str(eos_id), _free_port()]
+        libre = start(Server(LIBRE, module, arguments, python, variables))
+        module = "bench.drivers.plain_server"
+        package = str(packages / "translate-en_de")
+        arguments = [package, str(eos_id), str(available_cores()), str(beam_size), _free_port()]
+        plain = start(Server(PLAIN, module, arguments, python))
+        yield {
+            OURS: _Running(gateway.address, [ours, gateway]),
+            LIBRE: _Running(libre.address, [libre]),
+            PLAIN: _Running(plain.address, [plain]),
+        }
+
+
+def _set_beam(models: Path, beam_size: int) -> None:
+    """Makes a beam the default of our model, as it is the default of the others."""
+    [path] = models.glob("*/*/manifest.json")
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["generation"]["beam_size"] = beam_size
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+async def _measured(running: dict[str, _Running], plan: Plan) -> dict[str, Any]:
+    texts = {name: await _array(each.address, everyday()) for name, each in running.items()}
+    rounds: dict[str, list[Figures]] = {name: [] for name in running}
+    lone: list[Figures] = []
+    for round_ in range(plan.rounds):
+        lone.append(await _lone(running[OURS], plan))
+        for name, each in in_turn(list(running.items()), round_):
+            rounds[name].append(await _round(each.address, plan))
+    return {
+        "rounds": rounds,
+        "lone": lone,
+        "resident_mb": {
+            name: sum(process.resident_bytes() for process in each.processes) / _MB
+            for name, each in running.items()
+        },
+        "same_as_ours": {
+            name: statistics.fmean(map(str.__eq__, texts[OURS], theirs))
+            for name, theirs in texts.items()
+        },
+    }
+
+
+async def _round(address: str, plan: Plan) -> Figures:
+    """Measures a server once in each way."""
+    sentences = everyday()
+    began_s = time.perf_counter()
+    await _array(address, sentences)
+    array_per_s = len(sentences) / (time.perf_counter() - began_s)
+    times_s = await _closed(address, plan.callers, plan.callers_s)
+    jobs = asyncio.create_task(_jobs(address, plan))
+    interactive_s = await _closed(address, plan.interactive, plan.mixed_s)
+    return {
+        "array_per_s": array_per_s,
+        "requests_per_s": len(times_s) / plan.callers_s,
+        "p50_ms": 1e3 * statistics.median(times_s),
+        "jobs_per_s": await jobs,
+        "interactive_p50_ms": 1e3 * statistics.median(interactive_s),
+        "interactive_p99_ms": 1e3 * percentile(interactive_s, 0.99),
+    }
+
+
+async def _array(address: str, sentences: Sequence[str]) -> list[str]:
+    async with HttpCaller(address) as caller:
+        answer = await caller.post("/translate", {"q": list(sentences), **_PAIR})
+    texts: list[str] = answer["translatedText"]
+    assert len(texts) == len(sentences)
+    return texts
+
+
+async def _closed(address: str, callers: int, seconds: float) -> list[float]:
+    """Lets callers send one sentence after another; returns how long each took."""
+    end_s = time.perf_counter() + seconds
+    times_s: list[float] = []
+    sentences = cycle(everyday())
+
+    async def send() -> None:
+        async with HttpCaller(address) as caller:
+            while (began_s := time.perf_counter()) < end_s:
+                await caller.post("/translate", {"q": next(sentences), **_PAIR})
+                times_s.append(time.perf_counter() - began_s)
+
+    await asyncio.gather(*(send() for _ in range(callers)))
+    return times_s
+
+
+async def _jobs(address: str, plan: Plan) -> float:
+    """Sends arrays, one after another from each client; returns sentences a second.
+
+    The last array of a client counts by the share of it that lies within the time.
+    """
+    sentences = everyday()[: plan.job_size]
+    began_s = time.perf_counter()
+    end_s = began_s + plan.mixed_s
+    done = 0.0
+
+    async def send() -> None:
+        nonlocal done
+        async with HttpCaller(address) as caller:
+            while (sent_s := time.perf_counter()) < end_s:
+                await caller.post("/translate", {"q": sentences, **_PAIR})
+                answered_s = time.perf_counter()
+                share = min(1.0, (end_s - sent_s) / (answered_s - sent_s))
+                done += share * len(sentences)
+
+    await asyncio.gather(*(send() for _ in range(plan.jobs)))
+    return done / plan.mixed_s
+
+
+async def _lone(ours: _Running, plan: Plan) -> Figures:
+    """Measures calls one at a time: over gRPC, and over both routes of HTTP, in turns."""
+    server = ours.processes[0]
+    async with AsyncExitStack() as stack:
+        grpc = await stack.enter_async_context(Caller(server.address))
+        http = await stack.enter_async_context(HttpCaller(ours.address))
+
+        async def over_grpc(text: str) -> None:
+            await grpc.call(text, time.perf_counter(), 0.0)
+
+        async def generate(text: str) -> None:
+            await http.post("/v1/generate", {"source": text, "options": {"return_scores": False}})
+
+        async def translate(text: str) -> None:
+            await http.post("/translate", {"q": text, **_PAIR})
+
+        ways: dict[str, Callable[[str], Awaitable[None]]] = {
+            "grpc_ms": over_grpc,
+            "generate_ms": generate,
+            "translate_ms": translate,
+        }
+        times_s: dict[str, list[float]] = {name: [] for name in ways}
+        for text in everyday()[: plan.lone_calls]:
+            for name, call in ways.items():
+                began_s = time.perf_counter()
+                await call(text)
+                times_s[name].append(time.perf_counter() - began_s)
+    return {name: 1e3 * statistics.median(each) for name, each in times_s.items()}
+
+
+_ROWS = {
+    "array_per_s": ("an array of 120: sentences/s", 0),
+    "requests_per_s": ("16 callers: requests/s", 0),
+    "p50_ms": ("16 callers: p50, ms", 0),
+    "jobs_per_s": ("3 jobs of arrays beside 4 callers: sentences/s of the jobs", 0),
+    "interactive_p50_ms": ("the 4 callers beside them: p50, ms", 0),
+    "interactive_p99_ms": ("the 4 callers beside them: p99, ms", 0),
+}
+
+
+def tables(report: dict[str, Any]) -> list[Table]:
+    """Lays out what :func:`measure` returned: a table for each beam, and what HTTP costs."""
+    sizes = report["plan"]["beam_sizes"]
+    return [*(_table(report, size) for size in sizes), _cost(report, sizes[0])]
+
+
+def _table(report: dict[str, Any], beam_size: int) -> Table:
+    part = report[f"beam_{beam_size}"]
+    rounds: dict[str, list[Figures]] = part["rounds"]
+    rows = []
+    for key, (label, digits) in _ROWS.items():
+        values = {name: [figures[key] for figures in each] for name, each in rounds.items()}
+        medians = [f"{statistics.median(values[name]):,.{digits}f}" for name in rounds]
+        ratios = [
+            shown(spread_of_ratios(values[OURS], values[name])) for name in rounds if name != OURS
+        ]
+        rows.append([label, *medians, *ratios])
+    memory = [f"{part['resident_mb'][name]:,.0f}" for name in rounds]
+    rows.append(["resident memory, MB", *memory, "", ""])
+    same = [f"{part['same_as_ours'][name]:.0%}" for name in rounds]
+    rows.append(["same texts as ours", *same, "", ""])
+    way = "greedy" if beam_size == 1 else f"beam of {beam_size}"
+    others = [f"**ours / {name}**" for name in rounds if name != OURS]
+    return Table([f"{report['model']}, {way}", *rounds, *others], rows)
+
+
+def _cost(report: dict[str, Any], beam_size: int) -> Table:
+    lone: list[Figures] = report[f"beam_{beam_size}"]["lone"]
+    rows = []
+    for key, label in (
+        ("grpc_ms", "`Generate`, gRPC"),
+        ("generate_ms", "`POST /v1/generate`"),
+        ("translate_ms", "`POST /translate`"),
+    ):
+        added = [figures[key] - figures["grpc_ms"] for figures in lone]
+        median = statistics.median(figures[key] for figures in lone)
+        shown_added = "" if key == "grpc_ms" else shown(spread(added))
+        rows.append([label, f"{median:.2f}", shown_added])
+    return Table(["one call at a time, ms", "p50", "more than gRPC"], rows)
