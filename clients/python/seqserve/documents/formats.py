@@ -20,6 +20,7 @@ class Format(Enum):
     SRT = "srt"
     VTT = "vtt"
     JSON_LINES = "jsonl"
+    JSON = "json"
 
 
 _SUFFIXES = {
@@ -35,6 +36,7 @@ _SUFFIXES = {
     ".vtt": Format.VTT,
     ".jsonl": Format.JSON_LINES,
     ".ndjson": Format.JSON_LINES,
+    ".json": Format.JSON,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -43,6 +45,7 @@ _MODULES = {
     Format.SRT: "subtitles",
     Format.VTT: "subtitles",
     Format.JSON_LINES: "json_lines",
+    Format.JSON: "json_messages",
 }
 
 

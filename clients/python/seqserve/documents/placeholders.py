@@ -1,0 +1,76 @@
+"""Placeholders in the texts of programs, which a translation has exactly and once.
+
+A placeholder is markup at a place: the model does not see it, and it is put behind the word that it
+followed (:mod:`.placement`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from seqserve.documents.inline import Kind, Piece
+from seqserve.documents.syntax import SourceText, Syntax
+
+_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
+_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
+ADDRESS = (
+    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
+    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
+    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+)
+"""Addresses of pages and of mail, as a pattern."""
+# Sources: printf of C (ISO 9899, 7.21.6.1), with the positions of POSIX and the names of Python;
+# str.format; i18next; ICU; Qt; Ruby; Symfony; Chrome's messages.json; references of HTML.
+_PLACEHOLDER = "|".join(
+    [
+        ADDRESS,
+        r"\{{2,3}[^{}]*\}{2,3}",
+        r"[$%#]?\{[^{}]*\}",
+        r"\$t\([^()]*\)",
+        r"\$\w+\$",
+        r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
+        r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
+        r"%L?\d{1,2}|%%",
+        r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);",
+    ]
+)
+_TAG = r"<(?P<end>/?)(?P<name>[A-Za-z0-9][\w:.-]*)(?:\s[^<>]*?)?(?P<empty>/?)>"
+_VOID = {"br", "hr", "img", "input", "wbr"}
+
+
+def pieces(raw: str, syntax: Syntax, *, others: str = "") -> Iterator[Piece]:
+    """Divides a text of a program into words, placeholders and tags.
+
+    White space around it is no part of it.
+
+    Args:
+        raw: The text as the document writes it.
+        syntax: How it writes texts, with its escapes.
+        others: A pattern of more placeholders.
+    """
+    text = SourceText(raw, syntax)
+    last = len(text.text.rstrip())
+    begin = min(len(text.text) - len(text.text.lstrip()), last)
+    yield Piece(Kind.BREAK, text.raw(0, begin))
+    for match in _markup(others).finditer(text.text, begin, last):
+        yield Piece(Kind.TEXT, text.raw(begin, match.start()))
+        yield Piece(_kind(match), text.raw(*match.span()), match["name"] or "")
+        begin = match.end()
+    yield Piece(Kind.TEXT, text.raw(begin, last))
+    yield Piece(Kind.BREAK, text.raw(last, len(text.text)))
+
+
+@cache
+def _markup(others: str) -> re.Pattern[str]:
+    placeholders = f"{others}|{_PLACEHOLDER}" if others else _PLACEHOLDER
+    return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
+
+
+def _kind(match: re.Match[str]) -> Kind:
+    if match["placeholder"]:
+        return Kind.PLACEHOLDER
+    if not match["tag"] or match["empty"] or match["name"].lower() in _VOID:
+        return Kind.EMPTY
+    return Kind.CLOSING if match["end"] else Kind.OPENING
