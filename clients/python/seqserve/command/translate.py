@@ -28,7 +28,7 @@ from seqserve.options import option, parse
 
 _EPILOG = """\
 The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl, and of the texts of
-programs .json; .txt, or no suffix, is plain text, each line of which is divided into sentences.
+programs .json, .po; .txt, or no suffix, is plain text, each line of which is divided into sentences.
 Others are refused unless --format names one. Markup, code, times, placeholders such as {name} and
 %s, what has no letter, line ends, encoding and byte order mark stay as they are. Without FILES it
 translates standard input to standard output.

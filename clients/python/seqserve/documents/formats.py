@@ -21,6 +21,7 @@ class Format(Enum):
     VTT = "vtt"
     JSON_LINES = "jsonl"
     JSON = "json"
+    PO = "po"
 
 
 _SUFFIXES = {
@@ -37,6 +38,8 @@ _SUFFIXES = {
     ".jsonl": Format.JSON_LINES,
     ".ndjson": Format.JSON_LINES,
     ".json": Format.JSON,
+    ".po": Format.PO,
+    ".pot": Format.PO,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -46,6 +49,7 @@ _MODULES = {
     Format.VTT: "subtitles",
     Format.JSON_LINES: "json_lines",
     Format.JSON: "json_messages",
+    Format.PO: "gettext",
 }
 
 

@@ -203,6 +203,12 @@ class _MarkedText:
         text = self._syntax.read(raw)
         if not self._syntax.keeps_space:
             text = _SPACE.sub(" ", text)
+        if text[:1].isalnum() and marks and marks[-1].begin == len(self.text) > 0:
+            opening, place = marks[-1].opening, len(self.text) + 1
+            if opening.startswith(" "):
+                # It is the begin of a word, as in "for %dms": the space stays before that.
+                marks[-1] = Mark(place, place, opening[1:])
+                self.text += " "
         if (not self.text or self.text.endswith(" ")) and text.startswith(" "):
             is_behind_mark = bool(marks) and marks[-1].begin == len(self.text)
             if is_behind_mark:

@@ -54,9 +54,10 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "") -> Iterator[Piece]:
     last = len(text.text.rstrip())
     begin = min(len(text.text) - len(text.text.lstrip()), last)
     yield Piece(Kind.BREAK, text.raw(0, begin))
-    for match in _markup(others).finditer(text.text, begin, last):
+    matches = [*_markup(others).finditer(text.text, begin, last)]
+    for match, kind in zip(matches, _kinds(matches), strict=True):
         yield Piece(Kind.TEXT, text.raw(begin, match.start()))
-        yield Piece(_kind(match), text.raw(*match.span()), match["name"] or "")
+        yield Piece(kind, text.raw(*match.span()), match["name"] or "")
         begin = match.end()
     yield Piece(Kind.TEXT, text.raw(begin, last))
     yield Piece(Kind.BREAK, text.raw(last, len(text.text)))
@@ -68,9 +69,21 @@ def _markup(others: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
 
 
-def _kind(match: re.Match[str]) -> Kind:
-    if match["placeholder"]:
-        return Kind.PLACEHOLDER
-    if not match["tag"] or match["empty"] or match["name"].lower() in _VOID:
-        return Kind.EMPTY
-    return Kind.CLOSING if match["end"] else Kind.OPENING
+def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
+    """Tells what markup is; a tag without its counterpart is a placeholder, such as ``<Enter>``."""
+    kinds = []
+    opened: list[tuple[str, int]] = []
+    for index, match in enumerate(matches):
+        if not match["tag"] and not match["placeholder"]:
+            kinds.append(Kind.EMPTY)
+            continue
+        kinds.append(Kind.PLACEHOLDER)
+        if match["placeholder"]:
+            continue
+        if match["empty"] or match["name"].lower() in _VOID:
+            kinds[index] = Kind.EMPTY
+        elif not match["end"]:
+            opened.append((match["name"], index))
+        elif opened and opened[-1][0] == match["name"]:
+            kinds[opened.pop()[1]], kinds[index] = Kind.OPENING, Kind.CLOSING
+    return kinds

@@ -60,6 +60,7 @@ def test_what_is_no_placeholder_is_translated(text: str) -> None:
         ("Copy {a} {b} now", "Copy now", "Jetzt kopieren", "now Copy", "Jetzt kopieren {a} {b}"),
         ("see <b>{n} eggs</b> go", "see eggs go", "geh Eier", "go eggs", "geh <b>{n} Eier</b>"),
         ("<b>A </b>{n} or c", "A or c", "C oder A", "c or A", "C oder <b>A</b>{n} "),
+        ("for {n}ms now", "for ms now", "jetzt für ms", "now for ms", "jetzt für {n}ms"),
         # Nothing of what it followed has a translation.
         ("a {n} egg", "a egg", "Ei", "egg", "{n} Ei"),
     ],
