@@ -27,11 +27,20 @@ from seqserve.documents.passage import Malformed, Parser, Passage
 from seqserve.options import option, parse
 
 _EPILOG = """\
-The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl, and of the texts of
-programs .json, .po; .txt, or no suffix, is plain text, each line of which is divided into sentences.
-Others are refused unless --format names one. Markup, code, times, placeholders such as {name} and
-%s, what has no letter, line ends, encoding and byte order mark stay as they are. Without FILES it
-translates standard input to standard output.
+The suffix of a file tells its format; --format names it where the suffix is another one:
+  text       .txt, or no suffix: each line, divided into sentences
+  markdown   .md
+  html       .html, .htm, .xhtml
+  srt, vtt   .srt, .vtt: subtitles
+  jsonl      .jsonl: the field that --field names
+  json       .json: all texts, with messages of ICU
+  po         .po, .pot: translations that are empty
+  android    .xml: strings of an Android app
+  strings    .strings: strings of an app of Apple's systems
+
+Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
+encoding and byte order mark stay as they are. Without FILES it translates standard input to
+standard output.
 
 While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
 command takes them from there and goes on. OUT is there when it is complete.

@@ -22,6 +22,8 @@ class Format(Enum):
     JSON_LINES = "jsonl"
     JSON = "json"
     PO = "po"
+    ANDROID = "android"
+    STRINGS = "strings"
 
 
 _SUFFIXES = {
@@ -40,6 +42,8 @@ _SUFFIXES = {
     ".json": Format.JSON,
     ".po": Format.PO,
     ".pot": Format.PO,
+    ".xml": Format.ANDROID,
+    ".strings": Format.STRINGS,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -50,6 +54,8 @@ _MODULES = {
     Format.JSON_LINES: "json_lines",
     Format.JSON: "json_messages",
     Format.PO: "gettext",
+    Format.ANDROID: "android",
+    Format.STRINGS: "apple_strings",
 }
 
 

@@ -53,10 +53,23 @@ class Piece(NamedTuple):
 
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
     """Yields the passages of a document; white space around and within a text means nothing."""
+    return assembled(_parts(pieces, syntax))
+
+
+def assembled(parts: Iterable[str | Passage]) -> Iterator[Passage]:
+    """Yields the passages of a document, with their lines and what stands before them.
+
+    Args:
+        parts: Passages, and what stays between them.
+    """
     before, line = "", 1
-    for part in _parts(pieces, syntax):
+    for part in parts:
         if isinstance(part, str):
             before += part
+            continue
+        before += part.before
+        if not part.text and not part.fault:
+            before += part.source
             continue
         line += before.count("\n")
         yield replace(part, line=line, before=before)

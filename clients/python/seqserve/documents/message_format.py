@@ -18,6 +18,11 @@ _BRACE = re.compile(r"'[{}](?:[^']|'')*'|[{}]")
 _MAX_DEPTH = 16
 
 
+def is_message(text: str) -> bool:
+    """Tells whether a text has a choice of several texts."""
+    return bool(_BEGIN.search(text))
+
+
 def message_pieces(raw: str, syntax: Syntax) -> Iterator[Piece]:
     """Divides a text of a program into words, placeholders, tags, and the branches of a choice."""
     return _pieces(raw, syntax, "", 0)

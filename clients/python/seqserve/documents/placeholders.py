@@ -30,6 +30,7 @@ _PLACEHOLDER = "|".join(
         r"[$%#]?\{[^{}]*\}",
         r"\$t\([^()]*\)",
         r"\$\w+\$",
+        r"%(?:\d+\$)?#@\w+@",
         r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
         r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
         r"%L?\d{1,2}|%%",
@@ -40,27 +41,29 @@ _TAG = r"<(?P<end>/?)(?P<name>[A-Za-z0-9][\w:.-]*)(?:\s[^<>]*?)?(?P<empty>/?)>"
 _VOID = {"br", "hr", "img", "input", "wbr"}
 
 
-def pieces(raw: str, syntax: Syntax, *, others: str = "") -> Iterator[Piece]:
+def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True) -> Iterator[Piece]:
     """Divides a text of a program into words, placeholders and tags.
-
-    White space around it is no part of it.
 
     Args:
         raw: The text as the document writes it.
         syntax: How it writes texts, with its escapes.
         others: A pattern of more placeholders.
+        is_whole: Whether it is all of a text, so that white space around it is no part of it.
     """
     text = SourceText(raw, syntax)
-    last = len(text.text.rstrip())
-    begin = min(len(text.text) - len(text.text.lstrip()), last)
-    yield Piece(Kind.BREAK, text.raw(0, begin))
+    begin, last = 0, len(text.text)
+    if is_whole:
+        last = len(text.text.rstrip())
+        begin = min(len(text.text) - len(text.text.lstrip()), last)
+        yield Piece(Kind.BREAK, text.raw(0, begin))
     matches = [*_markup(others).finditer(text.text, begin, last)]
     for match, kind in zip(matches, _kinds(matches), strict=True):
         yield Piece(Kind.TEXT, text.raw(begin, match.start()))
         yield Piece(kind, text.raw(*match.span()), match["name"] or "")
         begin = match.end()
     yield Piece(Kind.TEXT, text.raw(begin, last))
-    yield Piece(Kind.BREAK, text.raw(last, len(text.text)))
+    if is_whole:
+        yield Piece(Kind.BREAK, text.raw(last, len(text.text)))
 
 
 @cache
