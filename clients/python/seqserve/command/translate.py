@@ -37,6 +37,7 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   po         .po, .pot: translations that are empty
   android    .xml: strings of an Android app
   strings    .strings: strings of an app of Apple's systems
+  xliff      .xliff, .xlf: sources without a target, versions 1.2 and 2
 
 Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
 encoding and byte order mark stay as they are. Without FILES it translates standard input to

@@ -24,6 +24,7 @@ class Format(Enum):
     PO = "po"
     ANDROID = "android"
     STRINGS = "strings"
+    XLIFF = "xliff"
 
 
 _SUFFIXES = {
@@ -44,6 +45,8 @@ _SUFFIXES = {
     ".pot": Format.PO,
     ".xml": Format.ANDROID,
     ".strings": Format.STRINGS,
+    ".xliff": Format.XLIFF,
+    ".xlf": Format.XLIFF,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -56,6 +59,7 @@ _MODULES = {
     Format.PO: "gettext",
     Format.ANDROID: "android",
     Format.STRINGS: "apple_strings",
+    Format.XLIFF: "xliff",
 }
 
 
