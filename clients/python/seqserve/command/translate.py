@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,25 @@ from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_
 from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.formats import Format, format_of, parser_of
+from seqserve.documents.passage import Malformed, Parser, Passage
 from seqserve.options import option, parse
 
 _EPILOG = """\
-The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl; .txt, or no suffix, is
-plain text, each line of which is divided into sentences. Others are refused unless --format names
-one. Markup, code, times, what has no letter, line ends, encoding and byte order mark stay as they
-are. Without FILES it translates standard input to standard output.
+The suffix of a file tells its format; --format names it where the suffix is another one:
+  text       .txt, or no suffix: each line, divided into sentences
+  markdown   .md
+  html       .html, .htm, .xhtml
+  srt, vtt   .srt, .vtt: subtitles
+  jsonl      .jsonl: the field that --field names
+  json       .json: all texts, with messages of ICU
+  po         .po, .pot: translations that are empty
+  android    .xml: strings of an Android app
+  strings    .strings: strings of an app of Apple's systems
+  xliff      .xliff, .xlf: sources without a target, versions 1.2 and 2
+
+Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
+encoding and byte order mark stay as they are. Without FILES it translates standard input to
+standard output.
 
 While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
 command takes them from there and goes on. OUT is there when it is complete.
@@ -150,7 +163,7 @@ def _translate(client: Client, options: TranslateOptions, file: Path, kind: Form
             total = None
             if is_shown and can_be_read_twice(file):
                 with closing(SourceFile(file, options.encoding)) as again:
-                    total = sum(map(writer.is_sent, parser(again)))
+                    total = sum(map(writer.is_sent, _passages(parser, again)))
             with closing(
                 Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
             ) as progress:
@@ -163,8 +176,16 @@ def _translate(client: Client, options: TranslateOptions, file: Path, kind: Form
                     timeout_s=options.timeout_s,
                     call=call,
                 )
-                run.run(parser(source))
+                run.run(_passages(parser, source))
     if writer.failed.count:
         report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
         print(f"seqserve: {source.name}: {report}: lines {writer.failed}", file=sys.stderr)
     return writer.failed.count
+
+
+def _passages(parser: Parser, source: SourceFile) -> Iterator[Passage]:
+    """Reads the passages of a document; an error of its format names the file."""
+    try:
+        yield from parser(source)
+    except Malformed as error:
+        raise errors.OptionError(f"{source.name}: {error}") from None

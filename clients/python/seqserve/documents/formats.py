@@ -20,6 +20,11 @@ class Format(Enum):
     SRT = "srt"
     VTT = "vtt"
     JSON_LINES = "jsonl"
+    JSON = "json"
+    PO = "po"
+    ANDROID = "android"
+    STRINGS = "strings"
+    XLIFF = "xliff"
 
 
 _SUFFIXES = {
@@ -35,6 +40,13 @@ _SUFFIXES = {
     ".vtt": Format.VTT,
     ".jsonl": Format.JSON_LINES,
     ".ndjson": Format.JSON_LINES,
+    ".json": Format.JSON,
+    ".po": Format.PO,
+    ".pot": Format.PO,
+    ".xml": Format.ANDROID,
+    ".strings": Format.STRINGS,
+    ".xliff": Format.XLIFF,
+    ".xlf": Format.XLIFF,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -43,6 +55,11 @@ _MODULES = {
     Format.SRT: "subtitles",
     Format.VTT: "subtitles",
     Format.JSON_LINES: "json_lines",
+    Format.JSON: "json_messages",
+    Format.PO: "gettext",
+    Format.ANDROID: "android",
+    Format.STRINGS: "apple_strings",
+    Format.XLIFF: "xliff",
 }
 
 

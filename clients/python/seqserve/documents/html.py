@@ -10,8 +10,9 @@ from itertools import groupby, pairwise
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
-from seqserve.documents.inline import Kind, Piece, Syntax, passages
+from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.syntax import Syntax
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}

@@ -15,8 +15,9 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from seqserve.documents.passage import Passage, Translation, fits, parts
+from seqserve.documents.passage import Passage, Translation, fits
 from seqserve.documents.placement import Mark, placed
+from seqserve.documents.syntax import Syntax
 
 _BLANK = " \t\r\n\f"
 _SPACE = re.compile(f"[{_BLANK}]+")
@@ -34,6 +35,8 @@ class Kind(Enum):
     CLOSING = "closing"
     EMPTY = "empty"
     """Markup that is at a place and around nothing, such as an image."""
+    PLACEHOLDER = "placeholder"
+    """Markup at a place that stands for words, such as ``{name}``."""
     BREAK = "break"
     """What divides the text, and stays as it is."""
 
@@ -48,21 +51,25 @@ class Piece(NamedTuple):
     """Of a tag; one that opens belongs to one of the same name that closes."""
 
 
-class Syntax(NamedTuple):
-    """How a format writes text."""
-
-    read: Callable[[str], str]
-    """Turns what the document has into text."""
-    write: Callable[[str], str]
-    """Turns text into what the document has."""
-
-
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
     """Yields the passages of a document; white space around and within a text means nothing."""
+    return assembled(_parts(pieces, syntax))
+
+
+def assembled(parts: Iterable[str | Passage]) -> Iterator[Passage]:
+    """Yields the passages of a document, with their lines and what stands before them.
+
+    Args:
+        parts: Passages, and what stays between them.
+    """
     before, line = "", 1
-    for part in _parts(pieces, syntax):
+    for part in parts:
         if isinstance(part, str):
             before += part
+            continue
+        before += part.before
+        if not part.text and not part.fault:
+            before += part.source
             continue
         line += before.count("\n")
         yield replace(part, line=line, before=before)
@@ -112,7 +119,7 @@ def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
     opened: list[int] = []
     loose = []
     for index, piece in enumerate(pieces):
-        if piece.kind in (Kind.TEXT, Kind.EMPTY):
+        if piece.kind in (Kind.TEXT, Kind.EMPTY, Kind.PLACEHOLDER):
             levels[-1].append(_Element(piece))
         elif piece.kind is Kind.OPENING and len(opened) < _MAX_DEPTH:
             levels.append([])
@@ -135,7 +142,7 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
     yield _raw(head)
     is_marked_too_much = marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES
     if is_marked_too_much or not fits(text):
-        yield from _parts(_apart(inner), syntax)
+        yield from _parts(_apart(inner, syntax), syntax)
     elif marks:
         written = partial(placed, source=text, marks=marks, write=syntax.write)
         divided = partial(_divided, inner, syntax)
@@ -186,18 +193,18 @@ class _MarkedText:
     def marks_of(self, elements: Iterable[_Element]) -> list[Mark]:
         """Adds the text of elements; returns the marks of those that are no text."""
         marks: list[Mark] = []
+        first = len(self.text)
         for element in elements:
             begin = len(self.text)
             if element.piece.kind is Kind.TEXT:
-                text = _SPACE.sub(" ", self._syntax.read(element.piece.raw))
-                if not self.text or self.text.endswith(" "):
-                    if marks and text.startswith(" ") and marks[-1].begin == begin:
-                        # White space on both sides of it.
-                        marks[-1] = marks[-1]._replace(opening=f"{marks[-1].opening} ")
-                    text = text.removeprefix(" ")
-                self.text += text
+                self._add(element.piece.raw, marks)
             elif element.closing is None or not element.has_text(self._syntax):
-                marks.append(Mark(begin, begin, _raw(element.pieces())))
+                opening = _raw(element.pieces())
+                is_word = any(piece.kind is Kind.PLACEHOLDER for piece in element.pieces())
+                if is_word and self.text.endswith(" ") and begin > max([first, *_ends(marks)]):
+                    # As before a word, also where its translation has another place.
+                    self.text, begin, opening = self.text[:-1], begin - 1, f" {opening}"
+                marks.append(Mark(begin, begin, opening))
             else:
                 children = self.marks_of(element.children)
                 end = len(self.text)
@@ -205,18 +212,41 @@ class _MarkedText:
                 marks.append(Mark(begin, end, *tags, tuple(children)))
         return marks
 
+    def _add(self, raw: str, marks: list[Mark]) -> None:
+        text = self._syntax.read(raw)
+        if not self._syntax.keeps_space:
+            text = _SPACE.sub(" ", text)
+        if text[:1].isalnum() and marks and marks[-1].begin == len(self.text) > 0:
+            opening, place = marks[-1].opening, len(self.text) + 1
+            if opening.startswith(" "):
+                # It is the begin of a word, as in "for %dms": the space stays before that.
+                marks[-1] = Mark(place, place, opening[1:])
+                self.text += " "
+        if (not self.text or self.text.endswith(" ")) and text.startswith(" "):
+            is_behind_mark = bool(marks) and marks[-1].begin == len(self.text)
+            if is_behind_mark:
+                # White space on both sides of it.
+                marks[-1] = marks[-1]._replace(opening=f"{marks[-1].opening} ")
+            if is_behind_mark or not self._syntax.keeps_space:
+                text = text.removeprefix(" ")
+        self.text += text
+
+
+def _ends(marks: list[Mark]) -> Iterator[int]:
+    return (mark.end for mark in marks[-1:])
+
 
 def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
     """Divides elements at every tag."""
-    return passages(_apart(elements), syntax)
+    return passages(_apart(elements, syntax), syntax)
 
 
-def _apart(elements: Iterable[_Element]) -> list[Piece]:
+def _apart(elements: Iterable[_Element], syntax: Syntax) -> list[Piece]:
     """Returns the pieces of elements, where every tag divides the text, and too long a text too."""
     pieces: list[Piece] = []
     for piece in (piece for each in elements for piece in each.pieces()):
         if piece.kind is Kind.TEXT:
-            for part in parts(piece.raw):
+            for part in syntax.parts(piece.raw):
                 pieces += [Piece(Kind.TEXT, part), Piece(Kind.BREAK, "")]
         else:
             pieces.append(piece._replace(kind=Kind.BREAK))

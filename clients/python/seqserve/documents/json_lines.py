@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
-from json import JSONDecoder
 
-from seqserve.documents.passage import Lines, Passage, Translation, parts
+from seqserve.documents.json_syntax import DECODER, SYNTAX
+from seqserve.documents.passage import Lines, Passage, Translation
 
-# No number is of interest, and an int of very many digits cannot be read.
-_DECODER = JSONDecoder(parse_int=float)
 _SPACE = re.compile(r"[ \t\n\r]*")
-# A character of a text as JSON writes it; two escapes may be one.
-_CHARACTER = re.compile(
-    r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.|."
-)
 
 
 def parse(lines: Lines, field: str) -> Iterator[Passage]:
@@ -41,7 +33,7 @@ def parse(lines: Lines, field: str) -> Iterator[Passage]:
 def _passages(body: str, field: str) -> Iterator[Passage]:
     """Yields the passages of an object: one, or the parts of a long text."""
     try:
-        value = _DECODER.decode(body)
+        value = DECODER.decode(body)
     except (ValueError, RecursionError) as error:
         yield Passage(line=0, source=body, fault=f"is not JSON: {error}")
         return
@@ -51,16 +43,15 @@ def _passages(body: str, field: str) -> Iterator[Passage]:
         return
     begin, end = _place(body, field)
     before = body[: begin + 1]
-    characters = _CHARACTER.finditer(body, begin + 1, end - 1)
-    for part in parts(text):
-        source = "".join(character[0] for character in islice(characters, len(part)))
+    for source in SYNTAX.parts(body[begin + 1 : end - 1]):
+        part = SYNTAX.read(source)
         yield Passage(line=0, before=before, source=source, text=part, written=_written)
         before = ""
     yield Passage(line=0, before=body[end - 1 :])
 
 
 def _written(translation: Translation) -> str:
-    return json.dumps(translation.text, ensure_ascii=False)[1:-1]
+    return SYNTAX.write(translation.text)
 
 
 def _place(body: str, field: str) -> tuple[int, int]:
@@ -68,9 +59,9 @@ def _place(body: str, field: str) -> tuple[int, int]:
     place = 0, 0
     at = _behind_space(body, 1)
     while body[at] != "}":
-        name, at = _DECODER.raw_decode(body, at)
+        name, at = DECODER.raw_decode(body, at)
         begin = _behind_space(body, _behind_space(body, at) + 1)
-        _, end = _DECODER.raw_decode(body, begin)
+        _, end = DECODER.raw_decode(body, begin)
         if name == field:
             place = begin, end
         at = _behind_space(body, end)

@@ -17,20 +17,14 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
-from seqserve.documents.inline import Kind, Piece, Syntax, passages
+from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.placeholders import ADDRESS
+from seqserve.documents.syntax import Syntax
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 # Characters that are no markup.
 _ESCAPE = rf"\\{_PUNCTUATION}"
-_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
-_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
-# Addresses, which stand in a text as they are.
-_ADDRESS = (
-    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
-    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
-    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
-)
 _ESCAPED = re.compile(rf"\\({_PUNCTUATION})")
 # What may be markup within a line.
 _MARK = (
@@ -48,7 +42,7 @@ _TARGET = r"\]\((?:[^()\\]|\\.|\([^()]*\))*\)|\]\[[^\]]*\]"
 _NOTE = r"^\[\^[^\]\s]+\]:"
 # Escapes; footnotes, addresses, code, HTML; images; links around their texts; emphasis; others.
 _MARKUP = re.compile(
-    rf"(?P<escape>{_ESCAPE})|{_NOTE}|{_ADDRESS}"
+    rf"(?P<escape>{_ESCAPE})|{_NOTE}|{ADDRESS}"
     r"|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|<[^<>\s][^<>]*>"
     rf"|(?P<image>!\[[^\]]*(?:{_TARGET}|\]))|(?P<target>{_TARGET})|\[\^[^\]]*\]|\[[ xX]\](?=\s)"
     r"|(?P<link>\[)|\]|(?P<emphasis>\*+|(?<!\w)_+|_+(?!\w)|~~)|\\$"

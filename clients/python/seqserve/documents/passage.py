@@ -17,6 +17,14 @@ _SENTENCE = re.compile(r"[.!?…][^\w\s]{0,3}(?=\s)|[。！？]|[\n\r\u2028\u202
 _WORD = re.compile(r"\S(?=\s)")
 
 
+class Malformed(ValueError):
+    """A document is not in its format; no passage behind that place can be told."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        """Takes the line, from 1, and what is wrong there."""
+        super().__init__(f"line {line} {reason}")
+
+
 def has_words(text: str) -> bool:
     """Tells whether a text has a letter: only then is it translated."""
     return any(map(str.isalpha, text))

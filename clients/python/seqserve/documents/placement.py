@@ -100,6 +100,9 @@ class _Writer:
         for mark in marks:
             if mark.begin == mark.end:
                 at = _outside(self._behind(mark.begin, words, place), taken)
+                if at == place[0] and mark.opening.startswith(" "):
+                    # Where a text begins, the space before a placeholder is behind it.
+                    mark = mark._replace(opening=f"{mark.opening[1:]} ")
                 placed_marks.append((at, at, mark, (0, 0)))
         parts = []
         last = place[0]

@@ -13,8 +13,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from seqserve.documents.inline import Kind, Piece, Syntax, passages
+from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage, Translation
+from seqserve.documents.syntax import Syntax
 
 _TIMES = re.compile(r"\s*[\d:.,]+\s*-->\s*[\d:.,]+")
 _NUMBER = re.compile(r"\s*\d+\s*$")

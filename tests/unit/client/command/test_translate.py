@@ -80,12 +80,12 @@ def test_tags_of_subtitles_follow_their_words(seqserve: Run, tmp_path: Path) -> 
 def test_a_file_of_an_unknown_format_is_refused_before_any_is_translated(
     seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
 ) -> None:
-    other, out = tmp_path / "a.json", tmp_path / "out"
-    other.write_text('{"a": "b"}\n')
+    other, out = tmp_path / "a.toml", tmp_path / "out"
+    other.write_text('a = "b"\n')
     status, _, err = seqserve("translate", str(file), str(other), "-o", str(out))
-    assert status == 2 and "a.json: .json is no format that is known; --format text" in err
+    assert status == 2 and "a.toml: .toml is no format that is known; --format text" in err
     assert not server.requests and not out.exists()
-    assert seqserve("translate", str(other), "--format", "text") == (0, '{"A": "B"}\n', "")
+    assert seqserve("translate", str(other), "--format", "text") == (0, 'A = "B"\n', "")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
@@ -149,6 +149,18 @@ def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
     assert seqserve(*argv) == (0, '{"id": 1, "text": "AB"}\n', "")
     status, _, err = seqserve("translate", str(path))
     assert status == 2 and "--field: is required" in err
+
+
+def test_a_document_that_is_not_in_its_format_is_refused_with_its_line(
+    seqserve: Run, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text('{"a": "b",\n "c" "d"}\n')
+    out.write_text("before")
+    status, shown, err = seqserve("translate", str(path), "-o", str(out))
+    assert (status, shown, out.read_text()) == (2, "", "before")
+    assert err == f"seqserve: {path}: line 2 is not JSON: Expecting ':' delimiter\n"
+    assert names(tmp_path) == ["a.json", "b.json"]
 
 
 @pytest.mark.parametrize("argv", [[], ["-o", "{out}"]])

@@ -9,6 +9,8 @@ from dataclasses import replace
 from seqserve.documents.formats import Format, parser_of
 from seqserve.documents.passage import Passage, Translation
 
+ANY_TEXT = {Format.TEXT, Format.MARKDOWN, Format.HTML, Format.SRT, Format.VTT, Format.JSON_LINES}
+"""Formats whose documents may be any text; others refuse what is malformed."""
 CUE = "1\r\n00:00:01,000 --> 00:00:02,000\r\n"
 
 

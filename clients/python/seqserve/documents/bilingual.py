@@ -1,0 +1,65 @@
+"""Texts whose translations have places of their own, beside them, as in PO and XLIFF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from seqserve.documents.inline import Piece, passages
+from seqserve.documents.passage import Passage, Translation
+from seqserve.documents.syntax import Syntax
+
+
+def target(
+    source: Iterable[Piece],
+    syntax: Syntax,
+    *,
+    line: int,
+    before: str,
+    kept: str = "",
+    opening: str = "",
+    closing: str = "",
+) -> Passage:
+    """Returns the passage of a place for a translation.
+
+    Args:
+        source: The text to translate.
+        syntax: How the document writes it.
+        line: The line of the text.
+        before: What stands before the place.
+        kept: What is in the place; it stays there without a translation.
+        opening: What is written before a translation.
+        closing: What is written behind it.
+    """
+    parts = [*passages([*source], syntax)]
+    texts = [index for index, part in enumerate(parts) if part.has_words]
+    if not texts:
+        return Passage(line=line, before=before, source=kept)
+    if len(texts) > 1:
+        fault = "cannot be translated in one piece: it is too long, or a choice of several texts"
+        return Passage(line=line, before=before, source=kept, fault=fault)
+    [index] = texts
+    part = parts[index]
+    opening += "".join(each.before + each.source for each in parts[:index]) + part.before
+    closing = "".join(each.before + each.source for each in parts[index + 1 :]) + closing
+    return replace(
+        part,
+        line=line,
+        before=before,
+        source=kept,
+        written=partial(_written, part, opening, closing),
+        divided=part.divided and partial(_divided, part, opening, closing),
+    )
+
+
+def _written(part: Passage, opening: str, closing: str, translation: Translation) -> str:
+    return f"{opening}{part.written(translation)}{closing}"
+
+
+def _divided(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
+    """Divides a text at its markup; a part that fails is written as it is in the source."""
+    for each in part.divided() if part.divided else ():
+        yield replace(each, before=opening + each.before)
+        opening = ""
+    yield Passage(line=1, before=opening + closing)

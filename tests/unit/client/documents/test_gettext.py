@@ -1,0 +1,130 @@
+"""Which translations of a PO file are made. «» stand around them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format
+from seqserve.documents.passage import Malformed, Translation
+
+from .marking import marked, passages_of
+
+HEADER = (
+    'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Plural-Forms: nplurals={}; plural=n != 1;\\n"\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('msgid "a b"\nmsgstr ""\n', 'msgid "a b"\nmsgstr "«a b»"\n'),
+        ('msgid "a"\nmsgstr "b"\n', None),
+        ('#, fuzzy\nmsgid "a"\nmsgstr "b"\n', None),
+        ('#~ msgid "a"\n#~ msgstr ""\n', None),
+        ('msgid "%s: %d"\nmsgstr ""', None),
+        (
+            '# c\n#: f.c:1\n#, c-format\n#| msgid "z"\nmsgctxt "x"\nmsgid "a"\r\nmsgstr\t""',
+            '# c\n#: f.c:1\n#, c-format\n#| msgid "z"\nmsgctxt "x"\nmsgid "a"\r\nmsgstr\t"«a»"',
+        ),
+        (
+            'msgid ""\n"a \\"b\\"\\n"\n"c\\n"\nmsgstr ""\n',
+            'msgid ""\n"a \\"b\\"\\n"\n"c\\n"\nmsgstr "«a \\"b\\"\\n"\n"c»\\n"\n',
+        ),
+        ('msgid "a"\nmsgstr ""\n"b"\n', None),
+        ('msgid "\\303"\nmsgstr ""\n', 'msgid "\\303"\nmsgstr "«Ã»"\n'),
+    ],
+)
+def test_empty_translations_are_filled(text: str, expected: str | None) -> None:
+    assert marked(Format.PO, text) == (text if expected is None else expected)
+
+
+ENTRY = 'msgid "a file"\nmsgid_plural "files"\n'
+
+
+@pytest.mark.parametrize(
+    ("forms", "before", "expected"),
+    [
+        (2, ["", ""], ["«a file»", "«files»"]),
+        (1, [""], ["«files»"]),
+        (3, ["", ""], ["«a file»", "«files»", "«files»"]),
+        (2, ["x", ""], ["x", "«files»"]),
+        (3, ["x", "y"], ["x", "y"]),
+        (0, ["", ""], ["«a file»", "«files»"]),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_there_are_as_many_plural_forms_as_the_header_says(
+    forms: int, before: list[str], expected: list[str], end: str
+) -> None:
+    def document(texts: list[str]) -> str:
+        lines = [f'msgstr[{form}] "{text}"\n' for form, text in enumerate(texts)]
+        text = f'{HEADER.format(forms)}{ENTRY}{"".join(lines)}\nmsgid "b"\nmsgstr "c"\n'
+        return text.replace("\n", end)
+
+    assert marked(Format.PO, document(before)) == document(expected)
+
+
+def test_a_form_is_added_behind_a_last_line_without_an_end() -> None:
+    text = f'{HEADER.format(3)}{ENTRY}msgstr[0] ""\nmsgstr[1] ""'
+    assert marked(Format.PO, text).endswith('msgstr[1] "«files»"\nmsgstr[2] "«files»"\n')
+
+
+def test_a_translation_that_fails_stays_empty() -> None:
+    text = f'{HEADER.format(3)}{ENTRY}msgstr[0] ""\nmsgstr[1] ""\n'
+    passages = passages_of(Format.PO, text)
+    assert [each.line for each in passages if each.has_words] == [6, 7, 7]
+    assert "".join(each.before + each.source for each in passages) == text
+
+
+def test_a_text_that_is_too_long_is_reported_and_stays() -> None:
+    text = f'msgid "{"word " * 30_000}"\nmsgstr ""\n'
+    passages = passages_of(Format.PO, text)
+    assert [each.line for each in passages if "too long" in each.fault] == [1]
+    assert marked(Format.PO, text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('msgid "a"\nmsgstr "b\n', 2),
+        ('\nmsgid "a"\n', 2),
+        ('msgstr "a"\n', 1),
+        ("<html>", 1),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr ""\nfoo', 4),
+        ('msgid "a"\nmsgid "b"\nmsgstr ""\n', 1),
+        ('msgid ""\nmsgid_plural "b"\n', 1),
+    ],
+)
+def test_what_is_not_po_is_refused_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(Malformed, match=f"line {line} "):
+        passages_of(Format.PO, text)
+
+
+LINES = st.sampled_from(["# c\n", "#~ x\n", "\n", "#, fuzzy\n", " \t\n", 'msgctxt "c"\n'])
+STRINGS = st.lists(
+    st.sampled_from(["a", "%s", "<b>x</b>", "{n}", " ", "\\n", '\\"', "\\\\", "é", '"\n"', "\\101"])
+).map("".join)
+
+
+@given(st.lists(st.tuples(LINES, STRINGS, st.none() | STRINGS, STRINGS, st.integers(0, 3))))
+def test_every_file_stays_to_the_byte_and_every_translation_is_one_string(
+    entries: list[tuple[str, str, str | None, str, int]],
+) -> None:
+    text = HEADER.format(2)
+    for comment, msgid, plural, msgstr, forms in entries:
+        text += f'{comment}msgid "a{msgid}"\n'
+        if plural is None:
+            text += f'msgstr "{msgstr}"\n'
+        else:
+            lines = [f'msgstr[{form}] "{msgstr}"\n' for form in range(forms + 1)]
+            text += f'msgid_plural "a{plural}"\n' + "".join(lines)
+    passages = passages_of(Format.PO, text)
+    assert "".join(each.before + each.source for each in passages) == text
+    translated = "".join(
+        each.before + (each.written(Translation("x")) if each.has_words else each.source)
+        for each in passages
+    )
+    # It can be read again, and nothing is left to do but what has no letter.
+    assert not any(each.has_words for each in passages_of(Format.PO, translated))

@@ -1,0 +1,137 @@
+"""Which targets of XLIFF are made. «» stand around their texts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format
+from seqserve.documents.passage import Malformed
+
+from .marking import marked, passages_of
+from .test_subtitles import written
+
+OLD = '<?xml version="1.0"?>\r\n<xliff version="1.2"><file><body>{}</body></file></xliff>\n'
+NEW = '<x:xliff xmlns:x="urn:x" version="2.1"><x:file>{}</x:file></x:xliff>'
+REVIEW = '<target state="needs-review-translation">'
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ("<source>a</source>", f"<source>a</source>{REVIEW}«a»</target>"),
+        ("\n\t<source>a</source>\n", f"\n\t<source>a</source>\n\t{REVIEW}«a»</target>\n"),
+        ("<source>a</source><target/>", f"<source>a</source>{REVIEW}«a»</target>"),
+        (
+            '<source>a</source><target id="1" state="new"> </target><note>n</note>',
+            '<source>a</source><target id="1" state="needs-review-translation">«a»</target>'
+            "<note>n</note>",
+        ),
+        ("<source>a</source><target>b</target>", None),
+        ("<source>a</source><target state='final'></target>", None),
+        ("<source>12 %s</source>", None),
+        ("<source/>", None),
+        ("<note>a</note>", None),
+        (
+            "<source>a b</source><seg-source><mrk>a</mrk></seg-source>"
+            "<alt-trans><source>x</source><target>y</target></alt-trans>",
+            f"<source>a b</source><seg-source><mrk>a</mrk></seg-source>{REVIEW}«a b»</target>"
+            "<alt-trans><source>x</source><target>y</target></alt-trans>",
+        ),
+        (
+            '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>',
+            '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>'
+            f'{REVIEW}«a»<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>«b»<ept id="2"/></target>',
+        ),
+        (
+            '<source>a <g id="1">b</g> <ph id="2">code</ph> {n}</source>',
+            '<source>a <g id="1">b</g> <ph id="2">code</ph> {n}</source>'
+            f'{REVIEW}«a» <g id="1">«b»</g> <ph id="2">code</ph> {{n}}</target>',
+        ),
+    ],
+)
+def test_version_1_2(unit: str, expected: str | None) -> None:
+    document = OLD.replace("{}", '<trans-unit id="u">{}</trans-unit>')
+    source, result = (document.replace("{}", each) for each in (unit, expected or unit))
+    assert marked(Format.XLIFF, source) == result
+
+
+@pytest.mark.parametrize(
+    ("segment", "expected"),
+    [
+        (
+            "<x:segment><x:source>a</x:source></x:segment>",
+            '<x:segment state="translated"><x:source>a</x:source><x:target>«a»</x:target>'
+            "</x:segment>",
+        ),
+        (
+            '<x:segment state="initial" id="1">\n <x:source>a <x:pc id="1">b</x:pc></x:source>\n'
+            "</x:segment><x:ignorable><x:source>c</x:source></x:ignorable>",
+            '<x:segment state="translated" id="1">\n <x:source>a <x:pc id="1">b</x:pc></x:source>'
+            '\n <x:target>«a» <x:pc id="1">«b»</x:pc></x:target>\n</x:segment>'
+            "<x:ignorable><x:source>c</x:source></x:ignorable>",
+        ),
+        (
+            '<x:segment><x:source>a <x:mrk translate="no">B c</x:mrk></x:source></x:segment>',
+            '<x:segment state="translated"><x:source>a <x:mrk translate="no">B c</x:mrk></x:source>'
+            '<x:target>«a» <x:mrk translate="no">B c</x:mrk></x:target></x:segment>',
+        ),
+        ("<x:segment><x:source>a</x:source><x:target>b</x:target></x:segment>", None),
+    ],
+)
+def test_version_2(segment: str, expected: str | None) -> None:
+    document = NEW.format("<x:unit id='u'>{}</x:unit>")
+    assert marked(Format.XLIFF, document.format(segment)) == document.format(expected or segment)
+
+
+def test_what_is_not_to_be_translated_stays() -> None:
+    unit = "<trans-unit{}><source>a</source></trans-unit>"
+    made = f'<trans-unit translate="yes"><source>a</source>{REVIEW}«a»</target></trans-unit>'
+    group = '<group translate="no">{}</group>{}'
+    document = OLD.format(group.format(unit.format(""), unit.format(' translate="no"')))
+    assert marked(Format.XLIFF, document) == document
+    within = OLD.format(group.format(unit.format(' translate="yes"'), ""))
+    assert marked(Format.XLIFF, within) == OLD.format(group.format(made, ""))
+
+
+def test_a_message_of_icu_is_reported_and_stays() -> None:
+    unit = "<trans-unit>\n<source>{n, plural, one {a} other {b}}</source></trans-unit>"
+    document = OLD.replace("{}", unit)
+    passages = passages_of(Format.XLIFF, document)
+    assert [each.line for each in passages if "ICU" in each.fault] == [2]
+    assert marked(Format.XLIFF, document) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<xliff>\n<file></xliff>", "line 2 is not well-formed XML: mismatched tag"),
+        ("<resources/>", "begins XML of 'resources', not of XLIFF"),
+    ],
+)
+def test_what_is_not_xliff_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        passages_of(Format.XLIFF, text)
+
+
+PARTS = ["a", "b c", " ", "&lt;", '<g id="1">d</g>', '<x id="2"/>', "%s", '<g id="3"/>', "\n"]
+UNITS = st.tuples(st.lists(st.sampled_from(PARTS)).map("".join), st.sampled_from(["", "<target/>"]))
+
+
+@given(st.lists(UNITS), st.booleans())
+def test_any_file_stays_to_the_byte_and_needs_nothing_more_when_translated(
+    units: list[tuple[str, str]], is_new: bool
+) -> None:
+    outer = "<unit><segment>{}</segment></unit>" if is_new else "<trans-unit>{}</trans-unit>"
+    texts = [outer.format(f"<source>{source}</source>{target}") for source, target in units]
+    document = OLD.format("\n".join(texts))
+    passages = passages_of(Format.XLIFF, document)
+    assert "".join(each.before + each.source for each in passages) == document
+    result = written(passages)
+    assert not any(each.has_words for each in passages_of(Format.XLIFF, result))
+    for source, _ in units:
+        if re.search("[abcd]", re.sub("<.*?>|&lt;|%s", "", source)):
+            assert result.count('<x id="2"/>') >= 2 * source.count('<x id="2"/>')
