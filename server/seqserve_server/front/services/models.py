@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
@@ -25,10 +24,6 @@ _STATES = {
 }
 
 
-# A late engine is shown with what it said before.
-_MAX_WAIT_S = 0.5
-
-
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
@@ -39,15 +34,13 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     async def ListModels(self, request: Message, call: ServerCall) -> pb.ListModelsResponse:
         """Lists every version, whatever its state."""
-        await _request_stats(self._repository.entries)
-        models = [self._model(entry) for entry in self._repository.entries]
-        return pb.ListModelsResponse(models=models)
+        described = map(self._described, self._repository.entries)
+        return pb.ListModelsResponse(models=await asyncio.gather(*described))
 
     async def GetModel(self, request: pb.GetModelRequest, call: ServerCall) -> pb.GetModelResponse:
         """Describes one version."""
         entry = self._repository.find(request.model, request.version)
-        await _request_stats([entry])
-        return pb.GetModelResponse(model=self._model(entry))
+        return pb.GetModelResponse(model=await self._described(entry))
 
     async def LoadModel(
         self, request: pb.LoadModelRequest, call: ServerCall
@@ -70,6 +63,12 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         entries = self._rollout.set_traffic(request.model, dict(request.weights))
         models = [self._model(entry) for entry in entries]
         return pb.SetTrafficResponse(models=models)
+
+    async def _described(self, entry: Entry) -> pb.Model:
+        """Describes a version with the newest figures of its engine."""
+        if entry.model is not None:
+            await entry.model.engine.newest_stats()
+        return self._model(entry)
 
     def _model(self, entry: Entry) -> pb.Model:
         share = self._repository.share(entry)
@@ -99,11 +98,3 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.slots_in_use = reply.slots_in_use
             message.queue_depth = reply.queue_depth
         return message
-
-
-async def _request_stats(entries: Iterable[Entry]) -> None:
-    """Waits until the engines of versions have said how many rows run and how many wait."""
-    models = [entry.model for entry in entries if entry.model]
-    replies = [asyncio.wrap_future(model.engine.request_stats()) for model in models]
-    if replies:
-        await asyncio.wait(replies, timeout=_MAX_WAIT_S)
