@@ -120,6 +120,30 @@ def test_typing_is_answered_with_its_latency_and_its_code(page: Browser) -> None
     assert repr(COFFEE) in page.text("pre")
 
 
+def test_an_example_is_in_the_language_of_the_model_and_answered(page: Browser) -> None:
+    page.until(lambda: len(page.all("#examples button")) == 3)
+    assert page.all("#examples button")[0].text == COFFEE
+    page.all("#examples button")[0].click()
+    answered(page, KAFFEE)
+    models = page.all(".model option")
+    next(each for each in models if each.text.startswith("ko-en/1")).click()
+    page.until(lambda: page.all("#examples button")[0].text == "커피가 맛있다.")
+
+
+def test_sentences_are_divided_and_the_beam_is_the_models_own(page: Browser) -> None:
+    page.type("The coffee tastes good. We watched a film.")
+    page.until(lambda: page.text(".answer").startswith(KAFFEE) and "Film" in page.text(".answer"))
+    page.until(lambda: bool(page.all(".answer button")))
+    assert page.one("#beam").get_attribute("value") == ""
+    page.one(".code summary").click()
+    assert "beam_size" not in page.text("pre") and "segmentation" not in page.text("pre")
+    film = next(each for each in page.all(".answer button") if "Film" in each.text)
+    film.click()
+    page.until(lambda: len(page.all(".alternatives button")) > 2)
+    shown = " ".join(each.text for each in page.all(".attended span"))
+    assert "watched" in shown and "coffee" not in shown
+
+
 def test_text_streams_in(page: Browser, rig: Rig) -> None:
     page.run(WATCH)
     with slowed(rig.server.engines()):

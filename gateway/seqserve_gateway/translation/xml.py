@@ -10,8 +10,9 @@ import re
 from collections.abc import Collection, Iterator
 from functools import partial
 
-from seqserve.documents.inline import Kind, Piece, Syntax, passages
+from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Passage
+from seqserve.documents.syntax import Syntax
 
 _MARKUP = re.compile(
     r"(?P<data><!\[CDATA\[.*?\]\]>)|(?P<other><!--.*?-->|<\?.*?\?>|<![^>]*>)"

@@ -24,6 +24,8 @@ _SETTINGS = {
     BOS: ("bos_token", "cls_token"),
 }
 """Which settings of a checkpoint's tokenizer spell each of them; the end goes before the begin."""
+_OF_BERT = {EOS: "[SEP]", PAD: "[PAD]", UNK: "[UNK]", BOS: "[CLS]"}
+"""Their spellings where no file names them, as BERT's class of tokenizers does not."""
 
 
 def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
@@ -40,6 +42,9 @@ def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
             theirs = next((text for key in names if (text := _content(settings.get(key)))), "")
             if theirs in tokens and theirs not in CONTROLS and ours not in tokens:
                 spelled.setdefault(theirs, ours)
+    for ours, theirs in _OF_BERT.items():
+        if theirs in tokens and ours not in tokens and ours not in spelled.values():
+            spelled.setdefault(theirs, ours)
     return spelled
 
 

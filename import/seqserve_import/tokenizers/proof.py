@@ -52,7 +52,7 @@ def check_tokens(
 
 def _ids(reference: Any, tokenizer: Tokenizer, symbols: Collection[str], text: str) -> list[int]:
     pieces: list[str] = []
-    for part in _parts(symbols, text):
+    for part in _parts(symbols, tokenizer.spelled(text).text):
         pieces += [part] if part in symbols else reference.encode(part, out_type=str)
     ids = map(tokenizer.source_id_of, pieces)
     return [tokenizer.unk_id if id_ is None else id_ for id_ in ids]

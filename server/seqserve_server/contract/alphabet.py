@@ -1,4 +1,4 @@
-"""What a vocabulary can spell: its scripts, and the tokens that stand for what it lacks."""
+"""What a vocabulary can spell: characters, scripts, and the tokens that stand for what it lacks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _MAX_CACHED = 10_000
 
 
 class Alphabet(NamedTuple):
-    """The scripts of a vocabulary, and its tokens for characters that it lacks."""
+    """The characters and scripts of a vocabulary, and its tokens for characters that it lacks."""
 
+    characters: frozenset[str]
+    """Characters that a token has, not only bytes of them; all characters if it is empty."""
     scripts: frozenset[str]
     """Scripts that at least two in a thousand tokens have a letter of, by :func:`script_of`."""
     unknown_ids: frozenset[int]
@@ -30,12 +32,21 @@ class Alphabet(NamedTuple):
     def of(cls, vocabulary: Mapping[int, str], unknown_ids: frozenset[int]) -> Alphabet:
         """Counts the scripts of the tokens of a vocabulary."""
         words = [token for id_, token in vocabulary.items() if id_ not in unknown_ids]
-        if any(word.startswith(_BYTE_LEVEL_SPACE) for word in words):
+        is_byte_level = any(word.startswith(_BYTE_LEVEL_SPACE) for word in words)
+        if is_byte_level:
             decoder = decoders.ByteLevel()
             words = [decoder.decode([word]) for word in words]
+        characters = frozenset(" ").union(*words) - {"\N{REPLACEMENT CHARACTER}"}
+        if is_byte_level and all(map(str.isascii, characters)):
+            # Other characters are bytes to such a model, as to ByT5.
+            characters = frozenset()
         counts = Counter(script for word in words for script in set(map(script_of, word)))
         scripts = {script for script, count in counts.items() if count >= _KNOWN_SHARE * len(words)}
-        return cls(frozenset(scripts) - {""}, unknown_ids)
+        return cls(characters, frozenset(scripts) - {""}, unknown_ids)
+
+    def spells(self, text: str) -> bool:
+        """Tells whether the vocabulary has all characters of a text."""
+        return not self.characters or self.characters.issuperset(text)
 
 
 @lru_cache(_MAX_CACHED)

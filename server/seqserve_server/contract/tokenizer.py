@@ -16,6 +16,7 @@ import tokenizers
 from seqserve.errors import OptionError
 from seqserve_server.contract.alphabet import Alphabet
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.spelling import Spelled, Spelling
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"
@@ -152,7 +153,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Encodes a source; the last id is the end token."""
-        return self._front + self._source.divide(text)
+        return self._front + self._source.divide(self.spelled(text).text)
 
     def encode_target(self, text: str) -> list[int]:
         """Encodes a target; the last id is the end token."""
@@ -160,11 +161,20 @@ class Tokenizer:
 
     def pieces(self, text: str, *, is_target: bool = False) -> Pieces:
         """Divides a source, or a target, without the tokens that are added to it."""
-        return (self._target if is_target else self._source).pieces(text)
+        if is_target:
+            return self._target.pieces(text)
+        spelled = self.spelled(text)
+        ids, offsets = self._source.pieces(spelled.text)
+        return Pieces(ids, [spelled.span(*place) for place in offsets])
+
+    def spelled(self, text: str) -> Spelled:
+        """Spells a source with the characters of its vocabulary."""
+        return self._spelling(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
-        return [self._front + ids for ids in self._source.divide_all(texts)]
+        spelled = [self.spelled(text).text for text in texts]
+        return [self._front + ids for ids in self._source.divide_all(spelled)]
 
     def truncate(self, ids: list[int], limit: int) -> list[int]:
         """Truncates the ids of a text to ``limit``, keeping the end token last."""
@@ -203,6 +213,17 @@ class Tokenizer:
     def alphabet(self) -> Alphabet:
         """What the vocabulary of sources can spell."""
         return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self._reads)
+
+    def _reads(self, character: str) -> bool:
+        """Tells whether a source may have a character, as it is or as the tokenizer changes it."""
+        if self.alphabet.spells(character):
+            return True
+        changed = self._source.normalized(character)
+        return changed != character and self.alphabet.spells(changed)
 
     def id_of(self, token: str) -> int | None:
         """Returns the id of a target token as spelled in the vocabulary; None if it has none."""
@@ -255,6 +276,11 @@ class _Side:
         found = map(self.library.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
         id_: int | None = next((each for each in found if each is not None), None)
         return id_ if id_ is not None and id_ < self._size else None
+
+    def normalized(self, text: str) -> str:
+        normalizer = self.library.normalizer
+        changed: str = normalizer.normalize_str(text) if normalizer else text
+        return changed
 
     def divide(self, text: str) -> list[int]:
         if len(text) <= _SHORT_CHARACTERS:

@@ -1,6 +1,8 @@
-"""What an error means for a command: advice for its user, or the end of a run."""
+"""What an error or a source means for a command: advice for its user, or the end of a run."""
 
 from __future__ import annotations
+
+import re
 
 from seqserve.errors import (
     CallError,
@@ -48,6 +50,15 @@ _BROKEN = "The connection broke; the server may have ended."
 _BUSY = "The server is busy: a longer --timeout-s waits longer for it."
 _LATE = "--timeout-s gives a call more time; `seqserve models` shows how busy the server is."
 _TOKEN = "--token-file or SEQSERVE_TOKEN gives the token; `seqserve token` makes one."
+_UNDIVIDED = (
+    "has several sentences, which --segmentation none sends as one; a model of sentences may leave"
+    " some out: --segmentation sentences translates all"
+)
+# A word of three letters or more, for abbreviations are shorter, or of Korean; behind its end a
+# sentence that begins with a capital letter, a digit or a letter of a script without them.
+_SENTENCES = re.compile(
+    r"(?:[^\W\d_]{3}|[가-힣])[.!?…]+[\"'”’»)\]]*\s+[\"'“„‘«(\[¿¡]*(?=\w)[^a-zà-öø-ÿа-я]|[。！？]\s*\w"
+)
 
 _FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
 
@@ -64,6 +75,16 @@ def advice_on(error: SeqserveError) -> str:
     if isinstance(error, DeadlineExceeded):
         return _LATE
     return _TOKEN if isinstance(error, Unauthenticated) else ""
+
+
+def advice_on_text(text: str, segmentation: str | None) -> str:
+    """Returns what is wrong with sending a text undivided; empty if nothing is.
+
+    Args:
+        text: A source.
+        segmentation: The option as its user gave it; the server knows best where it is None.
+    """
+    return _UNDIVIDED if segmentation == "none" and _SENTENCES.search(text) else ""
 
 
 def raise_if_fatal(error: CallError) -> None:

@@ -19,7 +19,7 @@ from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from seqserve.command import process
-from seqserve.command.advice import raise_if_fatal
+from seqserve.command.advice import advice_on_text, raise_if_fatal
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.process import OutputLost
@@ -50,6 +50,7 @@ by the length as --length-penalty says; --json has the sum too.
 
 --segmentation sentences answers each sentence of a TEXT or line by itself and joins the answers, so
 that a TEXT may be a page; line breaks and all other white space come back as they were.
+--segmentation none sends each as one; standard error warns of the first that has several sentences.
 
 If a source is probably not what the model reads, such as another script or HTML, standard error
 warns of it; --json has the reasons in source_warnings, and for each answer a confidence.
@@ -203,7 +204,17 @@ def _answer(options: GenerateCommandOptions, writer: Writer, default_timeout_s: 
                 concurrency=options.concurrency or BULK_CONCURRENCY,
                 timeout_s=options.timeout_s,
                 call=options.call(),
-            ).run(_lines(options, writer))
+            ).run(_sources(options, writer))
+
+
+def _sources(options: GenerateCommandOptions, writer: Writer) -> Iterator[Passage]:
+    """Yields texts or lines; reports the first one that would better be divided."""
+    segmentation, is_reported = options.decoding().get("segmentation"), False
+    for source in _texts(options) if options.texts else _lines(options, writer):
+        if not is_reported and (advice := advice_on_text(source.text, segmentation)):
+            writer.report(source.line, advice)
+            is_reported = True
+        yield source
 
 
 def _texts(options: GenerateCommandOptions) -> Iterator[Passage]:
@@ -239,7 +250,9 @@ def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Write
             return text, error
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
-    with closing(WorkerPool(generate, _texts(options), concurrency).outcomes()) as answers:
+    with closing(
+        WorkerPool(generate, _sources(options, writer), concurrency).outcomes()
+    ) as answers:
         for answer in answers:
             text, outcome = answer.result()
             if isinstance(outcome, errors.CallError):
@@ -249,7 +262,7 @@ def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Write
 
 def _stream(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
     call = options.call()
-    for source in _texts(options) if options.texts else _lines(options, writer):
+    for source in _sources(options, writer):
         if source.fault or not source.text.strip():
             writer.write(source, None)
             continue

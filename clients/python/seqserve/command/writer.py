@@ -53,7 +53,7 @@ class Writer:
             # Ends the line that a stream may have begun, so that later lines match their sources.
             self._write(number, self._of_failure(outcome))
             self.failed.add(number)
-            self._report(number, outcome)
+            self.report(number, outcome)
         else:
             # The server refuses an empty source.
             result = None if isinstance(outcome, CallError) else outcome
@@ -94,7 +94,7 @@ class Writer:
         models = " → ".join(f"{leg.model}/{leg.version}" for leg in result.legs or (result,))
         detected = result.detected_language
         language = f"{detected.language} ({detected.confidence:.2f}), " if detected else ""
-        self._report(
+        self.report(
             number,
             f"{language}{models}, "
             f"{result.source_tokens} tokens in, {result.generated_tokens} out, "
@@ -104,7 +104,8 @@ class Writer:
             f"total {timings.total_ms:.1f} ms",
         )
 
-    def _report(self, number: int, what: object) -> None:
+    def report(self, number: int, what: object) -> None:
+        """Reports something about a source on standard error."""
         self.before_report()
         print(f"seqserve: {self.unit} {number}: {what}", file=sys.stderr, flush=True)
 
@@ -137,12 +138,12 @@ class TextWriter(Writer):
         super()._report_result(number, result)
         if result and result.source_warnings:
             reasons = ", ".join(_WARNINGS[each] for each in result.source_warnings)
-            self._report(number, f"the model probably cannot read it: {reasons}")
+            self.report(number, f"the model probably cannot read it: {reasons}")
         for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
             if hypothesis.unmet_terms:
                 terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
                 which = f" of hypothesis {rank}" if self.hypotheses > 1 else ""
-                self._report(number, f"unmet terms{which}: {terms}")
+                self.report(number, f"unmet terms{which}: {terms}")
 
     def _lines(self, lines: list[str]) -> str:
         end = self.line_end

@@ -10,7 +10,7 @@ export class Inside {
   #place;
   #abort = new AbortController();
 
-  /** Takes its element, and what to do with the tokens that an alternative begins with. */
+  /** Takes its element, and what to do with a source and the tokens that an alternative begins with. */
   constructor(place, onChoice) {
     this.#place = place;
     this.onChoice = onChoice;
@@ -23,15 +23,15 @@ export class Inside {
     this.#place.hidden = true;
   }
 
-  /** Shows one token of a hypothesis; throws the failure of the call. */
-  async open(source, options, result, hypothesis, index) {
+  /** Shows one token of the answer to a text, whose pieces are given; throws the call's failure. */
+  async open({ source, pieces }, options, hypothesis, index) {
     this.close();
     this.#place.hidden = false;
     const token = shownToken(hypothesis.tokens[index]);
     const score = hypothesis.token_scores[index];
     const share = score === null ? "given" : percent(score);
     this.#place.querySelector("h2").textContent = `“${token}”, ${share}`;
-    this.#drawAttention(result.source_pieces, hypothesis.attention[index]);
+    this.#drawAttention(pieces, hypothesis.attention[index]);
     await this.#drawAlternatives(source, options, hypothesis.tokens.slice(0, index));
   }
 
@@ -55,7 +55,7 @@ export class Inside {
     if (prefix.length) asked.target_prefix_tokens = prefix;
     try {
       for await (const { result } of generate({ source, options: asked }, this.#abort.signal)) {
-        const rows = result?.hypotheses.map((each) => this.#alternative(each, prefix.length));
+        const rows = result?.hypotheses.map((each) => this.#alternative(each, source, prefix.length));
         if (rows) list.replaceChildren(...rows);
       }
     } catch (error) {
@@ -65,14 +65,14 @@ export class Inside {
     }
   }
 
-  #alternative(hypothesis, index) {
+  #alternative(hypothesis, source, index) {
     const begin = hypothesis.tokens.slice(0, index + 1);
     const share = element("span", {}, percent(hypothesis.token_scores[index]));
     const text = element("span", { dir: "auto" }, ...marked(hypothesis, index));
     const button = element("button", { type: "button" }, share, text);
     // The sentence may end here; nothing goes on from there.
     button.disabled = begin.length <= index;
-    button.addEventListener("click", () => this.onChoice(begin));
+    button.addEventListener("click", () => this.onChoice(source, begin));
     return element("li", {}, button);
   }
 }

@@ -1,5 +1,6 @@
 // Joins the parts of the page.
 
+import { examplesFor } from "./examples.js";
 import { Pane } from "./pane.js";
 import { Server } from "./server.js";
 import { Source } from "./source.js";
@@ -11,6 +12,8 @@ const panes = [new Pane("Answer", onOutage), new Pane("Answer to compare", onOut
 const shown = () => panes.slice(0, compare.checked ? 2 : 1);
 
 const source = new Source(() => shown().forEach((pane) => pane.ask(source.question)));
+
+panes[0].onModel = (model, language) => source.offer(examplesFor(model, language));
 
 const server = new Server(
   (models) => panes.forEach((pane) => (pane.models = models)),

@@ -11,6 +11,8 @@ export class Pane {
   #inside;
   #abort = new AbortController();
   #prefix = [];
+  // The sentence that an answer goes on in; empty for all of the source.
+  #part = "";
   #question = { source: "", options: {} };
 
   /** Takes what to do with an error that says that the server is away. */
@@ -19,9 +21,14 @@ export class Pane {
     this.element.setAttribute("aria-label", name);
     this.#find = (selector) => this.element.querySelector(selector);
     this.onOutage = onOutage;
-    this.#inside = new Inside(this.#find(".inside"), (tokens) => this.#goOnFrom(tokens));
+    /** Called with the model, and the language to translate from, when they may have changed. */
+    this.onModel = () => {};
+    this.#inside = new Inside(this.#find(".inside"), (...begin) => this.#goOnFrom(...begin));
     this.#find(".model").addEventListener("change", () => this.#chooseModel());
-    this.#find(".from select").addEventListener("change", () => this.ask(this.#question));
+    this.#find(".from select").addEventListener("change", () => {
+      this.#tellModel();
+      this.ask(this.#question);
+    });
     this.#find(".to select").addEventListener("change", () => this.ask(this.#question));
     this.#find(".prefix button").addEventListener("click", () => this.ask(this.#question));
     walkWithArrows(this.#find(".answer"));
@@ -49,6 +56,7 @@ export class Pane {
   ask(question) {
     this.#question = question;
     this.#prefix = [];
+    this.#part = "";
     return this.#run();
   }
 
@@ -68,9 +76,17 @@ export class Pane {
     this.ask(this.#question);
   }
 
-  #offerLanguages() {
+  get #model() {
     const chosen = this.#find(".model").value;
-    const model = this.#models.find((each) => (chosen ? keyOf(each) === chosen : each.is_default));
+    return this.#models.find((each) => (chosen ? keyOf(each) === chosen : each.is_default));
+  }
+
+  #tellModel() {
+    this.onModel(this.#model, this.#find(".from select").value);
+  }
+
+  #offerLanguages() {
+    const model = this.#model;
     for (const [place, codes] of [
       [".from", model?.source_languages ?? []],
       [".to", model?.target_languages ?? []],
@@ -79,6 +95,7 @@ export class Pane {
       this.#find(place).hidden = codes.length < 2;
       setChoices(this.#find(`${place} select`), [["", "–"], ...codes.map((code) => [code, code])]);
     }
+    this.#tellModel();
   }
 
   get #options() {
@@ -91,7 +108,8 @@ export class Pane {
     return options;
   }
 
-  #goOnFrom(tokens) {
+  #goOnFrom(source, tokens) {
+    this.#part = source;
     this.#prefix = tokens;
     this.#run();
     this.#find(".prefix button").focus();
@@ -100,7 +118,8 @@ export class Pane {
   async #run() {
     this.stop();
     const abort = (this.#abort = new AbortController());
-    const { source, options } = this.#question;
+    const { options } = this.#question;
+    const source = this.#part || this.#question.source;
     this.#clear();
     if (!source.trim()) return;
     const asked = { ...this.#options, ...options };
@@ -173,25 +192,38 @@ export class Pane {
 
   #showHypothesis(result, rank) {
     this.#inside.close();
-    const hypothesis = result.hypotheses[rank];
+    const source = this.#part || this.#question.source;
+    const parts = result.segments.length
+      ? partsOf(result, source).map((part) => this.#shownPart(result, part))
+      : [this.#shown(result, { source, pieces: result.source_pieces }, result.hypotheses[rank])];
+    this.#find(".answer").replaceChildren(...parts.flat());
+    const unmet = result.hypotheses[rank].unmet_terms.map((pair) => pair.join(" = ")).join(", ");
+    showText(this.#find(".failure"), unmet && `Terms that it lacks: ${unmet}`);
+  }
+
+  /** A segment of the answer, or text between two, or text that the model has not read. */
+  #shownPart(result, part) {
+    return part.hypothesis ? this.#shown(result, part, part.hypothesis) : [part.text];
+  }
+
+  /** The tokens of a hypothesis as buttons. */
+  #shown(result, part, hypothesis) {
     const tokens = hypothesis.tokens.map((token, index) => {
       const button = element("button", { type: "button" }, shownToken(token));
       button.title = percent(hypothesis.token_scores[index]);
       button.setAttribute("aria-pressed", "false");
-      button.addEventListener("click", () => this.#open(button, result, hypothesis, index));
+      button.addEventListener("click", () => this.#open(button, result, part, hypothesis, index));
       return button;
     });
-    this.#find(".answer").replaceChildren(...inWords(hypothesis.tokens, tokens));
-    const unmet = hypothesis.unmet_terms.map((pair) => pair.join(" = ")).join(", ");
-    showText(this.#find(".failure"), unmet && `Terms that it lacks: ${unmet}`);
+    return inWords(hypothesis.tokens, tokens);
   }
 
-  async #open(button, result, hypothesis, index) {
+  async #open(button, result, part, hypothesis, index) {
     press(button, this.#find(".answer"));
     const { model, version } = result;
     const options = { ...this.#options, segmentation: "none", model, version };
     try {
-      await this.#inside.open(this.#question.source, options, result, hypothesis, index);
+      await this.#inside.open(part, options, hypothesis, index);
     } catch (error) {
       this.#fail(error);
     }
@@ -207,6 +239,26 @@ export class Pane {
 
 // Of languages without spaces, a whole sentence would be one word.
 const LONGEST_WORD = 16;
+
+/** Divides an answer into its segments and the text between them; offsets count code points. */
+function partsOf(result, source) {
+  const read = [...source];
+  const written = [...result.hypotheses[0].text];
+  const cut = (text, begin, end) => text.slice(begin, end).join("");
+  const parts = [];
+  let end = 0;
+  for (const segment of result.segments) {
+    parts.push({ text: cut(written, end, segment.target_begin) });
+    parts.push({
+      text: cut(written, segment.target_begin, segment.target_end),
+      source: cut(read, segment.source_begin, segment.source_end),
+      pieces: segment.source_pieces,
+      hypothesis: segment.hypotheses[0],
+    });
+    end = segment.target_end;
+  }
+  return [...parts, { text: cut(written, end, written.length) }];
+}
 
 const keyOf = (model) => `${model.name}/${model.version}`;
 const ms = (duration) => `${duration.toFixed(1)} ms`;

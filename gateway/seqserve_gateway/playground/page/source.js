@@ -1,12 +1,15 @@
 // The text and its options. It calls back when the typing pauses, or at once for Enter; never while
 // an input method composes a character, as for Korean.
 
+import { element } from "./dom.js";
+
 const PAUSE_MS = 250;
 
 export class Source {
   #text = document.querySelector("#source");
   #beam = document.querySelector("#beam");
   #hypotheses = document.querySelector("#hypotheses");
+  #examples = document.querySelector("#examples");
   #terms = document.querySelector("#terms");
   #timer = 0;
   #sent = "";
@@ -40,22 +43,38 @@ export class Source {
     }
   }
 
-  /** The source and the decoding options. */
+  /** Offers texts to click. */
+  offer(texts) {
+    const buttons = texts.map((text) => element("button", { type: "button", dir: "auto" }, text));
+    for (const button of buttons) {
+      button.addEventListener("click", () => {
+        this.#text.value = button.textContent;
+        this.#sent = "";
+        this.#send();
+      });
+    }
+    this.#examples.replaceChildren(...buttons);
+    this.#examples.hidden = !texts.length;
+  }
+
+  /** The source and the decoding options; the model recommends those that are not set. */
   get question() {
     const terms = this.#pairs();
     const hypotheses = wholeNumber(this.#hypotheses);
     const beam = this.#width;
-    const options = { segmentation: "none" };
-    if (beam > 1) options.beam_size = beam;
+    const options = {};
+    if (beam) options.beam_size = beam;
     if (hypotheses > 1) options.num_hypotheses = hypotheses;
     if (Object.keys(terms).length) options.terms = terms;
     return { source: this.#text.value, options };
   }
 
-  /** The beam, at least as wide as hypotheses and terms need it. */
+  /** The beam, at least as wide as hypotheses and terms need it; empty as the model recommends. */
   get #width() {
     const forTerms = Object.keys(this.#pairs()).length ? 2 : 1;
-    return Math.max(wholeNumber(this.#beam), wholeNumber(this.#hypotheses), forTerms);
+    const needed = Math.max(wholeNumber(this.#hypotheses), forTerms);
+    if (!this.#beam.value) return needed > 1 ? needed : "";
+    return Math.max(wholeNumber(this.#beam), needed);
   }
 
   #pairs() {

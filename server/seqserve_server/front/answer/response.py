@@ -190,7 +190,7 @@ def source_warnings(
         ids: Its tokens.
         tokenizer: That of the model.
     """
-    alphabet = tokenizer.alphabet
+    alphabet, text = tokenizer.alphabet, tokenizer.spelled(text).text
     warnings = []
     if not alphabet.unknown_ids.isdisjoint(ids) and _lacks_letter(text, tokenizer):
         warnings.append(generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS)

@@ -14,6 +14,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
@@ -21,6 +22,10 @@ from seqserve_server.front.engine_client.circuit_breaker import CircuitBreaker
 from seqserve_server.front.engine_client.client import HostProcess, Receive, RemoteEngine
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.engine_client.status import EngineStatus
+
+STATS_TIMEOUT_S = 2.0
+"""Longest wait for new statistics; after it, those of the last report are the newest."""
+_POLL_S = 0.01
 
 
 class EngineGroup:
@@ -149,6 +154,24 @@ class EngineGroup:
         for engine in self._engines:
             engine.request_stats().add_done_callback(received)
         return reply
+
+    async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
+        """Requests new statistics, and returns the last ones where an engine does not send any.
+
+        Args:
+            when_idle: Wait until no row is left and all rows are counted. A cancelled call has
+                ended at once, but is counted when its rows leave.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATS_TIMEOUT_S):
+                reply = await asyncio.wrap_future(self.request_stats())
+                while when_idle and (reply.slots_in_use or reply.queue_depth):
+                    await asyncio.sleep(_POLL_S)
+                    reply = await asyncio.wrap_future(self.request_stats())
+                if when_idle:
+                    # Rows leave a moment before the answers of their last step are counted.
+                    await asyncio.wrap_future(self.request_stats())
+        return self.last_reply
 
 
 def _precedence(engine: RemoteEngine) -> tuple[bool, bool, int]:

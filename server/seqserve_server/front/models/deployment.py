@@ -11,7 +11,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 
 from seqserve.errors import SeqserveError
@@ -22,13 +21,8 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.telemetry.metrics import Metrics
 
-# If an engine does not send its last stats within this time, they are not counted.
-_STATS_TIMEOUT_S = 2.0
-
 # By then a scraper has seen the last counts of a version that was unloaded.
 _LAST_SCRAPE_S = 120.0
-
-_POLL_S = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -110,10 +104,8 @@ class Deployment:
         assert model is not None
         began_s = time.perf_counter()
         all_finished = await model.calls.wait_idle(self._drain_timeout_s)
-        with suppress(TimeoutError):
-            # The next scrape shows what the engine did since the last one.
-            async with asyncio.timeout(_STATS_TIMEOUT_S):
-                await _last_stats(model.engine)
+        # The next scrape shows what the engine did since the last one.
+        await model.engine.newest_stats(when_idle=True)
         await model.engine.stop()
         if model.answers is not None:
             model.answers.close()
@@ -171,16 +163,3 @@ class Deployment:
         self._metrics.model_failed()
         fields = {"model": entry.label, "reason": entry.reason}
         logs.event("model failed", fields, logging.ERROR)
-
-
-async def _last_stats(engine: EngineGroup) -> None:
-    """Waits until an engine is idle and its last report counts everything it did.
-
-    A cancelled call has ended at once, but is counted when its rows leave.
-    """
-    reply = await asyncio.wrap_future(engine.request_stats())
-    while reply.slots_in_use or reply.queue_depth:
-        await asyncio.sleep(_POLL_S)
-        reply = await asyncio.wrap_future(engine.request_stats())
-    # Rows leave a moment before the answers of their last step are counted.
-    await asyncio.wrap_future(engine.request_stats())

@@ -163,7 +163,8 @@ class SourceReader:
             yield self._part(span, text[first:end], tokens, is_wrapped=True)
 
     def _part(self, span: Span, text: str, tokens: list[int], *, is_wrapped: bool = False) -> Part:
-        options, terms = for_source(self._options, self._terms, text)
+        spellings = (text, self._tokenizer.spelled(text).text)
+        options, terms = for_source(self._options, self._terms, *spellings)
         if not self._is_read(text, tokens):
             tokens = []
         return Part(span, tokens, options, terms, is_wrapped)

@@ -47,9 +47,14 @@ def check_terms(
 
 
 def for_source(
-    options: DecodingOptions, terms: Sequence[Term], source: str
+    options: DecodingOptions, terms: Sequence[Term], *spellings: str
 ) -> tuple[DecodingOptions, Sequence[Term]]:
     """Keeps the terms that a source text contains, in the options and as they were sent.
+
+    Args:
+        options: What all sources share.
+        terms: The terms as they were sent.
+        spellings: The source, and the same as the model reads it, without soft hyphens.
 
     Raises:
         InvalidRequest: Their targets do not fit the maximum length.
@@ -57,7 +62,7 @@ def for_source(
     if not terms:
         return options, ()
     pairs = zip(terms, options.terms, strict=True)
-    kept = [(term, target) for term, target in pairs if term.source in source]
+    kept = [pair for pair in pairs if any(pair[0].source in text for text in spellings)]
     targets = tuple(target for _, target in kept)
     prefix, limit = options.prefix, options.max_decoding_length
     needed = len(prefix) + sum(len(targets[index]) for index in missing_terms(targets, prefix))

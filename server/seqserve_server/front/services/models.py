@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
@@ -24,10 +23,6 @@ _STATES = {
 }
 
 
-# A late engine is shown with what it said before.
-_MAX_WAIT_S = 0.5
-
-
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
@@ -40,9 +35,8 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self, request: pb.ListModelsRequest, call: ServerCall
     ) -> pb.ListModelsResponse:
         """Lists every version, whatever its state, and the pairs of languages if requested."""
-        await _request_stats(self._repository.entries)
-        models = [self._model(entry) for entry in self._repository.entries]
-        response = pb.ListModelsResponse(models=models)
+        described = map(self._described, self._repository.entries)
+        response = pb.ListModelsResponse(models=await asyncio.gather(*described))
         if request.with_pairs:
             # In a thread: models of many languages have tens of thousands of pairs.
             response.pairs.extend(await asyncio.to_thread(_pairs, self._repository.pairs))
@@ -51,8 +45,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     async def GetModel(self, request: pb.GetModelRequest, call: ServerCall) -> pb.GetModelResponse:
         """Describes one version."""
         entry = self._repository.find(request.model, request.version)
-        await _request_stats([entry])
-        return pb.GetModelResponse(model=self._model(entry))
+        return pb.GetModelResponse(model=await self._described(entry))
 
     async def LoadModel(
         self, request: pb.LoadModelRequest, call: ServerCall
@@ -75,6 +68,12 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         entries = self._rollout.set_traffic(request.model, dict(request.weights))
         models = [self._model(entry) for entry in entries]
         return pb.SetTrafficResponse(models=models)
+
+    async def _described(self, entry: Entry) -> pb.Model:
+        """Describes a version with the newest figures of its engine."""
+        if entry.model is not None:
+            await entry.model.engine.newest_stats()
+        return self._model(entry)
 
     def _model(self, entry: Entry) -> pb.Model:
         share = self._repository.share(entry)
@@ -116,11 +115,3 @@ def _pairs(pairs: Pairs) -> list[pb.LanguagePair]:
         )
         for source, target, legs in pairs.all()
     ]
-
-
-async def _request_stats(entries: Iterable[Entry]) -> None:
-    """Waits until the engines of versions have said how many rows run and how many wait."""
-    models = [entry.model for entry in entries if entry.model]
-    replies = [asyncio.wrap_future(model.engine.request_stats()) for model in models]
-    if replies:
-        await asyncio.wait(replies, timeout=_MAX_WAIT_S)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve.command.advice import advice_on
+from seqserve.command.advice import advice_on, advice_on_text
 from seqserve.errors import (
     DeadlineExceeded,
     InternalError,
@@ -49,3 +49,22 @@ def test_an_error_gets_advice(error: SeqserveError, advised: str) -> None:
 @pytest.mark.parametrize("error", [OptionError("--port: no"), InternalError("INTERNAL", "fault")])
 def test_an_error_that_needs_no_advice_gets_none(error: SeqserveError) -> None:
     assert advice_on(error) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_warned"),
+    [
+        ("It rains. We stay at home.", True),
+        ("Es regnet! „Wir bleiben.“", True),
+        ("今日は雨です。家にいます。", True),
+        ("비가 온다. 집에 있다.", True),
+        ("It rains.", False),
+        ("Mr. Smith met Dr. Jones", False),
+        ("It costs 3.50 euros… or so", False),
+        ("", False),
+    ],
+)
+def test_a_text_of_several_sentences_is_warned_of(text: str, is_warned: bool) -> None:
+    assert bool(advice_on_text(text, "none")) == is_warned
+    assert not advice_on_text(text, None)
+    assert not advice_on_text(text, "sentences")

@@ -348,6 +348,16 @@ def test_a_source_that_the_model_cannot_read_is_warned_of(run: Run, form: list[s
     )
 
 
+@pytest.mark.parametrize("form", [[], ["--stream"], ["--json"]])
+def test_sentences_that_go_as_one_text_are_warned_of_once(run: Run, form: list[str]) -> None:
+    texts = ["It rains.", "It rains. We stay.", "It rains. We stay here."]
+    status, _, err = run(*form, "--segmentation", "none", *texts)
+    assert status == 0
+    assert err.startswith("seqserve: text 2: has several sentences, which --segmentation none")
+    assert err.count("\n") == 1
+    assert run(*form, *texts)[2] == "", "the server divides as its model recommends"
+
+
 def test_json_has_the_warnings(run: Run) -> None:
     status, out, err = run("--json", "so 🙂")
     assert (status, err) == (0, "")

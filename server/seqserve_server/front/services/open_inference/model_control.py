@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
 
 from google.protobuf.message import Message
 
@@ -25,8 +24,6 @@ from seqserve_server.front.telemetry.metrics import Metrics
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 # Triton's names of the extensions that are here.
 _EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")
-# If an engine does not answer within this time, its last figures are given.
-_STATS_TIMEOUT_S = 2.0
 
 
 class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
@@ -97,13 +94,10 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return pb.ModelStatisticsResponse(model_stats=statistics)
 
     async def _statistics(self, model: ServedModel) -> pb.ModelStatistics:
-        engine = model.engine
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STATS_TIMEOUT_S):
-                await asyncio.wrap_future(engine.request_stats())
+        reply = await model.engine.newest_stats()
         name, version = model.manifest.name, model.manifest.version
-        calls, usage = self._metrics.calls_of(name, version), usage_of(engine.status.pids)
-        return statistics_of(name, version, calls, engine.last_reply.stats, usage)
+        calls, usage = self._metrics.calls_of(name, version), usage_of(model.engine.status.pids)
+        return statistics_of(name, version, calls, reply.stats, usage)
 
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, call: ServerCall

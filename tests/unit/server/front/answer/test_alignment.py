@@ -51,6 +51,11 @@ def test_words_have_their_places_without_the_space_before() -> None:
     assert found == [("red", "Das"), ("red", "rot"), ("red", "e"), ("car", "Auto")]
 
 
+def test_places_are_those_of_the_text_as_it_was_sent() -> None:
+    found = links(word_tokenizer(), "\ufeffr\u00aded c\u200bar", ["▁rot", "▁Auto"], [0, 1])
+    assert found == [("r\u00aded", "rot"), ("c\u200bar", "Auto")]
+
+
 def test_what_the_model_reads_beside_the_text_has_no_place() -> None:
     tokenizer = word_tokenizer()
     special = tokenizer.id_of("<xx>") or 0

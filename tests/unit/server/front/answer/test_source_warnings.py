@@ -40,6 +40,7 @@ def warned(text: str, tokenizer: Tokenizer) -> list[str]:
         ("<p>A film.</p>", [UNKNOWN, MARKUP]),
         ("2 > 1 & 1", [UNKNOWN]),
         ("12345 ?!", []),
+        ("\ufeffWe watched a \ufb01lm, \uff59\uff45\uff53, with cof\u00adfee\u200b.", []),
     ],
 )
 def test_a_model_of_english(text: str, expected: list[str], english: Tokenizer) -> None:

@@ -27,6 +27,7 @@ from seqserve_server.contract.messages import (
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import EngineStats
+from seqserve_server.front.engine_client import group
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import QueueKey
 
@@ -175,6 +176,34 @@ async def test_statistics_are_sums() -> None:
         assert (reply.queue_depth, reply.low_queue_depth, reply.slots_in_use) == (3, 2, 4)
         assert reply.heartbeats == (1, 2)
         assert reply.stats.totals["generated_tokens"] == 30.0
+
+
+async def test_newest_statistics_are_the_last_ones_where_an_engine_sends_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with pair_running() as pair:
+        newest = asyncio.create_task(pair.group.newest_stats())
+        for host in pair.hosts:
+            await host.read(GetStats)
+            host.send(StatsReply(1, 0, EngineStats()))
+        assert (await asyncio.wait_for(newest, PATIENCE_S)).queue_depth == 2
+        monkeypatch.setattr(group, "STATS_TIMEOUT_S", 0.05)
+        for when_idle in (False, True):
+            reply = await pair.group.newest_stats(when_idle=when_idle)
+            assert reply.queue_depth == 2, "no engine has answered again"
+
+
+async def test_statistics_of_an_idle_engine_count_all_rows() -> None:
+    async with pair_running() as pair:
+        newest = asyncio.create_task(pair.group.newest_stats(when_idle=True))
+        for slots_in_use, tokens in ((1, 1.0), (0, 2.0), (0, 3.0)):
+            for host in pair.hosts:
+                await host.read(GetStats)
+                stats = EngineStats()
+                stats.totals["generated_tokens"] = tokens
+                host.send(StatsReply(0, slots_in_use, stats))
+        reply = await asyncio.wait_for(newest, PATIENCE_S)
+        assert reply.stats.totals["generated_tokens"] == 6.0
 
 
 async def test_refusal_of_one_is_known_to_all() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
 from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer, manifest
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
@@ -18,6 +20,7 @@ from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.parts import SourceReader, target_tokens
 from seqserve_server.front.request.splitting import Segmentation
+from seqserve_server.front.request.terms import target_ids
 
 MODEL = ServedModel(
     manifest=manifest(),
@@ -50,6 +53,15 @@ def test_sources_accepted(source: str) -> None:
     [part] = read.parts
     assert (read.text_of(part), part.tokens) == (source, MODEL.tokenizer.encode(source))
     assert read.only is part and not read.is_divided
+
+
+def test_a_term_is_in_a_word_with_a_soft_hyphen() -> None:
+    term = generation_pb2.Term(source="coffee", target="Kaffee")
+    options = replace(OPTIONS, terms=target_ids([term], MODEL.tokenizer))
+    request = RequestOptions(options, Affixes(), segmentation=None)
+    [part] = at_once(SourceReader(MODEL, request, [term]).read("some cof\u00adfee")).parts
+    assert part.terms == [term]
+    assert part.tokens == MODEL.tokenizer.encode("some coffee")
 
 
 def test_tokens_that_the_model_adds_count_too() -> None:

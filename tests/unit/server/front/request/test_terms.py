@@ -107,6 +107,7 @@ def test_only_terms_in_the_source_apply() -> None:
     assert for_source(all_options, terms, "a cake")[1] == [CAKE]
     assert for_source(all_options, terms, "cake and tea")[1] == terms, "in the request's order"
     assert for_source(all_options, terms, "Tea")[1] == [], "case matters"
+    assert for_source(all_options, terms, "ca\u00adke", "cake")[1] == [CAKE], "as it is read"
 
 
 def test_the_engine_gets_the_terms_of_the_source() -> None:

@@ -1,0 +1,197 @@
+"""Checkpoints whose tokenizer is of one family and whose weights are of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from tests.unit.import_.tokenizers import checkpoints, corpus
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.importing import Loaded, load
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = [*corpus.plain_lines(20), "def f(x):\n    return x", "  two  spaces ", "</s> [SEP] <s>"]
+
+
+def t5(folder: Path, size: int, **ids: int) -> Path:
+    """Saves the weights of a T5."""
+    values = dict(d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, vocab_size=size)
+    return save(folder, transformers.T5ForConditionalGeneration, transformers.T5Config, values, ids)
+
+
+def bart(folder: Path, size: int, kind: str = "Bart", **ids: int) -> Path:
+    """Saves the weights of a BART or of an mBART."""
+    values = dict(d_model=16, encoder_layers=1, decoder_layers=1, vocab_size=size)
+    values |= dict(encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=32)
+    values |= dict(encoder_ffn_dim=24, decoder_ffn_dim=24)
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")
+    return save(folder, model, getattr(transformers, f"{kind}Config"), values, ids)
+
+
+def save(folder: Path, model: Any, config: Any, values: dict[str, Any], ids: Any) -> Path:
+    torch.manual_seed(0)
+    made = model(config(**values, **ids))
+    made.save_pretrained(folder)
+    return folder
+
+
+def write(folder: Path, **files: object) -> None:
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def byte_level(folder: Path, special: Sequence[str]) -> dict[str, int]:
+    """Writes ``vocab.json`` and ``merges.txt``; returns the ids."""
+    trained = tokenizers.ByteLevelBPETokenizer()
+    texts = corpus.plain_lines(300)
+    trained.train_from_iterator(texts, 600, special_tokens=list(special), show_progress=False)
+    folder.mkdir(exist_ok=True)
+    trained.save_model(str(folder))
+    ids: dict[str, int] = json.loads((folder / "vocab.json").read_text())
+    return ids
+
+
+def codet5(folder: Path) -> Path:
+    """RoBERTa's byte-level BPE, sentinels that are named by objects, and T5's weights."""
+    ids = byte_level(folder, ["<pad>", "<s>", "</s>", "<unk>", "<mask>"])
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(4))]
+    write(
+        folder,
+        tokenizer_config={"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False},
+        special_tokens_map={
+            "additional_special_tokens": [
+                {"content": token, "lstrip": True, "normalized": True} for token in sentinels
+            ],
+            "eos_token": {"content": "</s>"},
+            "pad_token": {"content": "<pad>"},
+        },
+        added_tokens={token: len(ids) + at for at, token in enumerate(sentinels)},
+    )
+    return t5(
+        folder,
+        len(ids) + 4,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=0,
+    )
+
+
+def fred_t5(folder: Path) -> Path:
+    """GPT-2's byte-level BPE, whose tasks are tokens behind it, and T5's weights."""
+    ids = byte_level(folder, ["<pad>", "<s>", "</s>", "<unk>", "<mask>"])
+    tasks = ["<LM>", "<SC1>", "<extra_id_0>"]
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    write(
+        folder,
+        tokenizer_config={"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, **names},
+        special_tokens_map=names,
+        added_tokens={token: len(ids) + at for at, token in enumerate(tasks)},
+    )
+    return t5(folder, len(ids) + 8, pad_token_id=0, eos_token_id=2, decoder_start_token_id=0)
+
+
+def kobart(folder: Path) -> Path:
+    """A ``tokenizer.json`` of BPE that appends nothing, with other ids than BART's."""
+    raw = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
+    raw.normalizer = normalizers.NFKC()
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    raw.decoder = decoders.Metaspace()
+    special = ["<s>", "</s>", "<usr>", "<pad>", "<sys>", "<unk>", "<mask>", "<unused0>"]
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=special, show_progress=False)
+    raw.train_from_iterator(corpus.plain_lines(300), trainer)
+    folder.mkdir(exist_ok=True)
+    raw.save(str(folder / "tokenizer.json"))
+    write(folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast"})
+    return bart(
+        folder,
+        raw.get_vocab_size(),
+        pad_token_id=3,
+        bos_token_id=1,
+        eos_token_id=1,
+        decoder_start_token_id=1,
+        forced_eos_token_id=1,
+    )
+
+
+def indicbart(folder: Path) -> Path:
+    """ALBERT's SentencePiece with control tokens and tags behind it, and mBART's weights."""
+    file = checkpoints.spm(
+        pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols="[CLS],[SEP],[MASK]"
+    )
+    size = len(checkpoints.pieces(file))
+    folder.mkdir(exist_ok=True)
+    (folder / "spiece.model").write_bytes(file)
+    added = ["<s>", "</s>", "<2en>", "<2hi>"]
+    names = {"bos_token": "[CLS]", "eos_token": "[SEP]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    write(
+        folder,
+        tokenizer_config={
+            "tokenizer_class": "AlbertTokenizer",
+            "do_lower_case": False,
+            "keep_accents": True,
+            "pad_token": "<pad>",
+            "unk_token": "<unk>",
+            **names,
+        },
+        special_tokens_map={**names, "pad_token": "<pad>", "unk_token": "<unk>"},
+        added_tokens={token: size + at for at, token in enumerate(added)},
+    )
+    return bart(
+        folder,
+        size + 8,
+        "MBart",
+        pad_token_id=0,
+        bos_token_id=size,
+        eos_token_id=size + 1,
+        decoder_start_token_id=size + 1,
+        forced_eos_token_id=size + 1,
+    )
+
+
+def chinese_bart(folder: Path) -> Path:
+    """BERT's words, whose control tokens no file names, and BART's weights."""
+    words = ["[PAD]", *(f"[unused{number}]" for number in range(1, 4)), "[UNK]", "[CLS]", "[SEP]"]
+    words += ["[MASK]", *"我们在花园里喝咖啡，。ab", "##b", "##a"]
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    write(folder, tokenizer_config={"tokenizer_class": "BertTokenizer", "do_lower_case": False})
+    return bart(
+        folder,
+        len(words),
+        pad_token_id=0,
+        bos_token_id=5,
+        eos_token_id=6,
+        decoder_start_token_id=6,
+        forced_eos_token_id=6,
+    )
+
+
+SHAPES: list[Callable[[Path], Path]] = [codet5, fred_t5, kobart, indicbart, chinese_bart]
+_WORDS = {codet5: "<s> a", fred_t5: "a", kobart: "▁ a", indicbart: "▁ a", chinese_bart: "<s> a"}
+
+
+@pytest.fixture(params=SHAPES, ids=lambda shape: shape.__name__)
+def shape(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
+    made: Callable[[Path], Path] = request.param
+    return made
+
+
+def test_it_is_imported_with_the_tokenizer_that_it_has(
+    shape: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    loaded: Loaded = load(Checkpoint(shape(tmp_path / "checkpoint")))
+    tokenizer = loaded.tokenizer
+    assert tokenizer.source_tokens(tokenizer.encode("a")) == [*_WORDS[shape].split(), "</s>"]
+    for text in TEXTS:
+        ids = tokenizer.encode(text)
+        assert ids.count(tokenizer.eos_id) == 1
+        assert max(ids) < loaded.model.config.vocabulary_size
