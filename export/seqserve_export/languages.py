@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from seqserve.errors import OptionError
-from seqserve_server.contract.language_codes import AUTO
+from seqserve.language_codes import AUTO
 from seqserve_server.contract.template import Template
 
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")

@@ -7,20 +7,22 @@ send.
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqserve.decoding import GenerateOptions
 from seqserve.documents import html
+from seqserve.language_codes import AUTO, folded
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.translation import xml
 from seqserve_gateway.translation.fields import Fields, fields_of, refusal
+from seqserve_gateway.translation.languages import Languages, targets_of
 from seqserve_gateway.translation.names import name_of
-from seqserve_gateway.translation.pairs import AUTO, pairs_of
-from seqserve_gateway.translation.texts import Parse, plain, translated
+from seqserve_gateway.translation.texts import Parse, Translated, plain, translated
 
 _SCHEME = "deepl-auth-key"
 # Codes of targets that its clients do not accept without a region.
@@ -37,16 +39,19 @@ async def _translate(call: Call) -> Response:
     texts = fields.texts("text")
     options = _options(fields)
     parse = _parse_of(fields)
-    source = fields.text("source_lang", "") or AUTO
-    pairs = await pairs_of(call)
-    pair = pairs.find(source, fields.text("target_lang"), ("source_lang", "target_lang"))
-    results = await translated(call, texts, parse, pair, options)
+    languages = Languages(
+        source=fields.text("source_lang", "") or AUTO,
+        target=fields.text("target_lang"),
+        source_field="source_lang",
+        target_field="target_lang",
+    )
+    results = await translated(call, texts, parse, languages, options)
     billed = [{"billed_characters": len(text)} for text in texts]
     shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
     return JSONResponse(
         {
             "translations": [
-                {"detected_source_language": pair.source.upper(), "text": result.text, **count}
+                {"detected_source_language": _source_of(result), "text": result.text, **count}
                 for result, count in zip(results, shown, strict=True)
             ]
         }
@@ -58,8 +63,8 @@ async def _languages(call: Call) -> Response:
     kind = fields.text("type", "source")
     if kind not in ("source", "target"):
         raise refusal("type", "must be source or target")
-    pairs = await pairs_of(call)
-    codes = pairs.sources if kind == "source" else pairs.targets
+    targets = await targets_of(call)
+    codes = targets if kind == "source" else sorted({*chain(*targets.values())})
     languages: dict[str, str] = {}
     for code in codes:
         regions = _REGIONS.get(code, {}) if kind == "target" else {}
@@ -74,6 +79,11 @@ async def _usage(call: Call) -> Response:
     """Says that nothing is counted and nothing is limited."""
     _fields(call)
     return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
+
+
+def _source_of(result: Translated) -> str:
+    """Returns the code of a source, which has no region in DeepL's answers."""
+    return folded(result.source.language).name.upper()
 
 
 def _fields(call: Call) -> Fields:

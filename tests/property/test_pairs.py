@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from seqserve.language_codes import folded
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.language_codes import folded
 from seqserve_server.contract.template import Template
 from seqserve_server.front.models.pairs import Legs, Pairs, Translator
 

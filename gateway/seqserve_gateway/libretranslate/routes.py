@@ -17,13 +17,15 @@ from seqserve.documents import html
 from seqserve.documents.formats import format_of, parser_of
 from seqserve.documents.passage import Parser
 from seqserve.errors import OptionError
+from seqserve.language_codes import AUTO
+from seqserve.results import DetectedLanguage
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.libretranslate.downloads import Downloads
 from seqserve_gateway.translation.fields import Fields, File, fields_of, refusal
+from seqserve_gateway.translation.languages import Languages, detect, targets_of
 from seqserve_gateway.translation.names import name_of
-from seqserve_gateway.translation.pairs import AUTO, Pair, pairs_of
 from seqserve_gateway.translation.texts import Parse, plain, translated
 
 _MOST_ALTERNATIVES = 15
@@ -34,15 +36,15 @@ _DOWNLOADS = Downloads()
 async def _translate(call: Call) -> Response:
     fields = _fields(call)
     texts = fields.texts("q")
-    pair, is_detected = await _pair(call, fields)
+    languages = _languages_of(fields)
     parse = _parse_of(fields.text("format", "text"))
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
-    results = await translated(call, texts, parse, pair, alternatives=alternatives)
+    results = await translated(call, texts, parse, languages, alternatives=alternatives)
     answer: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     if alternatives:
         answer["alternatives"] = [list(result.alternatives) for result in results]
-    if is_detected:
-        answer["detectedLanguage"] = [_detected(pair.source)] * len(texts)
+    if languages.source == AUTO:
+        answer["detectedLanguage"] = [_detected(result.source) for result in results]
     if fields.has_list("q"):
         return JSONResponse(answer)
     return JSONResponse({name: values[0] for name, values in answer.items()})
@@ -52,14 +54,14 @@ async def _translate_file(call: Call) -> Response:
     fields = _fields(call)
     file = fields.file("file")
     parser = _parser_of(file)
-    pair, _ = await _pair(call, fields)
+    languages = _languages_of(fields)
     try:
         text = file.content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise refusal("file", "is not UTF-8") from None
-    [result] = await translated(call, [text], lambda text: parser(io.StringIO(text, "")), pair)
+    [result] = await translated(call, [text], lambda text: parser(io.StringIO(text, "")), languages)
     path = Path(file.name)
-    name = f"{path.stem}_{pair.target}{path.suffix}"
+    name = f"{path.stem}_{languages.target}{path.suffix}"
     key = _DOWNLOADS.add(File(name, result.text.encode()))
     url = f"{call.request.base_url}download_file/{key}/{quote(name)}"
     return JSONResponse({"translatedFileUrl": url})
@@ -75,17 +77,17 @@ async def _download(call: Call) -> Response:
 
 async def _detect(call: Call) -> Response:
     fields = _fields(call)
-    fields.texts("q")
-    return JSONResponse([_detected((await pairs_of(call)).detected())])
+    # An array is one text, in one language.
+    detected = await detect(call, "\n".join(fields.texts("q")))
+    return JSONResponse([_detected(each) for each in detected])
 
 
 async def _languages(call: Call) -> Response:
     _fields(call)
-    pairs = await pairs_of(call)
     return JSONResponse(
         [
-            {"code": code, "name": name_of(code), "targets": pairs.targets_of(code)}
-            for code in pairs.sources
+            {"code": source, "name": name_of(source), "targets": targets}
+            for source, targets in (await targets_of(call)).items()
         ]
     )
 
@@ -93,9 +95,7 @@ async def _languages(call: Call) -> Response:
 async def _settings(call: Call) -> Response:
     """Describes the service as LibreTranslate describes itself to its page."""
     _fields(call)
-    pairs = await pairs_of(call)
-    source = next(iter(pairs.sources), "")
-    target = next(iter(pairs.targets_of(source)), "")
+    source, targets = next(iter((await targets_of(call)).items()), ("", [""]))
     return JSONResponse(
         {
             "apiKeys": True,
@@ -104,7 +104,7 @@ async def _settings(call: Call) -> Response:
             "keyRequired": False,
             "language": {
                 "source": {"code": source, "name": name_of(source)},
-                "target": {"code": target, "name": name_of(target)},
+                "target": {"code": targets[0], "name": name_of(targets[0])},
             },
             "suggestions": False,
             "supportedFilesFormat": _SUFFIXES,
@@ -120,11 +120,8 @@ def _fields(call: Call) -> Fields:
     return fields
 
 
-async def _pair(call: Call, fields: Fields) -> tuple[Pair, bool]:
-    """Returns the pair of the request, and whether its source is for the server to detect."""
-    source, target = fields.text("source"), fields.text("target")
-    pairs = await pairs_of(call)
-    return pairs.find(source, target, ("source", "target")), source == AUTO
+def _languages_of(fields: Fields) -> Languages:
+    return Languages(fields.text("source"), fields.text("target"), "source", "target")
 
 
 def _parse_of(name: str) -> Parse:
@@ -142,8 +139,8 @@ def _parser_of(file: File) -> Parser:
         raise refusal("file", reason) from None
 
 
-def _detected(code: str) -> dict[str, Any]:
-    return {"language": code, "confidence": 100.0}
+def _detected(detected: DetectedLanguage) -> dict[str, Any]:
+    return {"language": detected.language, "confidence": round(100 * detected.confidence, 1)}
 
 
 def _error(failure: Failure, request_id: str) -> Response:

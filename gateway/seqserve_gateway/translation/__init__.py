@@ -1,1 +1,1 @@
-"""What the forms of translation services share: fields of requests, pairs of languages, texts."""
+"""What the forms of translation services share: fields of requests, languages, texts."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from seqserve.language_codes import folded
+
 _NAMES = {
     "af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
     "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh",
@@ -24,4 +26,4 @@ _NAMES = {
 
 def name_of(code: str) -> str:
     """Returns the name of a language; the code itself if it is not in the table."""
-    return _NAMES.get(code.partition("-")[0].partition("_")[0].lower(), code)
+    return _NAMES.get(folded(code).name, code)

@@ -10,9 +10,9 @@ from seqserve.command.run.document_run import translation_of
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.passage import Passage, Translation, parts
 from seqserve.errors import FailedPrecondition
-from seqserve.results import Result, Segment
+from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
-from seqserve_gateway.translation.pairs import Pair
+from seqserve_gateway.translation.languages import Languages
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
 """Reads the passages of a text of one format."""
@@ -25,6 +25,8 @@ class Translated:
     """The translation of a text, and the next best ones."""
 
     text: str
+    source: DetectedLanguage
+    """The language of its source."""
     alternatives: Sequence[str] = ()
 
 
@@ -37,33 +39,63 @@ async def translated(
     call: Call,
     texts: Sequence[str],
     parse: Parse,
-    pair: Pair,
+    languages: Languages,
     options: GenerateOptions | None = None,
     alternatives: int = 0,
 ) -> list[Translated]:
     """Translates texts, in order. What has no letter, or is in the target language, stays as it is.
 
+    Where the source is to be detected, every text has a language, but not every passage of it.
+
     Args:
         call: The request; its calls share a window.
         texts: The texts.
         parse: Reads the passages of each.
-        pair: The languages.
-        options: Of every call, beside those of the pair.
+        languages: The source and the target language.
+        options: Of every call, beside the languages.
         alternatives: Most other translations of each text.
 
     Raises:
         CallError: A text could not be translated.
+        Failure: The languages are wrong.
     """
-    if pair.source == pair.target:
-        return [Translated(text) for text in texts]
-    options = {"segmentation": "sentences", **pair.options, **(options or {})}
+    options = {
+        "segmentation": "sentences",
+        "target_language": languages.target,
+        **(options or {}),
+    }
     if alternatives:
         count = alternatives + 1
         options |= {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
     documents = [list(parse(text)) for text in texts]
+    answers = [[text] for text in texts]
+    with languages.errors():
+        sources = [await languages.source_of(call, _words_of(document)) for document in documents]
+        for code in dict.fromkeys(source.language for source in sources):
+            if languages.are_equal(code):
+                continue
+            numbers = [number for number, source in enumerate(sources) if source.language == code]
+            options["source_language"] = code
+            written = await _documents(call, [documents[n] for n in numbers], options)
+            for number, ranked in zip(numbers, written, strict=True):
+                answers[number] = ranked
+    return [
+        Translated(best, source, others[:alternatives])
+        for (best, *others), source in zip(answers, sources, strict=True)
+    ]
+
+
+def _words_of(document: Sequence[Passage]) -> str:
+    return "\n".join(passage.text for passage in document if passage.has_words)
+
+
+async def _documents(
+    call: Call, documents: Sequence[Sequence[Passage]], options: GenerateOptions
+) -> list[list[str]]:
+    """Returns the translations of each document, the best first."""
     passages = [passage for document in documents for passage in document]
     answers = iter(await _answers(call, passages, options))
-    return [_joined([next(answers) for _ in document], alternatives) for document in documents]
+    return [_joined([next(answers) for _ in document]) for document in documents]
 
 
 async def _answers(
@@ -136,11 +168,10 @@ def _text_of(result: Result, segment: Segment, rank: int) -> str:
     return result.text[segment.target_begin : segment.target_end]
 
 
-def _joined(answers: Sequence[Sequence[str]], alternatives: int) -> Translated:
+def _joined(answers: Sequence[Sequence[str]]) -> list[str]:
     """Joins the passages of a text, for each rank; one that has no more has its best again."""
     count = max(map(len, answers), default=0)
     texts = [
         "".join(each[rank if rank < len(each) else 0] for each in answers) for rank in range(count)
     ]
-    best, *rest = dict.fromkeys(texts) or [""]
-    return Translated(best, rest[:alternatives])
+    return list(dict.fromkeys(texts)) or [""]

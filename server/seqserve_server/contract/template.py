@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from seqserve_server.contract.language_codes import code_among
+from seqserve.language_codes import code_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

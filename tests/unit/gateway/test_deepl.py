@@ -26,11 +26,34 @@ async def test_characters_are_counted_where_a_client_asks() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), [("EN", "DE"), ("en-US", "de"), ("", "DE-AT")])
-async def test_regions_and_capitals_of_codes_are_folded(source: str, target: str) -> None:
-    async with translating("en-de") as (client, _):
+async def test_codes_may_have_regions_and_capitals(source: str, target: str) -> None:
+    async with translating("en-de") as (client, server):
         body = {"text": "a", "source_lang": source, "target_lang": target}
         answer = await client.post("/v2/translate", data=body)
-    assert answer.json()["translations"][0]["text"] == "A"
+    assert answer.json()["translations"] == [{"detected_source_language": "EN", "text": "A"}]
+    assert server.requests[0].options.target_language == target
+
+
+async def test_source_that_a_client_leaves_out_is_detected_for_each_text() -> None:
+    async with translating("en-de", "ko-de") as (client, server):
+        body = {"text": ["a", "가", "ö"], "target_lang": "DE"}
+        answer = await client.post("/v2/translate", json=body)
+        named = await client.post("/v2/translate", json={**body, "source_lang": "KO"})
+    translations = answer.json()["translations"]
+    assert [each["detected_source_language"] for each in translations] == ["EN", "KO", "DE"]
+    assert [each["text"] for each in translations] == ["A", "가", "ö"]
+    assert len(server.detections) == 3
+    codes = {each["detected_source_language"] for each in named.json()["translations"]}
+    assert codes == {"KO"}
+
+
+async def test_server_without_a_detector_wants_the_field_of_the_source() -> None:
+    async with translating("en-de") as (client, server):
+        server.has_detector = False
+        answer = await client.post("/v2/translate", json=TEXTS)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("source_lang: ")
+    assert answer.json()["message"].endswith("or name source_lang")
 
 
 @pytest.mark.parametrize(

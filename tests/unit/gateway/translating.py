@@ -1,4 +1,4 @@
-"""A fake server whose models translate pairs of languages, behind a gateway."""
+"""A fake server that translates pairs of languages, behind a gateway."""
 
 from __future__ import annotations
 
@@ -9,62 +9,103 @@ from typing import Any
 import grpc
 import httpx
 from google.protobuf import any_pb2
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.door import house_of, opened
 
+from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway.forms import FORMS
 
+CONFIDENCE = 0.875
+"""Of every language that is detected."""
 _NO_SCORER = generation_pb2.Failure(
     code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message="the model has no scorer.onnx"
+)
+_NO_DETECTOR = generation_pb2.Failure(
+    code=grpc.StatusCode.FAILED_PRECONDITION.value[0],
+    message="this server cannot detect languages; install it, or name source_language",
 )
 
 
 class TranslatingServer(FakeServer):
-    """Upper-cases texts, and lists a model for each pair.
+    """Upper-cases texts of its pairs of languages. Texts with ö are German, with 가 Korean.
 
     Attributes:
-        models: What it lists.
+        pairs: What it lists and translates.
         has_scorer: Whether it aligns what it writes.
+        has_detector: Whether it detects languages.
+        detections: The requests to detect a language.
     """
 
     def __init__(self, *pairs: str) -> None:
-        """Takes pairs, such as ``"en-de"``; ``"en-de fr"`` is one model with several targets."""
+        """Takes pairs, such as ``"en-de"``."""
         super().__init__()
-        self.models = [_model(pair) for pair in pairs]
+        self.pairs = [pair.split("-") for pair in pairs]
         self.has_scorer = True
+        self.has_detector = True
+        self.detections: list[generation_pb2.DetectLanguageRequest] = []
 
     def Generate(self, request: Any, context: Any) -> Any:
-        if request.options.return_alignment and not self.has_scorer:
-            detail = any_pb2.Any()
-            detail.Pack(error_details_pb2.ErrorInfo(reason="NO_SCORER", domain="seqserve"))
-            status = status_pb2.Status(code=_NO_SCORER.code, message=_NO_SCORER.message)
-            status.details.append(detail)
-            context.abort_with_status(rpc_status.to_status(status))
+        if failure := self._failure(request.options):
+            _abort(context, failure)
         return super().Generate(request, context)
 
     def _outcome(self, request: Any, context: Any) -> Any:
-        if request.options.return_alignment and not self.has_scorer:
+        if failure := self._failure(request.options):
             self.requests.append(request)
-            return generation_pb2.Outcome(failure=_NO_SCORER)
+            return generation_pb2.Outcome(failure=failure)
         return super()._outcome(request, context)
+
+    def DetectLanguage(self, request: Any, context: Any) -> Any:
+        self._note_metadata(context)
+        if not self.has_detector:
+            _abort(context, _NO_DETECTOR, error_details_pb2.ErrorInfo(reason="NO_DETECTOR"))
+        self.detections.append(request)
+        code = "de" if "ö" in request.text else "ko" if "가" in request.text else "en"
+        codes = list(request.languages) or [source for source, _ in self.pairs]
+        return generation_pb2.DetectLanguageResponse(
+            languages=[
+                generation_pb2.DetectedLanguage(language=known, confidence=CONFIDENCE)
+                for known in codes
+                if folded(known).name == code
+            ][:1]
+        )
 
     def ListModels(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
-        return model_pb2.ListModelsResponse(models=self.models)
+        assert request.with_pairs
+        pairs = [
+            model_pb2.LanguagePair(source_language=source, target_language=target)
+            for source, target in self.pairs
+        ]
+        return model_pb2.ListModelsResponse(pairs=pairs)
+
+    def _failure(self, options: generation_pb2.GenerationOptions) -> generation_pb2.Failure | None:
+        """Refuses as the server does what it does not translate, and what it cannot align."""
+        codes = [folded(code).name for code in (options.source_language, options.target_language)]
+        roles = zip(("source", "target"), codes, zip(*self.pairs, strict=True), strict=True)
+        for role, code, known in roles:
+            if code not in known:
+                field = f"options.{role}_language"
+                message = f"{field}: no model knows {code!r}; there are {', '.join(known)}"
+                number = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+                return generation_pb2.Failure(code=number, message=message, field=field)
+        return _NO_SCORER if options.return_alignment and not self.has_scorer else None
 
 
-def _model(pair: str) -> model_pb2.Model:
-    source, _, targets = pair.partition("-")
-    return model_pb2.Model(
-        name=f"model of {pair}",
-        version=1,
-        state=model_pb2.MODEL_STATE_READY,
-        source_languages=[source],
-        target_languages=targets.split(),
-    )
+def _abort(context: Any, failure: generation_pb2.Failure, info: Message | None = None) -> None:
+    status = status_pb2.Status(code=failure.code, message=failure.message)
+    if failure.field:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=failure.field)
+        info = error_details_pb2.BadRequest(field_violations=[violation])
+    if info is not None:
+        detail = any_pb2.Any()
+        detail.Pack(info)
+        status.details.append(detail)
+    context.abort_with_status(rpc_status.to_status(status))
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import NamedTuple, TypeAlias
 
+from seqserve.language_codes import Language, folded
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.language_codes import Language, folded
 from seqserve_server.contract.template import Template
 
 _MAX_LISTED = 20

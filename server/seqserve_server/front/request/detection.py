@@ -10,13 +10,13 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from seqserve.language_codes import folded
 from seqserve_server.contract.errors import (
     InvalidRequest,
     ModelUnavailable,
     NoDetector,
     QueueFull,
 )
-from seqserve_server.contract.language_codes import folded
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
+from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.language_codes import AUTO
 from seqserve_server.contract.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.pairs import Legs

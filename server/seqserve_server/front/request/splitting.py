@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 import sentencex
 
+from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.language_codes import folded
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.front.config import SegmentationMode
 

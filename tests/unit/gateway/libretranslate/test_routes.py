@@ -22,14 +22,25 @@ async def test_text_has_a_text_and_an_array_has_an_array() -> None:
 
 async def test_detected_language_is_told() -> None:
     async with translating("en-de") as (client, _):
-        asked = {"source": "auto", "target": "de"}
-        one = await client.post("/translate", json={"q": "a", **asked})
-        some = await client.post("/translate", json={"q": ["a", "b"], **asked})
-        alone = await client.post("/detect", data={"q": "a"})
-    english = {"language": "en", "confidence": 100.0}
+        auto = {"source": "auto", "target": "de"}
+        one = await client.post("/translate", json={"q": "a", **auto})
+        some = await client.post("/translate", json={"q": ["a", "ö"], **auto})
+        named = await client.post("/translate", json={"q": "a", **ENGLISH})
+    english = {"language": "en", "confidence": 87.5}
     assert one.json()["detectedLanguage"] == english
-    assert some.json()["detectedLanguage"] == [english, english]
-    assert alone.json() == [english]
+    assert some.json()["detectedLanguage"] == [english, {**english, "language": "de"}]
+    assert "detectedLanguage" not in named.json()
+
+
+@pytest.mark.parametrize(("q", "languages"), [("a", ["en"]), (["a", "가"], ["ko"]), ("ö", [])])
+async def test_language_of_a_text_or_of_several_together_is_detected(
+    q: str | list[str], languages: list[str]
+) -> None:
+    async with translating("en-de", "ko-en") as (client, _):
+        answer = await client.post("/detect", json={"q": q})
+        missing = await client.post("/detect", json={})
+    assert answer.json() == [{"language": code, "confidence": 87.5} for code in languages]
+    assert missing.json() == {"error": "q: is missing"}
 
 
 async def test_alternatives_are_the_next_hypotheses() -> None:
@@ -117,7 +128,7 @@ async def test_file_that_is_not_there_is_404() -> None:
 
 
 async def test_service_describes_itself() -> None:
-    async with translating("en-de fr", "de-en") as (client, _):
+    async with translating("en-de", "en-fr", "de-en") as (client, _):
         languages = (await client.get("/languages")).json()
         settings: dict[str, Any] = (await client.get("/frontend/settings")).json()
     assert languages == [

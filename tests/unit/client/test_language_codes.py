@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve_server.contract.language_codes import Language, code_among, folded
+from seqserve.language_codes import Language, code_among, folded
 
 
 @pytest.mark.parametrize(
