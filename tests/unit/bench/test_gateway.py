@@ -1,0 +1,86 @@
+"""The comparison over HTTP: its tables, its caller, and the files of the other server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from bench.drivers.libretranslate import write_package
+from bench.load.http_caller import HttpCaller
+from bench.scenarios.gateway import LIBRE, OURS, PLAIN, tables
+
+
+def figures(scale: float) -> dict[str, float]:
+    names = ("array_per_s", "requests_per_s", "p50_ms", "jobs_per_s")
+    return dict.fromkeys((*names, "interactive_p50_ms", "interactive_p99_ms"), 100.0 * scale)
+
+
+def test_ratios_are_those_within_a_round() -> None:
+    part = {
+        "rounds": {
+            OURS: [figures(3.0), figures(6.0)],
+            LIBRE: [figures(1.0), figures(3.0)],
+            PLAIN: [figures(3.0), figures(6.0)],
+        },
+        "lone": [{"grpc_ms": 4.0, "generate_ms": 4.5, "translate_ms": 5.0}] * 2,
+        "resident_mb": {OURS: 150.0, LIBRE: 200.0, PLAIN: 100.0},
+        "same_as_ours": {OURS: 1.0, LIBRE: 0.5, PLAIN: 0.75},
+    }
+    report = {"model": "en-de/2", "plan": {"beam_sizes": [1, 4]}, "beam_1": part, "beam_4": part}
+    greedy, beam, cost = tables(json.loads(json.dumps(report)))
+    assert greedy.head[:4] == ["en-de/2, greedy", OURS, LIBRE, PLAIN]
+    assert greedy.rows[0][1:] == ["450", "200", "450", "2.50 (2.00-3.00)", "1.00 (1.00-1.00)"]
+    assert beam.head[0] == "en-de/2, beam of 4"
+    assert [row[1:] for row in cost.rows] == [
+        ["4.00", ""],
+        ["4.50", "0.50 (0.50-0.50)"],
+        ["5.00", "1.00 (1.00-1.00)"],
+    ]
+
+
+@asynccontextmanager
+async def echoing(status: str) -> AsyncIterator[str]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            [length] = [line[16:] for line in head.split(b"\r\n") if line.startswith(b"Content-L")]
+            body = await reader.readexactly(int(length))
+            writer.write(
+                f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+            )
+            if b"last" in body:
+                break
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_caller_keeps_its_connection() -> None:
+    async with echoing("200 OK") as address, HttpCaller(address) as caller:
+        for facts in ({"q": "ü"}, {"q": ["last"]}):
+            assert await caller.post("/translate", facts) == facts
+
+
+async def test_caller_shows_why_it_was_refused() -> None:
+    async with echoing("429 Too Many Requests") as address, HttpCaller(address) as caller:
+        with pytest.raises(RuntimeError, match=r"429 Too Many Requests: .*last"):
+            await caller.post("/translate", {"q": "last"})
+
+
+def test_package_of_argos_has_a_pair_and_its_way_back(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.bin").write_bytes(b"weights")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    write_package(tmp_path / "model", tmp_path / "tokenizer.json", tmp_path / "packages")
+    codes = {
+        (facts["from_code"], facts["to_code"])
+        for path in (tmp_path / "packages").glob("*/metadata.json")
+        for facts in [json.loads(path.read_text())]
+    }
+    assert codes == {("en", "de"), ("de", "en")}
+    assert len([*(tmp_path / "packages").glob("*/model/model.bin")]) == 2
