@@ -54,6 +54,12 @@ def members(group: int) -> list[int]:
     return sorted(found)
 
 
+def _is_detector(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return b"seqserve_server.detector" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
 def _addresses(ready: str) -> tuple[str, str] | None:
     """Reads the addresses of gRPC and of /metrics from the line of a server that is ready."""
     if ready.startswith("{"):
@@ -156,8 +162,8 @@ class ServerProcess:
         return self._process.pid
 
     def engines(self) -> list[int]:
-        """Lists its engine processes."""
-        return [pid for pid in members(self.pid) if pid != self.pid]
+        """Lists its engine processes; the detector of languages is none."""
+        return [pid for pid in members(self.pid) if pid != self.pid and not _is_detector(pid)]
 
     @property
     def stdout(self) -> str:

@@ -113,6 +113,10 @@ def test_beams_start_with_the_language(client: Client) -> None:
 
 
 def test_an_unknown_language_is_refused_with_the_list(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match="one of de_DE, en_XX") as refused:
-        client.generate("t20", source_language="en", target_language="fr")
-    assert refused.value.field == "options.target_language"
+    for model, known in (
+        (None, "the loaded ones know de_DE, en_XX"),
+        ("mbart", "one of de_DE, en_XX"),
+    ):
+        with pytest.raises(InvalidArgument, match=known) as refused:
+            client.generate("t20", model=model, source_language="en", target_language="fr")
+        assert refused.value.field == "options.target_language"
