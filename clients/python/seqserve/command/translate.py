@@ -38,6 +38,7 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   android    .xml: strings of an Android app
   strings    .strings: strings of an app of Apple's systems
   xliff      .xliff, .xlf: sources without a target, versions 1.2 and 2
+  csv        .csv, .tsv: the column that --column names
 
 Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
 encoding and byte order mark stay as they are. Without FILES it translates standard input to
@@ -57,6 +58,7 @@ examples:
   seqserve translate docs/*.md -o docs-de
   seqserve translate film.srt -o film.de.srt --beam-size 5
   seqserve translate reviews.jsonl --field text -o reviews.de.jsonl
+  seqserve translate goods.csv --column description -o goods.de.csv
   curl -s https://example.com | seqserve translate --format html > page.html"""
 
 
@@ -74,6 +76,9 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
     )
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
+    column: str | None = option(
+        None, help="Column of CSV to translate, in its place; the first row has its name."
+    )
     join_lines: bool = option(
         False, help="Translate each paragraph of plain text as one line: for lines of fixed width."
     )
@@ -153,7 +158,9 @@ def _check_outputs(options: TranslateOptions, files: list[Path]) -> None:
 
 def _translate(client: Client, options: TranslateOptions, file: Path, kind: Format) -> int:
     """Translates a file; returns how many passages failed."""
-    parser = parser_of(kind, field=options.field, joins_lines=options.join_lines)
+    parser = parser_of(
+        kind, field=options.field, column=options.column, joins_lines=options.join_lines
+    )
     call = options.call()
     is_shown = is_terminal(sys.stderr) and (options.out is not None or not sys.stdout.isatty())
     with closing(SourceFile(file, options.encoding)) as source:

@@ -25,6 +25,7 @@ class Format(Enum):
     ANDROID = "android"
     STRINGS = "strings"
     XLIFF = "xliff"
+    CSV = "csv"
 
 
 _SUFFIXES = {
@@ -47,6 +48,8 @@ _SUFFIXES = {
     ".strings": Format.STRINGS,
     ".xliff": Format.XLIFF,
     ".xlf": Format.XLIFF,
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -60,6 +63,7 @@ _MODULES = {
     Format.ANDROID: "android",
     Format.STRINGS: "apple_strings",
     Format.XLIFF: "xliff",
+    Format.CSV: "table",
 }
 
 
@@ -76,16 +80,17 @@ def format_of(path: Path) -> Format:
     return kind
 
 
-def parser_of(kind: Format, *, field: str | None, joins_lines: bool) -> Parser:
+def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
     """Imports the parser of a format, which may need a library.
 
     Args:
         kind: The format.
         field: Of JSON lines, the name of the field.
+        column: Of CSV, the name of the column.
         joins_lines: Whether the lines of a paragraph of plain text are one passage.
 
     Raises:
-        OptionError: JSON lines lack the name of the field.
+        OptionError: JSON lines lack the name of the field, or CSV the one of the column.
         ModuleNotFoundError: The library is not installed.
     """
     module = import_module(f"seqserve.documents.{_MODULES[kind]}")
@@ -93,6 +98,10 @@ def parser_of(kind: Format, *, field: str | None, joins_lines: bool) -> Parser:
         if not field:
             raise OptionError("--field: is required for JSON lines; it names what to translate")
         return partial(module.parse, field=field)
+    if kind is Format.CSV:
+        if not column:
+            raise OptionError("--column: is required for CSV; it names what to translate")
+        return partial(module.parse, column=column)
     parser: Parser = (
         module.parse_paragraphs if joins_lines and kind is Format.TEXT else module.parse
     )
