@@ -26,6 +26,9 @@ class Format(Enum):
     STRINGS = "strings"
     XLIFF = "xliff"
     CSV = "csv"
+    DOCX = "docx"
+    ODT = "odt"
+    EPUB = "epub"
 
 
 _SUFFIXES = {
@@ -50,6 +53,9 @@ _SUFFIXES = {
     ".xlf": Format.XLIFF,
     ".csv": Format.CSV,
     ".tsv": Format.CSV,
+    ".docx": Format.DOCX,
+    ".odt": Format.ODT,
+    ".epub": Format.EPUB,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -64,7 +70,16 @@ _MODULES = {
     Format.STRINGS: "apple_strings",
     Format.XLIFF: "xliff",
     Format.CSV: "table",
+    Format.DOCX: "docx",
+    Format.ODT: "odt",
+    Format.EPUB: "html",
 }
+ARCHIVES = {
+    Format.DOCX: r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
+    Format.ODT: r"(?:content|styles)\.xml",
+    Format.EPUB: r"(?i:.*\.(?:xhtml|html|htm))",
+}
+"""Formats whose documents are archives, and the names of the parts that are translated."""
 
 
 def format_of(path: Path) -> Format:
@@ -102,6 +117,9 @@ def parser_of(kind: Format, *, field: str | None, column: str | None, joins_line
         if not column:
             raise OptionError("--column: is required for CSV; it names what to translate")
         return partial(module.parse, column=column)
+    if kind is Format.EPUB:
+        parse_xhtml: Parser = module.parse_xhtml
+        return parse_xhtml
     parser: Parser = (
         module.parse_paragraphs if joins_lines and kind is Format.TEXT else module.parse
     )
