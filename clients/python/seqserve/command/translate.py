@@ -5,10 +5,13 @@ Each passage of a document is a source of a bulk call, which the server divides 
 
 from __future__ import annotations
 
+import io
 import math
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +21,17 @@ from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import DecodingOptions
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.run.document_run import DocumentRun
-from seqserve.command.run.document_writer import document_writer
+from seqserve.command.run.document_writer import (
+    DocumentWriter,
+    archive_writer,
+    document_writer,
+)
 from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
 from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
-from seqserve.documents.formats import Format, format_of, parser_of
-from seqserve.documents.passage import Malformed, Parser, Passage
+from seqserve.documents.archive import is_text, opened, text_of
+from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
+from seqserve.documents.passage import Lines, Malformed, Parser, Passage
 from seqserve.options import option, parse
 
 _EPILOG = """\
@@ -38,6 +46,8 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   android    .xml: strings of an Android app
   strings    .strings: strings of an app of Apple's systems
   xliff      .xliff, .xlf: sources without a target, versions 1.2 and 2
+  csv        .csv, .tsv: the column that --column names
+  docx, odt, epub   .docx, .odt, .epub: the text; a file must be named by --out
 
 Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
 encoding and byte order mark stay as they are. Without FILES it translates standard input to
@@ -57,6 +67,7 @@ examples:
   seqserve translate docs/*.md -o docs-de
   seqserve translate film.srt -o film.de.srt --beam-size 5
   seqserve translate reviews.jsonl --field text -o reviews.de.jsonl
+  seqserve translate goods.csv --column description -o goods.de.csv
   curl -s https://example.com | seqserve translate --format html > page.html"""
 
 
@@ -74,6 +85,9 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
     )
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
+    column: str | None = option(
+        None, help="Column of CSV to translate, in its place; the first row has its name."
+    )
     join_lines: bool = option(
         False, help="Translate each paragraph of plain text as one line: for lines of fixed width."
     )
@@ -153,39 +167,92 @@ def _check_outputs(options: TranslateOptions, files: list[Path]) -> None:
 
 def _translate(client: Client, options: TranslateOptions, file: Path, kind: Format) -> int:
     """Translates a file; returns how many passages failed."""
-    parser = parser_of(kind, field=options.field, joins_lines=options.join_lines)
-    call = options.call()
+    parser = parser_of(
+        kind, field=options.field, column=options.column, joins_lines=options.join_lines
+    )
     is_shown = is_terminal(sys.stderr) and (options.out is not None or not sys.stdout.isatty())
+    out = options.output_of(file)
+    if kind in ARCHIVES:
+        if out is None:
+            raise errors.OptionError(f"--out: a file of {kind.value} needs one to be written to")
+        return _translate_archive(client, options, file, out, kind, parser, is_shown)
     with closing(SourceFile(file, options.encoding)) as source:
-        facts = {**call, "format": kind.value, "encoding": source.encoding}
-        out = options.output_of(file)
+        facts = {**options.call(), "format": kind.value, "encoding": source.encoding}
         with document_writer(out, source, facts) as writer:
             total = None
             if is_shown and can_be_read_twice(file):
                 with closing(SourceFile(file, options.encoding)) as again:
-                    total = sum(map(writer.is_sent, _passages(parser, again)))
+                    passages = _passages(parser, again, source.name)
+                    total = sum(map(writer.is_sent, passages))
             with closing(
                 Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
             ) as progress:
-                writer.before_report = progress.clear
-                run = DocumentRun(
-                    client,
-                    writer,
-                    progress,
-                    concurrency=options.concurrency,
-                    timeout_s=options.timeout_s,
-                    call=call,
-                )
-                run.run(_passages(parser, source))
-    if writer.failed.count:
-        report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
-        print(f"seqserve: {source.name}: {report}: lines {writer.failed}", file=sys.stderr)
+                passages = _passages(parser, source, source.name)
+                _run(client, options, writer, progress, passages)
+    _report(writer, source.name)
     return writer.failed.count
 
 
-def _passages(parser: Parser, source: SourceFile) -> Iterator[Passage]:
+def _translate_archive(
+    client: Client,
+    options: TranslateOptions,
+    file: Path,
+    out: Path,
+    kind: Format,
+    parser: Parser,
+    is_shown: bool,
+) -> int:
+    """Translates the parts of a document that are text; the others stay to the byte."""
+    failed = 0
+    with (
+        opened(file) as source,
+        archive_writer(out, {**options.call(), "format": kind.value}) as (archive, journal),
+        closing(Progress(sys.stderr, "passages", is_shown=is_shown)) as progress,
+    ):
+        for part in source.infolist():
+            if not is_text(kind, part):
+                with source.open(part) as old, archive.open(copy(part), "w") as new:
+                    shutil.copyfileobj(old, new)
+                continue
+            name = f"{file}: {part.filename}"
+            texts: list[str] = []
+            writer = DocumentWriter(name, "utf-8", texts.append, journal)
+            lines = io.StringIO(text_of(source, part), newline="")
+            _run(client, options, writer, progress, _passages(parser, lines, name))
+            archive.writestr(copy(part), "".join(texts).encode(), part.compress_type)
+            _report(writer, name)
+            failed += writer.failed.count
+    return failed
+
+
+def _run(
+    client: Client,
+    options: TranslateOptions,
+    writer: DocumentWriter,
+    progress: Progress,
+    passages: Iterator[Passage],
+) -> None:
+    writer.before_report = progress.clear
+    run = DocumentRun(
+        client,
+        writer,
+        progress,
+        concurrency=options.concurrency,
+        timeout_s=options.timeout_s,
+        call=options.call(),
+    )
+    run.run(passages)
+
+
+def _report(writer: DocumentWriter, name: str) -> None:
+    if writer.failed.count:
+        report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
+        print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
+
+
+def _passages(parser: Parser, lines: Lines, name: str) -> Iterator[Passage]:
     """Reads the passages of a document; an error of its format names the file."""
     try:
-        yield from parser(source)
+        yield from parser(lines)
     except Malformed as error:
-        raise errors.OptionError(f"{source.name}: {error}") from None
+        raise errors.OptionError(f"{name}: {error}") from None

@@ -25,6 +25,10 @@ class Format(Enum):
     ANDROID = "android"
     STRINGS = "strings"
     XLIFF = "xliff"
+    CSV = "csv"
+    DOCX = "docx"
+    ODT = "odt"
+    EPUB = "epub"
 
 
 _SUFFIXES = {
@@ -47,6 +51,11 @@ _SUFFIXES = {
     ".strings": Format.STRINGS,
     ".xliff": Format.XLIFF,
     ".xlf": Format.XLIFF,
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".docx": Format.DOCX,
+    ".odt": Format.ODT,
+    ".epub": Format.EPUB,
 }
 _MODULES = {
     Format.TEXT: "plain_text",
@@ -60,7 +69,17 @@ _MODULES = {
     Format.ANDROID: "android",
     Format.STRINGS: "apple_strings",
     Format.XLIFF: "xliff",
+    Format.CSV: "table",
+    Format.DOCX: "docx",
+    Format.ODT: "odt",
+    Format.EPUB: "html",
 }
+ARCHIVES = {
+    Format.DOCX: r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
+    Format.ODT: r"(?:content|styles)\.xml",
+    Format.EPUB: r"(?i:.*\.(?:xhtml|html|htm))",
+}
+"""Formats whose documents are archives, and the names of the parts that are translated."""
 
 
 def format_of(path: Path) -> Format:
@@ -76,16 +95,17 @@ def format_of(path: Path) -> Format:
     return kind
 
 
-def parser_of(kind: Format, *, field: str | None, joins_lines: bool) -> Parser:
+def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
     """Imports the parser of a format, which may need a library.
 
     Args:
         kind: The format.
         field: Of JSON lines, the name of the field.
+        column: Of CSV, the name of the column.
         joins_lines: Whether the lines of a paragraph of plain text are one passage.
 
     Raises:
-        OptionError: JSON lines lack the name of the field.
+        OptionError: JSON lines lack the name of the field, or CSV the one of the column.
         ModuleNotFoundError: The library is not installed.
     """
     module = import_module(f"seqserve.documents.{_MODULES[kind]}")
@@ -93,6 +113,13 @@ def parser_of(kind: Format, *, field: str | None, joins_lines: bool) -> Parser:
         if not field:
             raise OptionError("--field: is required for JSON lines; it names what to translate")
         return partial(module.parse, field=field)
+    if kind is Format.CSV:
+        if not column:
+            raise OptionError("--column: is required for CSV; it names what to translate")
+        return partial(module.parse, column=column)
+    if kind is Format.EPUB:
+        parse_xhtml: Parser = module.parse_xhtml
+        return parse_xhtml
     parser: Parser = (
         module.parse_paragraphs if joins_lines and kind is Format.TEXT else module.parse
     )

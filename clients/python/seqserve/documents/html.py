@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby, pairwise
 
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
@@ -38,6 +39,13 @@ def parse(lines: Lines) -> Iterator[Passage]:
     https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
     return passages(_pieces("".join(lines)), _SYNTAX)
+
+
+def parse_xhtml(lines: Lines) -> Iterator[Passage]:
+    """Yields the passages of a document that is XML, too, and may lack the names of HTML."""
+    return passages(
+        _pieces("".join(lines)), _SYNTAX._replace(write=partial(html.escape, quote=False))
+    )
 
 
 def _pieces(source: str) -> list[Piece]:

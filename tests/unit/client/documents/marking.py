@@ -15,7 +15,7 @@ CUE = "1\r\n00:00:01,000 --> 00:00:02,000\r\n"
 
 
 def passages_of(kind: Format, text: str, *, joins_lines: bool = False) -> list[Passage]:
-    parser = parser_of(kind, field="text", joins_lines=joins_lines)
+    parser = parser_of(kind, field="text", column="text", joins_lines=joins_lines)
     return list(parser(re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)))
 
 

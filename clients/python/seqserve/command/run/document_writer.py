@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import sys
+import zipfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,6 +120,28 @@ def document_writer(
             report = f"line {journal.damaged_line} is damaged; what follows is translated again"
             print(f"seqserve: the journal of {out}: {report}", file=sys.stderr, flush=True)
         yield _writer(source, file.write, journal)
+
+
+@contextmanager
+def archive_writer(
+    out: Path, options: Mapping[str, object]
+) -> Generator[tuple[zipfile.ZipFile, Journal], None, None]:
+    """Opens the output of a document that is an archive, and the journal of its translations.
+
+    Args:
+        out: A file, which is complete when it is there.
+        options: The options of the translation; a journal with other ones is of no use.
+
+    Raises:
+        OptionError: The file cannot be opened, or what is there is not a regular file.
+    """
+    place = replaceable(out)
+    with (
+        Journal.beside(place, options, out=out) as journal,
+        written_whole(out) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
+        yield archive, journal
 
 
 def _writer(

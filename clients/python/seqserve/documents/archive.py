@@ -1,0 +1,62 @@
+"""Documents that are archives of parts, as .docx, .odt and .epub: which parts are translated."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seqserve.documents.formats import ARCHIVES, Format
+from seqserve.errors import OptionError
+
+# An archive may be small and what is in it large.
+_MAX_BYTES = 1 << 30
+_MAX_TEXT_BYTES = 1 << 26
+_MAX_PARTS = 20_000
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Opens an archive.
+
+    Raises:
+        OptionError: It cannot be read, is none, is encrypted, or has more than fits.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = archive.infolist()
+            size = sum(part.file_size for part in parts)
+            if len(parts) > _MAX_PARTS or size > _MAX_BYTES:
+                raise OptionError(f"{path}: has {len(parts):,} parts of {size:,} bytes: too many")
+            if any(part.flag_bits & 1 for part in parts):
+                raise OptionError(f"{path}: is encrypted; save it without a password")
+            if len({part.filename for part in parts}) < len(parts):
+                raise OptionError(f"{path}: has two parts of the same name")
+            yield archive
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}") from None
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as error:
+        raise OptionError(f"{path}: is no archive that can be read: {error}") from None
+
+
+def is_text(kind: Format, part: zipfile.ZipInfo) -> bool:
+    """Tells whether a part is translated."""
+    return bool(re.fullmatch(ARCHIVES[kind], part.filename))
+
+
+def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
+    """Reads a part that is translated.
+
+    Raises:
+        OptionError: It is too large, or not UTF-8.
+    """
+    name = f"{archive.filename}: {part.filename}"
+    if part.file_size > _MAX_TEXT_BYTES:
+        raise OptionError(f"{name}: has {part.file_size:,} bytes; {_MAX_TEXT_BYTES:,} can be read")
+    try:
+        return archive.read(part).decode()
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from None

@@ -1,0 +1,128 @@
+"""CSV and TSV: the cells of a column are passages; the others and all quotes stay.
+
+An own reader, because the one of Python does not tell how a cell was written.
+Source: RFC 4180.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from seqserve.documents.bilingual import target
+from seqserve.documents.inline import assembled
+from seqserve.documents.passage import Lines, Malformed, Passage, Translation
+from seqserve.documents.placeholders import pieces
+from seqserve.documents.syntax import Syntax
+
+_DELIMITERS = ",;\t|"
+_CELL = r'"(?:[^"]|"")*"'
+
+
+class _Cell(NamedTuple):
+    begin: int
+    raw: str
+    column: int
+    """Its number in its row, from 0."""
+    row: int
+    """Number of its row, from 1."""
+
+
+def parse(lines: Lines, column: str) -> Iterator[Passage]:
+    """Yields a passage for each cell of a column, which the first row names.
+
+    The delimiter is a comma, a semicolon, a tab or a bar: the first one with which the first row
+    has the column. A translation is quoted where it must be, or where its source is.
+
+    Raises:
+        Malformed: The first row lacks the column, or a quoted cell has no end.
+    """
+    return assembled(_parts("".join(lines), column))
+
+
+def _parts(source: str, column: str) -> Iterator[str | Passage]:
+    delimiter, number = _place(source, column)
+    end = 0
+    for cell in _cells(source, delimiter):
+        if cell.column == number and cell.row > 1:
+            yield source[end : cell.begin]
+            yield _passage(cell.raw, delimiter)
+            end = cell.begin + len(cell.raw)
+    yield source[end:]
+
+
+def _place(source: str, column: str) -> tuple[str, int]:
+    """Returns the delimiter and the number of a column."""
+    names: list[str] = []
+    for delimiter in _DELIMITERS:
+        row: list[str] = []
+        # With another delimiter its quotes may not go around cells.
+        with suppress(Malformed):
+            row += (_text(cell.raw) for cell in _first_row(source, delimiter))
+        if column in row:
+            return delimiter, row.index(column)
+        names = max(names, row, key=len)
+    raise Malformed(1, f"has no column {column!r}; --column names one of {', '.join(names)}")
+
+
+def _first_row(source: str, delimiter: str) -> Iterator[_Cell]:
+    for cell in _cells(source, delimiter):
+        if cell.row > 1:
+            return
+        yield cell
+
+
+def _cells(source: str, delimiter: str) -> Iterator[_Cell]:
+    mark = re.escape(delimiter)
+    # Few programs quote cells between tabs, so quotes there may be of the text.
+    quoted, plain = (r'"(?:[^"\r\n]|"")*"', "") if delimiter == "\t" else (_CELL, '(?!")')
+    pattern = re.compile(rf"(?P<cell>{quoted}|{plain}[^{mark}\r\n]*)(?P<end>{mark}|\r\n|\r|\n|\Z)")
+    at, row, column, line = 0, 1, 0, 1
+    while at <= len(source):
+        match = pattern.match(source, at)
+        if match is None:
+            raise Malformed(line, "has a cell whose quotes do not go around all of it")
+        yield _Cell(at, match["cell"], column, row)
+        line += len(re.findall(r"\r\n|\r|\n", match[0]))
+        column = column + 1 if match["end"] == delimiter else 0
+        row += column == 0
+        if not match["end"]:
+            return
+        at = match.end()
+
+
+def _text(raw: str) -> str:
+    return raw[1:-1].replace('""', '"') if _is_quoted(raw) else raw
+
+
+def _is_quoted(raw: str) -> bool:
+    return bool(re.fullmatch(_CELL, raw))
+
+
+def _passage(raw: str, delimiter: str) -> Passage:
+    is_quoted = _is_quoted(raw)
+    inner = raw[1:-1] if is_quoted else raw.replace('"', '""')
+    text = pieces(inner, _QUOTED)
+    passage = target(text, _QUOTED, line=1, before="", kept=raw, opening='"', closing='"')
+    if is_quoted or not passage.text:
+        return passage
+    return replace(passage, written=partial(_written, passage, delimiter))
+
+
+def _written(passage: Passage, delimiter: str, translation: Translation) -> str:
+    """Writes a translation without quotes, if it can be."""
+    quoted = passage.written(translation)
+    text = _text(quoted)
+    return quoted if re.search(rf"[{re.escape(delimiter)}\r\n]|^\"", text) else text
+
+
+_QUOTED = Syntax(
+    read=lambda raw: raw.replace('""', '"'),
+    write=lambda text: text.replace('"', '""'),
+    escape=re.compile('""'),
+    keeps_space=True,
+)

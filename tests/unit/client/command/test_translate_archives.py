@@ -1,0 +1,125 @@
+"""``seqserve translate`` of documents that are archives: parts with text are translated."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ..fake_server import FakeServer
+
+Run = Callable[..., tuple[int, str, str]]
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+DOCX = f'<w:document {W}><w:p><w:r><w:t xml:space="preserve">{{}}</w:t></w:r></w:p></w:document>'
+ODT = '<o:d xmlns:o="urn:o" xmlns:text="urn:t"><text:p>{}</text:p></o:d>'
+EPUB = '<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{}</p></body></html>'
+PICTURE = bytes(range(256)) * 300
+
+
+def archive(path: Path, parts: Mapping[str, str | bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("mimetype", "some/type", zipfile.ZIP_STORED)
+        for name, data in parts.items():
+            file.writestr(name, data)
+    return path
+
+
+def parts_of(path: Path) -> list[tuple[str, int, bytes]]:
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        return [(each.filename, each.compress_type, file.read(each)) for each in file.infolist()]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "name", "part"),
+    [
+        (".docx", "word/document.xml", DOCX),
+        (".docx", "word/header2.xml", DOCX),
+        (".odt", "content.xml", ODT),
+        (".epub", "OEBPS/one.xhtml", EPUB),
+    ],
+)
+def test_text_is_translated_and_all_else_stays(
+    seqserve: Run, tmp_path: Path, suffix: str, name: str, part: str
+) -> None:
+    others: dict[str, str | bytes] = {"a.xml": "<a>no</a>", "media/a.png": PICTURE}
+    source = archive(tmp_path / f"a{suffix}", {name: part.format("grün\u00a0b"), **others})
+    out = tmp_path / f"b{suffix}"
+    assert seqserve("translate", str(source), "-o", str(out)) == (0, "", "")
+    expected = archive(tmp_path / "expected", {name: part.format("GRÜN\u00a0B"), **others})
+    assert parts_of(out) == parts_of(expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a" + suffix,
+        "b" + suffix,
+        "expected",
+    ]
+
+
+def test_a_broken_run_goes_on_where_it_was(
+    seqserve: Run, tmp_path: Path, server: FakeServer
+) -> None:
+    path, out = tmp_path / "a.odt", tmp_path / "b.odt"
+    text = "one</text:p><text:p>{}"
+    archive(path, {"content.xml": ODT.format(text.format("fail NOT_FOUND"))})
+    argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
+    assert seqserve(*argv)[0] == 1 and not out.exists()
+    archive(path, {"content.xml": ODT.format(text.format("two"))})
+    server.requests.clear()
+    assert seqserve(*argv) == (0, "", "")
+    assert [request.source for request in server.requests] == ["two"]
+
+
+def test_a_passage_that_fails_stays_and_is_reported_with_its_part(
+    seqserve: Run, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "a.odt", tmp_path / "b.odt"
+    archive(path, {"content.xml": ODT.format("fail INTERNAL")})
+    status, _, err = seqserve("translate", str(path), "-o", str(out))
+    assert status == 1 and f"{path}: content.xml: line 1: INTERNAL" in err
+    assert parts_of(out) == parts_of(path)
+
+
+def test_standard_output_is_refused(seqserve: Run, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.docx", {})
+    status, _, err = seqserve("translate", str(path))
+    assert status == 2 and err == "seqserve: --out: a file of docx needs one to be written to\n"
+
+
+def _lying(path: Path) -> None:
+    """Makes an archive whose directory says that a part is larger than it is."""
+    archive(path, {"content.xml": ODT})
+    data = path.read_bytes()
+    # The last entry of the directory: its size is 24 bytes behind its begin.
+    at = data.rindex(b"PK\x01\x02") + 24
+    path.write_bytes(data[:at] + (1 << 31).to_bytes(4, "little") + data[at + 4 :])
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (lambda path: path.write_text("text"), "is no archive that can be read"),
+        (
+            lambda path: archive(path, {"content.xml": "<a>"}),
+            "content.xml: line 1 is not well-formed",
+        ),
+        (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not UTF-8"),
+        (_lying, "2,147,483,657 bytes: too many"),
+        (
+            lambda path: archive(path, {"content.xml": b" " * ((1 << 26) + 1)}),
+            "content.xml: has 67,108,865 bytes; 67,108,864 can be read",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_sentence(
+    seqserve: Run, tmp_path: Path, write: Callable[[Path], object], reason: str
+) -> None:
+    path, out = tmp_path / "a.odt", tmp_path / "b.odt"
+    write(path)
+    out.write_text("before")
+    status, _, err = seqserve("translate", str(path), "-o", str(out))
+    [report] = err.splitlines()
+    assert status == 2 and report.startswith(f"seqserve: {path}: ") and reason in report
+    assert out.read_text() == "before"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.odt", "b.odt"]
