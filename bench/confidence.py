@@ -17,19 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 import sacrebleu
 from numpy.typing import NDArray
 
-matplotlib.use("agg")
-
-from matplotlib.figure import Figure
-
 from seqserve import Client
 from seqserve.errors import CallError
+from seqserve.palette import GREY
 from seqserve_model.data import Pair, Split, read_pairs, split_pairs
 from seqserve_model.recipe import Recipe
+from seqserve_plot.picture import grid, save
 from seqserve_server.front.answer.confidence import INTERCEPT, WEIGHTS, features
 
 Array = NDArray[Any]
@@ -136,15 +133,13 @@ def _draw(confidence: Array, quality: Array) -> None:
     means = [confidence[group].mean() for group in groups]
     middle = np.array([quality[group].mean() for group in groups])
     low, high = np.array([np.quantile(quality[group], [0.25, 0.75]) for group in groups]).T
-    figure = Figure((5.0, 3.6), layout="constrained")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, label="confidence = quality")
+    figure, [[axes]] = grid(1, 1, cell=(5.0, 3.6))
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="confidence = quality")
     axes.fill_between(means, low, high, alpha=0.2, label="half of the texts")
     axes.plot(means, middle, marker="o", label=f"mean of {len(groups[0])} texts")
     axes.set(xlabel="confidence", ylabel="chrF / 100", xlim=(0, 1), ylim=(0, 1))
     axes.legend(loc="upper left", fontsize="small")
-    matplotlib.rcParams["svg.hashsalt"] = "seqserve"
-    figure.savefig(_FIGURE, metadata={"Date": None})
+    save(figure, _FIGURE)
 
 
 def _options() -> argparse.Namespace:

@@ -42,7 +42,6 @@ def draw(result: AttentionResult, kind: Kind) -> Figure:
                 weights.of(layer, head),
                 f"layer {layer}, head {head}",
                 bounds=(0, 1),
-                colours="Blues",
                 bar=False,
             )
             name_cells(cell_axes, rows if head == 0 else [], columns)

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from seqserve.errors import OptionError
+from seqserve.palette import GREY
 from seqserve_plot.picture import grid
 
 _SPEEDS = {"sentences": "shipped model, real sentences", "marian": "Marian base shape"}
@@ -83,7 +84,7 @@ def _waits(axes: Axes, report: dict[str, Any], quantile: str) -> None:
         if points:
             name = peer["name"]
             axes.plot(*zip(*points, strict=True), marker="o", label=name, linewidth=_width(name))
-    axes.axhline(report["slo_ms"], color="grey", linestyle=":", linewidth=1)
+    axes.axhline(report["slo_ms"], color=GREY, linestyle=":", linewidth=1)
     axes.set_yscale("log")
     axes.set_xlabel("requests a second")
     axes.set_ylabel(f"{quantile} of an answer, ms")

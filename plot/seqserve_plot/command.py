@@ -196,7 +196,7 @@ _KINDS: dict[str, tuple[type[Drawing], str, str]] = {
     ),
     "masks": (
         MasksOptions,
-        "Draws which keys (columns) a query (row) may see; dark cells are seen.",
+        "Draws which keys (columns) a query (row) may see; blue cells are seen.",
         "seqserve plot masks --out masks.svg\n"
         "seqserve plot masks --length 8 --padding 8 --out nothing-seen.svg",
     ),

@@ -15,7 +15,7 @@ _CACHED = "causal, last 2 queries"
 def draw(length: int, padding: int) -> Figure:
     """Draws the masks of a row of ``length`` tokens, of which the last ``padding`` are none.
 
-    Dark cells are keys (columns) that a query (row) may see.
+    Blue cells are keys (columns) that a query (row) may see.
     """
     real = padding_mask(torch.tensor([length - padding]), length)[0, 0]  # [1, K]
     causal = causal_mask(length, length)
@@ -35,7 +35,6 @@ def draw(length: int, padding: int) -> Figure:
             x="key",
             y="query",
             bounds=(0, 1),
-            colours="Blues",
             bar=False,
         )
         cell.set_aspect("equal")

@@ -13,19 +13,23 @@ matplotlib.use("agg")
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from seqserve.errors import OptionError
+from seqserve.palette import themed
 from seqserve_plot.fonts import DEFAULT, families_for
+from seqserve_plot.style import AMOUNT, SETTINGS
 
 Matrix = Any
 """An array ``[R, C]`` of numbers, as numpy or torch has it."""
 
 _COLUMN_WIDTH, _ROW_HEIGHT = 4.2, 3.6
 _SUFFIXES = (".png", ".svg")
-# Ids of the parts of an SVG follow from it; text stays text, drawn with the reader's fonts.
-_SETTINGS: Any = {"svg.hashsalt": "seqserve", "svg.fonttype": "none"}
+# Pictures are made in many places, so the style is that of the process.
+matplotlib.rcParams.update(SETTINGS)
 
 
 def grid(
@@ -49,7 +53,7 @@ def heat_map(
     x: str = "",
     y: str = "",
     bounds: tuple[float, float] | None = None,
-    colours: str = "viridis",
+    colours: Colormap = AMOUNT,
     bar: bool = True,
 ) -> None:
     """Draws a matrix ``[R, C]``, row 0 at the top; ``bounds`` are the values of the end colours."""
@@ -65,8 +69,23 @@ def heat_map(
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    if bar and axes.figure:
-        axes.figure.colorbar(image, ax=axes)
+    frame(axes)
+    if bar:
+        add_bar(axes, image)
+
+
+def frame(axes: Axes) -> None:
+    """Draws the frame of a matrix, whose cells may be as light as the ground."""
+    axes.spines[:].set_visible(True)
+
+
+def add_bar(axes: Axes, image: AxesImage, label: str = "") -> None:
+    """Shows beside a matrix which colours stand for which numbers."""
+    if axes.figure:
+        bar = axes.figure.colorbar(image, ax=axes, label=label)
+        # Without it, the steps of a transparent colour overlap.
+        bar.solids.set(edgecolor="none", rasterized=True)
+        bar.outline.set_edgecolor(SETTINGS["axes.edgecolor"])
 
 
 def name_cells(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
@@ -104,10 +123,12 @@ def save(figure: Figure, path: Path) -> None:
         # Dollars in a token are dollars.
         text.set_parse_math(False)
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if is_svg else {"Software": None}
-    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         # Of an SVG the reader has the fonts; matplotlib only measures its text.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         try:
             figure.savefig(path, metadata=metadata, dpi=150)
+            if is_svg:
+                path.write_text(themed(path.read_text(encoding="utf-8")), encoding="utf-8")
         except OSError as error:
             raise OptionError(f"--out: {path} cannot be written: {error.strerror}") from None

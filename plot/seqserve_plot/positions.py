@@ -21,8 +21,7 @@ from seqserve_model.positions import (
 )
 from seqserve_model.transformer import Transformer
 from seqserve_plot.picture import grid, heat_map
-
-_DIVERGING = "coolwarm"
+from seqserve_plot.style import ANGLE, SIGN
 
 
 @torch.no_grad()
@@ -91,7 +90,7 @@ def _added(tables: dict[str, Tensor]) -> Figure:
             x="dimension",
             y="position",
             bounds=(-size, size),
-            colours=_DIVERGING,
+            colours=SIGN,
         )
         heat_map(row[1], table @ table.T, f"{stack}dot products", x="position", y="position")
     return figure
@@ -108,7 +107,7 @@ def _relative(positions: RelativePositions, length: int, *, is_trained: bool) ->
         x="key",
         y="query",
         bounds=(-reach, reach),
-        colours=_DIVERGING,
+        colours=SIGN,
     )
     for layer, cell in enumerate(axes[0][1:]):
         sizes = positions.keys[layer].norm(dim=-1)  # [H, 2R + 1]
@@ -144,7 +143,7 @@ def _rotary(positions: RotaryPositions, length: int) -> Figure:
         x="pair",
         y="position",
         bounds=(-torch.pi, torch.pi),
-        colours="twilight",
+        colours=ANGLE,
     )
     ones = torch.ones(1, 1, length, 2 * cosine.size(1))
     turned = positions.rotate(ones, 0)[0, 0]

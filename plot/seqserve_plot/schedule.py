@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqserve_plot.picture import grid
+from seqserve_plot.picture import add_bar, frame, grid
+from seqserve_plot.style import AMOUNT
 from seqserve_server.contract.events import Event
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest
@@ -142,11 +143,11 @@ def _draw_stays(axes: Axes, stays: Sequence[Stay], steps: int, title: str) -> No
     image = axes.imshow(
         tokens_held(stays, steps),
         aspect="auto",
-        cmap="viridis",
+        cmap=AMOUNT,
         vmin=0,
         vmax=most,
         interpolation="nearest",
     )
     axes.set(title=title, xlabel="step", ylabel="request")
-    if axes.figure:
-        axes.figure.colorbar(image, ax=axes, label="tokens in the cache")
+    frame(axes)
+    add_bar(axes, image, "tokens in the cache")

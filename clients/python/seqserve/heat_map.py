@@ -9,6 +9,7 @@ from enum import Enum
 from html import escape
 
 from seqserve.columns import padded, width_of
+from seqserve.palette import BLUE, style_sheet
 
 
 class Style(Enum):
@@ -30,8 +31,6 @@ _INKS = {
     Style.SHADES: [("", shade, "") for shade in " ░▒▓█"],
 }
 
-# The ink of a cell of SVG and HTML; its opacity is the weight.
-_INK = "#3b6fd4"
 # Of SVG, in pixels; a letter of its font is about as wide as _LETTER.
 _CELL_WIDTH, _CELL_HEIGHT, _LETTER, _GAP, _TITLE_HEIGHT = 34, 24, 8.5, 8, 34
 # Names of columns rise at this angle, in degrees, so that long ones do not overlap.
@@ -83,7 +82,7 @@ class HeatMap:
         return [*lines, "", f"0 {legend} 1"]
 
     def svg(self, title: str) -> Iterator[str]:
-        """Yields the lines of an SVG picture: the larger a weight, the darker its cell."""
+        """Yields the lines of an SVG picture: the larger a weight, the fuller its cell."""
         slope = math.radians(_SLOPE)
         left = _longest(self.rows) + 2 * _GAP
         top = _TITLE_HEIGHT + math.sin(slope) * _longest(self.columns) + 2 * _GAP
@@ -95,9 +94,10 @@ class HeatMap:
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
             f' viewBox="0 0 {width} {height}" font-family="ui-monospace, monospace"'
-            f' font-size="14" fill="#1b2430" role="img" aria-label="{escape(title)}">'
+            f' font-size="14" fill="var(--ink)" role="img" aria-label="{escape(title)}">'
         )
-        yield f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        yield f"<style>{style_sheet()}</style>"
+        yield f'<rect width="{width}" height="{height}" fill="var(--surface)"/>'
         yield f'<text x="{_GAP}" y="22">{escape(title)}</text>'
         for column, name in enumerate(self.columns):
             at = f"translate({left + _CELL_WIDTH * (column + 0.5):.0f} {top - _GAP:.0f})"
@@ -105,7 +105,7 @@ class HeatMap:
         for row, name in enumerate(self.rows):
             y = top + _CELL_HEIGHT * (row + 0.7)
             yield f'<text x="{left - _GAP:.0f}" y="{y:.0f}" text-anchor="end">{escape(name)}</text>'
-        yield f'<g fill="{_INK}" stroke="#d8e0ec">'
+        yield '<g fill="var(--accent)" stroke="var(--line)">'
         for row, (_, weights) in enumerate(self._named()):
             for column, weight in enumerate(weights):
                 x, y = left + _CELL_WIDTH * column, top + _CELL_HEIGHT * row
@@ -117,7 +117,7 @@ class HeatMap:
         yield "</svg>"
 
     def html(self, caption: str = "") -> str:
-        """Draws a table of HTML: the larger a weight, the darker its cell."""
+        """Draws a table of HTML: the larger a weight, the fuller its cell."""
         heads = (f'<th style="{_COLUMN_STYLE}">{escape(name)}</th>' for name in self.columns)
         lines = (
             f'<tr><th style="{_NAME_STYLE}">{escape(name)}</th>'
@@ -154,7 +154,7 @@ def _text_cell(weight: float, width: int, style: Style) -> str:
 
 
 def _html_cell(weight: float) -> str:
-    red, green, blue = bytes.fromhex(_INK[1:])
+    red, green, blue = bytes.fromhex(BLUE[1:])
     ink = f"rgba({red}, {green}, {blue}, {weight:.2f})"
     return f'<td title="{weight:.2f}" style="{_CELL_STYLE}; background: {ink}"></td>'
 

@@ -1,4 +1,4 @@
-"""Converts text to token ids and back, also incrementally for streams.
+"""Converts text to token ids and back.
 
 Wraps a Hugging Face ``tokenizer.json``. Text never becomes a control token: ``</s>`` in a source is
 encoded as ordinary characters.
@@ -17,6 +17,7 @@ from seqserve.errors import OptionError
 from seqserve_server.contract.alphabet import Alphabet
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.spelling import Spelled, Spelling
+from seqserve_server.contract.text_stream import TextStream
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"
@@ -28,7 +29,6 @@ BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 _OTHER_SIDE = " "
 # The library keeps the interpreter lock while it encodes a text, but not while it encodes a batch.
 _SHORT_CHARACTERS = 1024
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Pieces(NamedTuple):
@@ -336,51 +336,3 @@ def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
     pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
     special = [id_ for id_, is_special in pairs if is_special]
     return special[: special.index(eos)] if eos in special else []
-
-
-class TextStream:
-    """Incremental decoder that returns text as soon as no later id can change it.
-
-    The pieces of :meth:`push` and the rest from :meth:`flush`, joined, equal what
-    :meth:`Tokenizer.decode` returns for all ids together.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, held: int = 0) -> None:
-        """Starts with no ids; holds back ``held`` characters, as they may begin a stop sequence."""
-        self._tokenizer = tokenizer
-        self._held = held
-        self._pending = ""
-        self._window: list[int] = []
-        self._shown = ""
-        self._sent_chars = 0
-
-    def push(self, ids: Sequence[int]) -> str:
-        """Appends ids and returns the text that has become final, which may be empty.
-
-        Text that ends within a character is held back: if a run of byte tokens turns out to be
-        invalid UTF-8, the whole run decodes differently.
-        """
-        visible = [id_ for id_ in ids if not self._tokenizer.is_hidden(id_)]
-        self._window.extend(visible)
-        if not self._window or self._tokenizer.is_byte(self._window[-1]):
-            return ""
-        text = self._tokenizer.decode(self._window)
-        if text.endswith(_REPLACEMENT) or len(text) <= len(self._shown):
-            return ""
-        self._pending += text[len(self._shown) :]
-        self._shown = text
-        # Only the latest ids are decoded again, so the cost of a piece does not grow with the text.
-        # If they have no text they cannot be the context: the next ids would decode as a beginning.
-        latest = self._tokenizer.decode(visible)
-        if latest:
-            self._window, self._shown = visible, latest
-        sent = max(0, len(self._pending) - self._held)
-        piece, self._pending = self._pending[:sent], self._pending[sent:]
-        self._sent_chars += len(piece)
-        return piece
-
-    def flush(self, text: str) -> str:
-        """Returns what :meth:`push` held back of ``text``, the text of all ids."""
-        rest = text[self._sent_chars :]
-        self._sent_chars += len(rest)
-        return rest
