@@ -35,9 +35,10 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
+# In the second run two files take most of the time, so a process that is done takes tests of the other.
 test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest $(SIDE_BY_SIDE)
-	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
+	$(BIN)/pytest -m parity --numprocesses 2 --dist worksteal
 	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py
 
 fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.

@@ -1,6 +1,6 @@
 """Artifacts that tests load, exported from random weights and cached in ``build/``.
 
-Tracing a graph takes seconds, so an export runs in a process beside the tests, and its result stays
+Tracing a graph takes seconds, so exports run in a process beside the tests, and a result stays
 until a source file or a library that it came from has another content.
 """
 
@@ -14,7 +14,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,11 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
 
 
 class Exporter:
-    """Exports in processes of its own, which tests wait for; warnings are errors there too."""
+    """Exports in a process of its own, which tests wait for; warnings are errors there too.
+
+    One process makes all exports, because to load torch and to trace a first graph takes as long as
+    an export. Processes of several workers of pytest share them out.
+    """
 
     def __init__(self, folder: Path, cache: Path = CACHE) -> None:
         """Starts nothing.
@@ -126,36 +131,39 @@ class Exporter:
             cache: Where exports are kept from run to run.
         """
         self._folder, self._cache = folder, cache
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
     def begin(self, *names: str) -> None:
-        """Starts the exports that the cache does not hold."""
+        """Starts the exports that the cache does not hold, in this order."""
+        new = [name for name in names if name not in self._processes]
+        missing = [name for name in new if not is_current(self._cache / name)]
+        if not missing:
+            return
+        command = [sys.executable, "-W", "error", "-m", "tests.exported", str(self._cache)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        for name in names:
-            if name in self._processes or is_current(self._cache / name):
-                continue
-            command = [sys.executable, "-W", "error", "-m", "tests.exported"]
-            with self._output(name).open("wb") as output:
-                self._processes[name] = subprocess.Popen(
-                    [*command, str(self._cache), name],
-                    env=environment,
-                    stdout=output,
-                    stderr=output,
-                )
+        with self._output(missing[0]).open("wb") as output:
+            process = subprocess.Popen(
+                [*command, *missing], env=environment, stdout=output, stderr=output
+            )
+        for name in missing:
+            self._processes[name] = process, self._output(missing[0])
 
     def repository(self, name: str) -> Path:
         """Waits for an export and gives a copy of its model repository."""
         copy = self._folder / name
         if not copy.exists():
             self.begin(name)
-            process = self._processes.get(name)
-            assert process is None or process.wait() == 0, self._output(name).read_text()
+            if name in self._processes:
+                process, output = self._processes[name]
+                while process.poll() is None and not is_current(self._cache / name):
+                    time.sleep(0.1)
+                assert process.poll() in (None, 0), output.read_text()
             shutil.copytree(self._cache / name / "models", copy)
         return copy
 
     def end(self) -> None:
         """Ends the exports that no test has waited for."""
-        for process in self._processes.values():
+        for process, _ in self._processes.values():
             process.kill()
             process.wait()
 
@@ -189,22 +197,38 @@ def _loaded_sources() -> list[Path]:
     return sorted(file.relative_to(_ROOT) for file in ours)
 
 
-def main(cache: Path, name: str, export: Callable[[Path], None]) -> None:
-    """Exports one artifact to the cache, unless another process has done so meanwhile."""
+def main(cache: Path, names: Sequence[str]) -> None:
+    """Exports artifacts to the cache; last those that another process exports meanwhile."""
     from tests.step_graphs import operators_parsed_once
 
     cache.mkdir(parents=True, exist_ok=True)
-    with operators_parsed_once(), (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with operators_parsed_once():
+        busy = [name for name in names if not keep(cache, name, EXPORTS[name], waits=False)]
+        for name in busy:
+            keep(cache, name, EXPORTS[name])
+
+
+def keep(cache: Path, name: str, export: Callable[[Path], None], *, waits: bool = True) -> bool:
+    """Exports one artifact to the cache, unless another process has done so meanwhile.
+
+    Returns:
+        Whether it is there; it may not be if another process exports it and this one does not wait.
+    """
+    with (cache / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
         if is_current(cache / name):
-            return
+            return True
         draft = cache / f"{name}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         export(draft / "models")
         (draft / _STAMP).write_text(json.dumps(_stamp(_loaded_sources()), indent=1))
         shutil.rmtree(cache / name, ignore_errors=True)
         draft.rename(cache / name)
+    return True
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], EXPORTS[sys.argv[2]])
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests import checkpoints
+from tests.step_graphs import operators_parsed_once
 
 from seqserve import Client
 from seqserve.errors import InvalidArgument
@@ -35,7 +36,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 def client(theirs: tuple[Any, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     models = tmp_path_factory.mktemp("models")
     options = ["--name", "opus", "--model-repository", str(models), "--sentences", "30"]
-    assert main([str(theirs[1]), *options, "--threads", "1"]) == 0
+    with operators_parsed_once():
+        assert main([str(theirs[1]), *options, "--threads", "1"]) == 0
     folder = tmp_path_factory.mktemp("server")
     with ServerProcess(models, folder) as server, Client(server.target) as client:
         yield client
