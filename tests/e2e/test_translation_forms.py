@@ -58,7 +58,7 @@ def test_page_and_file_are_detected_and_go_over_the_pivot(client: httpx.Client) 
     assert client.get(url).text == film.replace(KEOPI, KAFFEE)
 
 
-def test_language_of_a_text_is_told(client: httpx.Client) -> None:
+def test_language_of_a_text_is_detected(client: httpx.Client) -> None:
     for text, code in ((COFFEE, "en"), (KEOPI, "ko")):
         assert client.post("/detect", data={"q": text}).json()[0]["language"] == code
 

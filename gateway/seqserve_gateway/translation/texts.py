@@ -45,7 +45,7 @@ async def translated(
 ) -> list[Translated]:
     """Translates texts, in order. What has no letter, or is in the target language, stays as it is.
 
-    Where the source is to be detected, every text has a language, but not every passage of it.
+    A source language is detected once for each text, not for each passage of it.
 
     Args:
         call: The request; its calls share a window.

@@ -113,7 +113,8 @@ class LanguageDetector:
             process = self._process or await self._started()
             assert process.stdin is not None and process.stdout is not None
             line = b""
-            with suppress(ConnectionError):
+            # uvloop has no error of its own for a pipe that is closed.
+            with suppress(ConnectionError, RuntimeError):
                 process.stdin.write(json.dumps([text, languages]).encode() + b"\n")
                 await process.stdin.drain()
                 line = await process.stdout.readline()

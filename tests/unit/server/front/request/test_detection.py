@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import uvloop
 
 from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
 from seqserve_server.front.request.detection import MAX_CHARACTERS, LanguageDetector
@@ -61,6 +63,23 @@ async def test_a_process_that_fails_is_started_again(detector: LanguageDetector)
         await detector.detect(KOREAN, ["el", "ko"])
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
     assert detector.pid != process
+
+
+def test_the_loop_of_the_server_starts_a_process_again_too() -> None:
+    async def fail_and_detect() -> None:
+        detector = LanguageDetector()
+        await detector.detect(KOREAN, ["el", "ko"])
+        assert detector.pid is not None
+        os.kill(detector.pid, signal.SIGKILL)
+        while Path(f"/proc/{detector.pid}").exists():
+            await asyncio.sleep(0.01)
+        with pytest.raises(ModelUnavailable, match="call again"):
+            await detector.detect(KOREAN, ["el", "ko"])
+        assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
+        await detector.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(fail_and_detect())
 
 
 async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector) -> None:
