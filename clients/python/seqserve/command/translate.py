@@ -47,7 +47,9 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   strings    .strings: strings of an app of Apple's systems
   xliff      .xliff, .xlf: sources without a target, versions 1.2 and 2
   csv        .csv, .tsv: the column that --column names
-  docx, odt, epub   .docx, .odt, .epub: the text; a file must be named by --out
+  docx       .docx
+  odt        .odt
+  epub       .epub; these three need --out
 
 Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
 encoding and byte order mark stay as they are. Without FILES it translates standard input to

@@ -30,7 +30,7 @@ def _pieces(document: Sequence[Token]) -> Iterator[Piece]:
     levels = [False]
     for token in document:
         kind = Kind.BREAK
-        is_of_text = "<text:" in token.raw[:6] or "</text:" in token.raw[:7]
+        is_of_text = token.raw.startswith(("<text:", "</text:"))
         if token.kind is Kind.TEXT and levels[-1]:
             kind = Kind.TEXT
         elif is_of_text and token.name in _POINTS and token.kind is Kind.EMPTY and levels[-1]:
@@ -42,6 +42,4 @@ def _pieces(document: Sequence[Token]) -> Iterator[Piece]:
             levels.append(is_paragraph or (kind is Kind.OPENING and levels[-1]))
         elif token.kind is Kind.CLOSING:
             levels.pop()
-        yield Piece(
-            kind if kind is not Kind.EMPTY or levels[-1] else Kind.BREAK, token.raw, token.name
-        )
+        yield Piece(kind, token.raw, token.name)
