@@ -71,7 +71,6 @@ class _Watch:
 def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, int]]:
     """Imports a checkpoint at each precision; the small one first, which loads all libraries."""
     import torch
-    from tests.step_graphs import operators_parsed_once
 
     from seqserve_export import pipeline
     from seqserve_export.precision import Precision
@@ -83,7 +82,6 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
     pipeline.check_tolerance = lambda *_: None  # type: ignore[attr-defined]
     limits.MAX_SMALL_BYTES = 0  # packed weights would be a copy
 
-    @operators_parsed_once()
     def run(folder: Path, name: str, precision: Precision) -> None:
         importing.import_checkpoint(
             ImportOptions(
