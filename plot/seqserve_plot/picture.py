@@ -83,6 +83,7 @@ def add_bar(axes: Axes, image: AxesImage, label: str = "") -> None:
     """Shows beside a matrix which colours stand for which numbers."""
     if axes.figure:
         bar = axes.figure.colorbar(image, ax=axes, label=label)
+        assert bar.solids is not None, "an image has no contours"
         # Without it, the steps of a transparent colour overlap.
         bar.solids.set(edgecolor="none", rasterized=True)
         bar.outline.set_edgecolor(SETTINGS["axes.edgecolor"])
