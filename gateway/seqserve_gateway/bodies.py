@@ -10,12 +10,18 @@ from starlette.requests import Request
 
 from seqserve_gateway.failure import Failure
 
+MAX_TOTAL_BYTES = 64 << 20
+"""Memory for the bodies of all requests under way, unless one alone may have more."""
+
 
 class Bodies:
     """Bounds what the bodies of all requests under way hold."""
 
     def __init__(
-        self, max_bytes: int = 1 << 20, max_total_bytes: int = 64 << 20, timeout_s: float = 20.0
+        self,
+        max_bytes: int = 1 << 20,
+        max_total_bytes: int = MAX_TOTAL_BYTES,
+        timeout_s: float = 20.0,
     ) -> None:
         """Starts with no body.
 

@@ -136,7 +136,7 @@ def main(argv: list[str]) -> int:
     certificate = options.certificate()
     from seqserve_gateway.admission import Admission
     from seqserve_gateway.app import app_of
-    from seqserve_gateway.bodies import Bodies
+    from seqserve_gateway.bodies import MAX_TOTAL_BYTES, Bodies
     from seqserve_gateway.form import House
     from seqserve_gateway.forms import FORMS
     from seqserve_gateway.listener import ListenerLimits, listener_at, run
@@ -146,7 +146,7 @@ def main(argv: list[str]) -> int:
     house = House(
         upstream=Upstream(settings),
         admission=Admission(options.max_requests, rate=float("inf")),
-        bodies=Bodies(options.max_body_bytes),
+        bodies=Bodies(options.max_body_bytes, max(options.max_body_bytes, MAX_TOTAL_BYTES)),
         max_timeout_s=options.max_timeout_s,
     )
     app = app_of(house, FORMS, allowed_hosts=options.hosts(), cors_origins=options.cors_origin)
