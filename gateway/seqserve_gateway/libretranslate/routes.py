@@ -15,8 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from seqserve.documents import html
 from seqserve.documents.formats import format_of, parser_of
-from seqserve.documents.passage import Parser
-from seqserve.errors import OptionError
+from seqserve.documents.passage import Malformed, Parser
 from seqserve.language_codes import AUTO
 from seqserve.results import DetectedLanguage
 from seqserve_gateway.call import Call
@@ -29,7 +28,8 @@ from seqserve_gateway.translation.names import name_of
 from seqserve_gateway.translation.texts import Parse, plain, translated
 
 _MOST_ALTERNATIVES = 15
-_SUFFIXES = [".txt", ".md", ".html", ".srt", ".vtt"]
+# Formats of one text; those of several parts in an archive are for `seqserve translate`.
+_SUFFIXES = (".txt .md .html .srt .vtt .json .po .pot .strings .xml .xliff .xlf").split()
 _DOWNLOADS = Downloads()
 
 
@@ -59,7 +59,12 @@ async def _translate_file(call: Call) -> Response:
         text = file.content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise refusal("file", "is not UTF-8") from None
-    [result] = await translated(call, [text], lambda text: parser(io.StringIO(text, "")), languages)
+    try:
+        [result] = await translated(
+            call, [text], lambda text: parser(io.StringIO(text, "")), languages
+        )
+    except Malformed as error:
+        raise refusal("file", str(error)) from None
     path = Path(file.name)
     name = f"{path.stem}_{languages.target}{path.suffix}"
     key = _DOWNLOADS.add(File(name, result.text.encode()))
@@ -132,11 +137,11 @@ def _parse_of(name: str) -> Parse:
 
 
 def _parser_of(file: File) -> Parser:
-    try:
-        return parser_of(format_of(Path(file.name)), field=None, joins_lines=False)
-    except OptionError:
+    path = Path(file.name)
+    if path.suffix.lower() not in _SUFFIXES:
         reason = f"the format of {file.name} is not supported; there are {', '.join(_SUFFIXES)}"
-        raise refusal("file", reason) from None
+        raise refusal("file", reason)
+    return parser_of(format_of(path), field=None, column=None, joins_lines=False)
 
 
 def _detected(detected: DetectedLanguage) -> dict[str, Any]:
