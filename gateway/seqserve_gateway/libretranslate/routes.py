@@ -29,7 +29,10 @@ from seqserve_gateway.translation.texts import Parse, plain, translated
 
 _MOST_ALTERNATIVES = 15
 # Formats of one text; those of several parts in an archive are for `seqserve translate`.
-_SUFFIXES = (".txt .md .html .srt .vtt .json .po .pot .strings .xml .xliff .xlf").split()
+_SUFFIXES = (
+    *(".txt", ".md", ".html", ".srt", ".vtt"),
+    *(".json", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
+)
 _DOWNLOADS = Downloads()
 
 
@@ -112,7 +115,7 @@ async def _settings(call: Call) -> Response:
                 "target": {"code": targets[0], "name": name_of(targets[0])},
             },
             "suggestions": False,
-            "supportedFilesFormat": _SUFFIXES,
+            "supportedFilesFormat": list(_SUFFIXES),
         }
     )
 

@@ -35,13 +35,15 @@ def test_document_is_openapi_and_each_reference_leads_somewhere() -> None:
         assert name in DOCUMENT["components"][kind]
 
 
-def test_every_endpoint_of_a_form_is_described() -> None:
+def test_every_endpoint_of_our_own_form_is_described() -> None:
+    # Other services describe theirs themselves.
     described = {
         (verb.upper(), path) for path, verbs in DOCUMENT["paths"].items() for verb in verbs
     }
     served = {
         (verb, endpoint.path)
         for form in FORMS
+        if form.name == "v1"
         for endpoint in form.endpoints
         for verb in endpoint.methods
     }
