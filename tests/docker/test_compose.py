@@ -120,15 +120,15 @@ def test_the_worst_permitted_calls_of_a_caller_fit_its_memory(stack: Stack) -> N
 
     with Client(stack.target, timeout_s=120.0) as client, ThreadPoolExecutor(8) as threads:
         list(threads.map(widest, range(12)))
-        assert client.generate("We watched a film.", max_decoding_length=8).tokens
+        assert client.generate("We saw a good film.", max_decoding_length=8).tokens
     assert stack.inspect("{{.State.OOMKilled}}") == "false"
     assert stack.inspect("{{.RestartCount}}") == "0"
 
 
 def test_client_on_the_host_is_answered(stack: Stack) -> None:
     with Client(stack.target) as client:
-        result = client.generate("We watched a film.", max_decoding_length=8)
-        pieces = list(client.stream("We watched a film.", max_decoding_length=8))
+        result = client.generate("We saw a good film.", max_decoding_length=8)
+        pieces = list(client.stream("We saw a good film.", max_decoding_length=8))
     assert 1 <= len(result.tokens) <= 8
     assert "".join(piece.text for piece in pieces) == result.text
 

@@ -190,14 +190,14 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
     idle_mb = memory_mb(server) + server.value("cache_bytes") / 1e6
     with Peak(server) as peak, contextlib.ExitStack() as callers:
         widest = callers.enter_context(unread(server, "widest"))
-        for version in (1, 2, 1, 2):
+        for version in (2, 3, 2, 3):
             request = generation_pb2.GenerateRequest(
                 model=NAME, version=version, source=LONG, options=options(**WIDEST)
             )
             widest.call("Generate", request)
         until(lambda: server.rows_in_use() > 0)
         for number in range(CALLERS):
-            callers.enter_context(unread(server, f"caller-{number}")).fill_share(1 + number % 2)
+            callers.enter_context(unread(server, f"caller-{number}")).fill_share(2 + number % 2)
         # What had memory is answered then, and waits to be read.
         until(server.is_idle)
         held_mb = server.value("answer_bytes") / 1e6

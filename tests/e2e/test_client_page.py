@@ -42,8 +42,8 @@ def run(shipped: ServerProcess) -> Run:
 PRINTED = {
     "Blocking": "Der Kaffee schmeckt gut.",
     "Streaming": "StopReason.EOS",
-    "Many texts": "Es regnet. Wir haben uns einen Film angesehen. Der Kaffee schmeckt gut.",
-    "Languages": "Der Kaffee schmeckt gut. [('ko-en', 'The coffee tastes good'), ('en-de', '')]",
+    "Many texts": "Es regnet. Wir sahen einen guten Film. Der Kaffee schmeckt gut.",
+    "Languages": "Der Kaffee schmeckt gut [('ko-en', 'The coffee tastes good'), ('en-de', '')]",
     "asyncio": "Der Kaffee schmeckt gut.",
     "Deadlines and time limits": "StopReason.EOS Es regnet.",
     "Retries": "Es regnet.",
@@ -67,7 +67,7 @@ def test_code_prints_what_the_page_says(
 
 def test_the_web_service_translates_streams_and_reports_errors(run: Run) -> None:
     with TestClient(run("In a web service")["app"]) as http:
-        texts = {"text": "The coffee tastes good. We watched a film."}
+        texts = {"text": "The coffee tastes good. We saw a good film."}
         answer = http.post("/translate", json=texts)
         assert answer.status_code == 200
         assert "Kaffee" in answer.json()["text"]

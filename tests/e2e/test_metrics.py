@@ -32,6 +32,7 @@ HISTOGRAMS = {
 }
 OTHERS = {
     "answer_bytes": set(),
+    "lost_calls_total": set(),
     "answers_waiting": set(),
     "requests_total": CALLS,
     "source_tokens_total": MODEL,

@@ -167,7 +167,7 @@ def test_node_sends_a_whole_text(shipped: ServerProcess, node: Path) -> None:
 
 def test_node_tells_which_line_fails(shipped: ServerProcess, node: Path) -> None:
     command = ["node", "document.js"]
-    text = "We watched a film.\n" + 5_000 * "It rains. " + "\n"
+    text = "We saw a good film.\n" + 5_000 * "It rains. " + "\n"
     done = subprocess.run(
         command,
         cwd=node,

@@ -131,7 +131,7 @@ def test_an_example_is_in_the_language_of_the_model_and_answered(page: Browser) 
 
 
 def test_sentences_are_divided_and_the_beam_is_the_models_own(page: Browser) -> None:
-    page.type("The coffee tastes good. We watched a film.")
+    page.type("The coffee tastes good. We saw a good film.")
     page.until(lambda: page.text(".answer").startswith(KAFFEE) and "Film" in page.text(".answer"))
     page.until(lambda: bool(page.all(".answer button")))
     assert page.one("#beam").get_attribute("value") == ""
@@ -157,7 +157,7 @@ def test_text_streams_in(page: Browser, rig: Rig) -> None:
 def test_new_text_cancels_the_call_before(page: Browser, rig: Rig) -> None:
     for engine in rig.server.engines():
         os.kill(engine, signal.SIGSTOP)
-    page.type("We watched a film.")
+    page.type("We saw a good film.")
     page.until(lambda: page.one(".answer").get_attribute("aria-busy") == "true")
     page.type(COFFEE)
     page.until(lambda: rig.server.calls_by_code()["CANCELLED"] == 1)
@@ -212,7 +212,7 @@ def test_terms_are_kept_and_widen_the_beam(page: Browser) -> None:
 def test_nothing_is_asked_while_a_syllable_is_composed(page: Browser) -> None:
     page.type(COFFEE)
     answered(page, KAFFEE)
-    page.run(COMPOSE, "We watched a film.")
+    page.run(COMPOSE, "We saw a good film.")
     # Longer than the pause after which typing is answered.
     page.driver.set_script_timeout(PATIENCE_S)
     page.driver.execute_async_script("setTimeout(arguments[0], 400)")

@@ -153,7 +153,10 @@ def test_full_queue_gives_retry_advice(narrow: ServerProcess) -> None:
 
 async def fill_and_ask(narrow: ServerProcess, client: Client) -> None:
     async with AsyncClient(narrow.target, retry=ONCE) as others:
-        running = [asyncio.create_task(others.generate("Nobody", **ENDLESS)) for _ in range(3)]
+        running = [asyncio.create_task(others.generate("Nobody", **ENDLESS))]
+        # Otherwise all three may be in the queue before the worker looks at it.
+        await asyncio.to_thread(until, lambda: narrow.rows_in_use() == 1)
+        running += [asyncio.create_task(others.generate("Nobody", **ENDLESS)) for _ in range(2)]
         await asyncio.to_thread(
             until, lambda: (narrow.rows_in_use(), narrow.value("queue_depth")) == (1, 2)
         )

@@ -10,7 +10,7 @@ import pytest
 from .gateway import gateway_of
 from .process import ServerProcess
 
-COFFEE, KAFFEE, KEOPI = "The coffee tastes good.", "Der Kaffee schmeckt gut.", "커피가 맛이 좋네요"
+COFFEE, KAFFEE, KEOPI = "The coffee tastes good.", "Der Kaffee schmeckt gut.", "커피가 맛이 좋네요."
 
 
 @pytest.fixture(scope="module")

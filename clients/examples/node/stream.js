@@ -1,10 +1,10 @@
-// Text as it is decoded: node stream.js "We watched a film."
+// Text as it is decoded: node stream.js "We saw a good film."
 // Leaving the loop, by break or by an error, cancels the call on the server.
 
 import grpc from "@grpc/grpc-js";
 import { connect, deadline } from "./service.js";
 
-const source = process.argv[2] ?? "We watched a film.";
+const source = process.argv[2] ?? "We saw a good film.";
 const client = connect();
 const call = client.generateStream({ source }, new grpc.Metadata(), deadline());
 

@@ -23,7 +23,7 @@ def main(target: str) -> None:
         sample = client.generate("The weather is nice today.", temperature=0.8, top_p=0.9, seed=7)
         print(f"{sample.text}  (one sample)")
 
-        for piece in client.stream("We watched a film."):
+        for piece in client.stream("We saw a good film."):
             print(piece.text, end="", flush=True)
         print()
 

@@ -12,7 +12,7 @@ from seqserve.heat_map import HeatMap
 from seqserve.palette import BLUE, COLOURS, GREY, ORANGE, SERIES, style_sheet, themed
 
 DRAWN = sorted(Path("docs").rglob("*.svg"))
-[PAGE] = (path for path in Path().glob("*/seqserve_*/page/style.css"))
+[PAGE] = (path for path in Path().glob("*/seqserve_*/*/page/style.css"))
 
 
 def contrast(one: str, other: str) -> float:

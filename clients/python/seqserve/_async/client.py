@@ -35,7 +35,7 @@ class AsyncClient(AsyncModelClient):
         async with AsyncClient("localhost:50051") as client:
             result = await client.generate("The coffee tastes good.")
             print(result.text)
-            async for piece in client.stream("We watched a film."):
+            async for piece in client.stream("We saw a good film."):
                 print(piece.text, end="", flush=True)
 
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.

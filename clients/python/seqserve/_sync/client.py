@@ -36,7 +36,7 @@ class Client(ModelClient):
         with Client("localhost:50051") as client:
             result = client.generate("The coffee tastes good.")
             print(result.text)
-            for piece in client.stream("We watched a film."):
+            for piece in client.stream("We saw a good film."):
                 print(piece.text, end="", flush=True)
 
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.

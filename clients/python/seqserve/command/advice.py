@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from seqserve.errors import (
     CallError,
     DeadlineExceeded,
@@ -56,9 +54,7 @@ _UNDIVIDED = (
 )
 # A word of three letters or more, for abbreviations are shorter, or of Korean; behind its end a
 # sentence that begins with a capital letter, a digit or a letter of a script without them.
-_SENTENCES = re.compile(
-    r"(?:[^\W\d_]{3}|[가-힣])[.!?…]+[\"'”’»)\]]*\s+[\"'“„‘«(\[¿¡]*(?=\w)[^a-zà-öø-ÿа-я]|[。！？]\s*\w"
-)
+_SENTENCES = r"(?:[^\W\d_]{3}|[가-힣])[.!?…]+[\"'”’»)\]]*\s+[\"'“„‘«(\[¿¡]*(?=\w)[^a-zà-öø-ÿа-я]|[。！？]\s*\w"
 
 _FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
 
@@ -84,7 +80,9 @@ def advice_on_text(text: str, segmentation: str | None) -> str:
         text: A source.
         segmentation: The option as its user gave it; the server knows best where it is None.
     """
-    return _UNDIVIDED if segmentation == "none" and _SENTENCES.search(text) else ""
+    import re  # not before interrupts are handled
+
+    return _UNDIVIDED if segmentation == "none" and re.search(_SENTENCES, text) else ""
 
 
 def raise_if_fatal(error: CallError) -> None:

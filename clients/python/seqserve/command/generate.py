@@ -63,7 +63,7 @@ tokens of an answer.
 
 examples:
   seqserve generate "The coffee tastes good."
-  seqserve generate --stream "We watched a film."
+  seqserve generate --stream "We saw a good film."
   seqserve generate < source.txt > target.txt
   seqserve generate --file source.txt > target.txt
   zcat source.txt.gz | seqserve generate --file - --json | gzip > target.jsonl.gz
@@ -73,7 +73,7 @@ examples:
   seqserve generate --suppress-sequences "▁G ute" "Good morning."
   seqserve generate --beam-size 5 --terms "computer=Rechner" "I need a computer."
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
-  seqserve generate --segmentation sentences "It is late. We watched a film."
+  seqserve generate --segmentation sentences "It is late. We saw a good film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
 
 _CUT = "The output may end in a part of the next answer."

@@ -110,7 +110,7 @@ commands:
 
 call a running server:
   seqserve generate "The coffee tastes good."
-  seqserve generate --stream "We watched a film."
+  seqserve generate --stream "We saw a good film."
   seqserve generate --file source.txt > target.txt
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention "The coffee tastes good."

@@ -2,7 +2,7 @@
 
 const TEXTS = {
   de: ["Der Kaffee schmeckt gut.", "Wenn ich mehr Zeit hätte, würde ich Klavier lernen.", "Es ist spät. Wir haben einen Film gesehen."],
-  en: ["The coffee tastes good.", "If I had more time, I would learn to play the piano.", "It is late. We watched a film."],
+  en: ["The coffee tastes good.", "If I had more time, I would learn to play the piano.", "It is late. We saw a good film."],
   es: ["El café está bueno.", "Si tuviera más tiempo, aprendería a tocar el piano.", "Es tarde. Hemos visto una película."],
   fr: ["Le café est bon.", "Si j'avais plus de temps, j'apprendrais le piano.", "Il est tard. Nous avons vu un film."],
   it: ["Il caffè è buono.", "Se avessi più tempo, imparerei a suonare il pianoforte.", "È tardi. Abbiamo visto un film."],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +120,8 @@ def test_any_file_stays_to_the_byte_and_is_xml_when_translated(texts: list[str])
     assert "".join(each.before + each.source for each in passages) == document
     again = passages_of(Format.ANDROID, written(passages))
     texts_of = [
-        [each.text.strip() for each in found if each.has_words] for found in (passages, again)
+        # White space before the escape of a line break collapses.
+        [re.sub(" +\n", "\n", each.text.strip()) for each in found if each.has_words]
+        for found in (passages, again)
     ]
     assert texts_of[0] == texts_of[1]
