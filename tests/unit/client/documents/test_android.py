@@ -121,7 +121,8 @@ def test_any_file_stays_to_the_byte_and_is_xml_when_translated(texts: list[str])
     again = passages_of(Format.ANDROID, written(passages))
     texts_of = [
         # White space before the escape of a line break collapses.
-        [re.sub(" +\n", "\n", each.text.strip()) for each in found if each.has_words]
+        [re.sub(" +\n", "\n", each.text.strip()) for each in passages_there if each.has_words]
+        for passages_there in (passages, again)
         for found in (passages, again)
     ]
     assert texts_of[0] == texts_of[1]
