@@ -54,7 +54,10 @@ _UNDIVIDED = (
 )
 # A word of three letters or more, for abbreviations are shorter, or of Korean; behind its end a
 # sentence that begins with a capital letter, a digit or a letter of a script without them.
-_SENTENCES = r"(?:[^\W\d_]{3}|[가-힣])[.!?…]+[\"'”’»)\]]*\s+[\"'“„‘«(\[¿¡]*(?=\w)[^a-zà-öø-ÿа-я]|[。！？]\s*\w"
+_SENTENCES = (
+    r"(?:[^\W\d_]{3}|[가-힣])[.!?…]+[\"'”’»)\]]*\s+[\"'“„‘«(\[¿¡]*"
+    r"(?=\w)[^a-zà-öø-ÿа-я]|[。！？]\s*\w"
+)
 
 _FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
 

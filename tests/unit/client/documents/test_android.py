@@ -123,6 +123,5 @@ def test_any_file_stays_to_the_byte_and_is_xml_when_translated(texts: list[str])
         # White space before the escape of a line break collapses.
         [re.sub(" +\n", "\n", each.text.strip()) for each in passages_there if each.has_words]
         for passages_there in (passages, again)
-        for found in (passages, again)
     ]
     assert texts_of[0] == texts_of[1]
