@@ -90,7 +90,7 @@ def test_reader_that_leaves_frees_the_slots(server: ServerProcess) -> None:
 
 
 def test_deadline_of_the_request_is_that_of_the_call(server: ServerProcess) -> None:
-    headers = {"x-request-timeout-s": "0.2", "x-request-id": "my-id"}
+    headers = {"x-request-timeout-s": "0.02", "x-request-id": "my-id"}
     with gateway_of(server.target) as gateway, gateway.client() as client:
         answer = client.post("/v1/generate", json=ENDLESS, headers=headers)
     assert (answer.status_code, answer.json()["request_id"]) == (504, "my-id")
