@@ -14,6 +14,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.front.answer.composition import composed
 from seqserve_server.front.answer.joined import JoinedAnswer, mean
+from seqserve_server.front.answer.parts_answer import PartsAnswer
 from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
@@ -26,8 +27,8 @@ Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece
 
 
-class PivotAnswer:
-    """The answer to one source of a request, as a whole or in pieces."""
+class PivotAnswer(PartsAnswer["_Answered"]):
+    """The answer of two models to one source of a request."""
 
     def __init__(
         self, pivot: Pivot, source: Source | ServiceError, call: ServerCall, windows: Windows
@@ -43,52 +44,16 @@ class PivotAnswer:
         Raises:
             ServiceError: The source is one that cannot be answered.
         """
-        self._pivot, self._call, self._windows = pivot, call, windows
         self._first = SourceAnswer(pivot.first, source, call, windows.parts)
         assert isinstance(source, Source)
-        self._source = source
+        super().__init__(source, JoinedAnswer(source, pivot.second.manifest), windows.parts)
+        self._pivot, self._call, self._window_between = pivot, call, windows.between
         self._between = JoinedAnswer(source, pivot.first.model.manifest)
-        self._joined = JoinedAnswer(source, pivot.second.manifest)
         self._seconds: list[_Second] = []
-        self.source_tokens = source.num_tokens
-        """Tokens that the first model reads."""
-
-    async def whole(self) -> Response:
-        """Answers when all parts are finished.
-
-        Raises:
-            ServiceError: A part could not be answered by one of the models.
-        """
-        parts = self._source.parts
-        if len(parts) == 1:
-            self._add(await self._answered(parts[0]))
-        else:
-            async with aclosing(self._windows.parts.in_order(parts, self._answered)) as answers:
-                async for answered in answers:
-                    self._add(answered)
-        return self.response()
-
-    async def pieces(self) -> AsyncGenerator[Piece, None]:
-        """Yields the text of the second model as soon as it is final.
-
-        Raises:
-            ServiceError: As :meth:`whole`.
-        """
-        if only := self._source.only:
-            async with aclosing(self._streamed(only)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        else:
-            parts = self._source.parts
-            async with aclosing(self._windows.parts.in_order(parts, self._answered)) as answers:
-                async for answered in answers:
-                    yield Piece(text=self._add(answered))
-        if rest := self._joined.rest():
-            yield Piece(text=rest)
 
     def response(self) -> Response:
         """Returns the whole answer once all pieces are there."""
-        between, response = self._between.response(), self._joined.response()
+        between, response = self._between.response(), super().response()
         first, second = self._pivot.legs
         best = between.hypotheses[0]
         leg = _leg(first, self._pivot.first.model, between)
@@ -108,9 +73,7 @@ class PivotAnswer:
         return response
 
     async def _streamed(self, part: Part) -> AsyncGenerator[Piece, None]:
-        """Yields the white space before the only part, then its text as it is decoded."""
-        if part.span.begin:
-            yield Piece(text=self._source.text[: part.span.begin])
+        """Yields the text of the only part as it is decoded, and adds its answer."""
         answered = await self._half_answered(part)
         if answered.next is not None:
             async with aclosing(answered.next.pieces()) as pieces:
@@ -119,8 +82,12 @@ class PivotAnswer:
             answered = answered._replace(second=answered.next.response())
         self._add(answered)
 
-    async def _answered(self, part: Part) -> _Answered:
-        """Answers a part by both models."""
+    async def answered(self, part: Part) -> _Answered:
+        """Answers a part by both models.
+
+        Raises:
+            ServiceError: The part could not be answered by one of them.
+        """
         answered = await self._half_answered(part)
         if answered.next is None:
             return answered
@@ -134,7 +101,7 @@ class PivotAnswer:
             return _Answered(part, first)
         is_bulk = self._first.is_bulk
         prepared = await self._pivot.next(first.hypotheses[0].text, self._call, is_bulk=is_bulk)
-        second = SourceAnswer(prepared, prepared.sources[0], self._call, self._windows.between)
+        second = SourceAnswer(prepared, prepared.sources[0], self._call, self._window_between)
         return _Answered(part, first, second)
 
     def _add(self, answered: _Answered) -> str:

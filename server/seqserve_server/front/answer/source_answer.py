@@ -10,6 +10,7 @@ from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.engine_call import EngineCall, call_of
 from seqserve_server.front.answer.joined import JoinedAnswer
+from seqserve_server.front.answer.parts_answer import PartsAnswer
 from seqserve_server.front.answer.response import response_of
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
@@ -20,8 +21,8 @@ Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece
 
 
-class SourceAnswer:
-    """The answer to one source of a request, as a whole or in pieces."""
+class SourceAnswer(PartsAnswer[tuple[Part, Response | None]]):
+    """The answer of one model to one source of a request."""
 
     def __init__(
         self, prepared: Prepared, source: Source | ServiceError, call: ServerCall, window: Window
@@ -39,51 +40,11 @@ class SourceAnswer:
         """
         if isinstance(source, ServiceError):
             raise source
-        self._prepared, self._source = prepared, source
-        self._call, self._window = call, window
-        self._joined = JoinedAnswer(source, prepared.model.manifest)
+        super().__init__(source, JoinedAnswer(source, prepared.model.manifest), window)
+        self._prepared, self._call = prepared, call
         # Parts of a source are as many sources of a call.
         self.is_bulk = prepared.is_bulk or len(source.parts) > 1
         """Whether a part waits where a lone source is refused."""
-        self.source_tokens = source.num_tokens
-        """Tokens that the model reads."""
-
-    async def whole(self) -> Response:
-        """Answers when all parts are finished.
-
-        Raises:
-            ServiceError: A part could not be answered, and so the source cannot.
-        """
-        parts = self._source.parts
-        if len(parts) == 1:
-            self._joined.add(*await self.answered(parts[0]))
-            return self._joined.response()
-        async with aclosing(self._window.in_order(parts, self.answered)) as answers:
-            async for part, response in answers:
-                self._joined.add(part, response)
-        return self._joined.response()
-
-    async def pieces(self) -> AsyncGenerator[Piece, None]:
-        """Yields the text as soon as it is final: of a lone part as it is decoded, of many by part.
-
-        Raises:
-            ServiceError: As :meth:`whole`.
-        """
-        if only := self._source.only:
-            async with aclosing(self._streamed(only)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        else:
-            parts = self._source.parts
-            async with aclosing(self._window.in_order(parts, self.answered)) as answers:
-                async for part, response in answers:
-                    yield Piece(text=self._joined.add(part, response))
-        if rest := self._joined.rest():
-            yield Piece(text=rest)
-
-    def response(self) -> Response:
-        """Returns the whole answer once all pieces are there."""
-        return self._joined.response()
 
     async def answered(self, part: Part) -> tuple[Part, Response | None]:
         """Answers a part; None if the model can read none of it.
@@ -98,9 +59,7 @@ class SourceAnswer:
         return part, await self._response_of(part, call)
 
     async def _streamed(self, part: Part) -> AsyncGenerator[Piece, None]:
-        """Yields the white space before the only part, then its text as it is decoded."""
-        if part.span.begin:
-            yield Piece(text=self._source.text[: part.span.begin])
+        """Yields the text of the only part as it is decoded, and adds its answer."""
         # Tokens that may still be replaced are not streamed.
         streamed = not self._prepared.sent_options.replace_unknowns
         call = self._engine_call(part, streamed=streamed)
@@ -123,7 +82,11 @@ class SourceAnswer:
         best = response.hypotheses[0]
         if rest := text.flush(best.text):
             yield Piece(text=rest, token_ids=best.token_ids[sent_tokens:])
-        self._joined.add(part, response)
+        self._add((part, response))
+
+    def _add(self, answered: tuple[Part, Response | None]) -> str:
+        """Adds the next part; returns its text, and the white space before it."""
+        return self._joined.add(*answered)
 
     async def _response_of(self, part: Part, call: EngineCall) -> Response:
         return await response_of(self._prepared, self._source, part, call, self._call.writing)
