@@ -43,6 +43,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from seqserve.request_id import REQUEST_ID
 from seqserve_gateway import reference
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.failure import Failure, problem
@@ -81,8 +82,8 @@ def app_of(
             CORSMiddleware,
             allow_origins=cors_origins,
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "x-request-id", TIMEOUT_HEADER, "traceparent"],
-            expose_headers=["x-request-id", "retry-after"],
+            allow_headers=["authorization", REQUEST_ID, TIMEOUT_HEADER, "traceparent"],
+            expose_headers=[REQUEST_ID, "retry-after"],
         )
         middleware.insert(0, cors)
     return Starlette(
@@ -106,5 +107,5 @@ async def _no_route(request: Request, error: Exception) -> Response:
     failure = Failure(code, reason, error.status_code)
     request_id = request_id_of(request)
     response = problem(failure, request_id)
-    response.headers.update({**(error.headers or {}), "x-request-id": request_id})
+    response.headers.update({**(error.headers or {}), REQUEST_ID: request_id})
     return response

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -17,6 +16,7 @@ from seqserve._transport.method import Method
 from seqserve.auth import token_of
 from seqserve.decoding import GenerateOptions, Priority
 from seqserve.errors import CallError
+from seqserve.request_id import REQUEST_ID, request_id
 from seqserve.results import Result
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, Upstream
@@ -26,7 +26,6 @@ WINDOW = 8
 ROOM = 24
 """Texts of all arrays under way at a time, while no more than three arrays share them."""
 TIMEOUT_HEADER = "x-request-timeout-s"
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 _TRACE = ("traceparent", "tracestate")
 _PRINTABLE = re.compile(r"[\x20-\x7e]{1,512}")
 
@@ -125,7 +124,7 @@ class Call:
         peer = self.request.client
         caller = (("x-forwarded-for", peer.host),) if peer else ()
         authorization = self._upstream.authorization(self._token)
-        METADATA.set((("x-request-id", self.request_id), *caller, *trace, *authorization))
+        METADATA.set(((REQUEST_ID, self.request_id), *caller, *trace, *authorization))
 
 
 def bearer_of(request: Request) -> str | None:
@@ -138,8 +137,7 @@ def bearer_of(request: Request) -> str | None:
 
 def request_id_of(request: Request) -> str:
     """Returns the id that the caller chose, if it is one, or else a new one."""
-    own = request.headers.get("x-request-id", "")
-    return own if _REQUEST_ID.fullmatch(own) else secrets.token_hex(8)
+    return request_id([(REQUEST_ID, request.headers.get(REQUEST_ID, ""))])
 
 
 def timeout_of(request: Request, default_s: float, max_s: float) -> float:

@@ -16,9 +16,9 @@ from seqserve.decoding import GenerateOptions
 from seqserve.documents import html
 from seqserve.language_codes import AUTO, folded
 from seqserve_gateway.call import Call
-from seqserve_gateway.failure import Failure
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.translation import xml
+from seqserve_gateway.translation.errors import error_as
 from seqserve_gateway.translation.fields import Fields, fields_of, refusal
 from seqserve_gateway.translation.languages import Languages, targets_of
 from seqserve_gateway.translation.names import name_of
@@ -125,12 +125,6 @@ def _parse_of(fields: Fields) -> Parse:
     return plain
 
 
-def _error(failure: Failure, request_id: str) -> Response:
-    # Its clients know 403 for every key that is not good enough.
-    status = 403 if failure.status == 401 else failure.status
-    return JSONResponse({"message": failure.details}, status)
-
-
 FORM = Form(
     name="deepl",
     endpoints=[
@@ -138,5 +132,5 @@ FORM = Form(
         Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
         Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
     ],
-    error=_error,
+    error=error_as("message"),
 )

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from seqserve.errors import CallError
+from seqserve.request_id import REQUEST_ID
 from seqserve_gateway.admission import Admission
 from seqserve_gateway.bodies import Bodies
 from seqserve_gateway.call import Call, request_id_of, timeout_of
@@ -98,7 +99,7 @@ class _Door:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
         try:

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from seqserve import __version__
+from seqserve.request_id import PATTERN, REQUEST_ID
 from seqserve_gateway.call import TIMEOUT_HEADER
 from seqserve_gateway.form import Form
 
@@ -37,10 +38,10 @@ _PROBLEM = {
     "required": ["type", "title", "status", "detail", "code", "request_id"],
 }
 _REQUEST_ID = {
-    "name": "x-request-id",
+    "name": REQUEST_ID,
     "in": "header",
     "description": "Id of the request, in the answer and in the server's log.",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=-]{1,64}$"},
+    "schema": {"type": "string", "pattern": f"^{PATTERN}$"},
 }
 
 

@@ -19,9 +19,9 @@ from seqserve.documents.passage import Malformed, Parser
 from seqserve.language_codes import AUTO
 from seqserve.results import DetectedLanguage
 from seqserve_gateway.call import Call
-from seqserve_gateway.failure import Failure
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.libretranslate.downloads import Downloads
+from seqserve_gateway.translation.errors import error_as
 from seqserve_gateway.translation.fields import Fields, File, fields_of, refusal
 from seqserve_gateway.translation.languages import Languages, detect, targets_of
 from seqserve_gateway.translation.names import name_of
@@ -151,12 +151,6 @@ def _detected(detected: DetectedLanguage) -> dict[str, Any]:
     return {"language": detected.language, "confidence": round(100 * detected.confidence, 1)}
 
 
-def _error(failure: Failure, request_id: str) -> Response:
-    # Its clients know 403 for every key that is not good enough.
-    status = 403 if failure.status == 401 else failure.status
-    return JSONResponse({"error": failure.details}, status)
-
-
 FORM = Form(
     name="libretranslate",
     endpoints=[
@@ -167,5 +161,5 @@ FORM = Form(
         Endpoint(path="/languages", answer=_languages, methods=["GET"]),
         Endpoint(path="/frontend/settings", answer=_settings, methods=["GET"]),
     ],
-    error=_error,
+    error=error_as("error"),
 )

@@ -10,6 +10,7 @@ import grpc
 
 from seqserve import errors
 from seqserve._transport.details import METADATA_KEY, Details, read_details
+from seqserve.request_id import REQUEST_ID
 from seqserve.v1 import generation_pb2
 
 _CLASSES: dict[str, type[errors.CallError]] = {
@@ -29,7 +30,6 @@ _CLASSES: dict[str, type[errors.CallError]] = {
 # What gRPC says of a call that this side has cancelled.
 _CANCELLED_HERE = ("Locally cancelled by application!", "Channel closed!")
 
-_REQUEST_ID = "x-request-id"
 
 _TOO_LARGE = re.compile(r"(\w+): Received message larger than max \((\d+) vs\. (\d+)\)")
 """Who received it, its size and the limit."""
@@ -71,7 +71,7 @@ def error_of(
     for key, value in metadata:
         if key == METADATA_KEY and isinstance(value, bytes):
             attached = read_details(value)
-        elif key == _REQUEST_ID and isinstance(value, str):
+        elif key == REQUEST_ID and isinstance(value, str):
             request_id = value
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (sizes := _TOO_LARGE.search(details)):
         return _too_large(sizes, request_id)

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from seqserve.request_id import REQUEST_ID, request_id
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.front.call.backlog import Backlog
@@ -19,7 +20,7 @@ from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.status import failure_of
 from seqserve_server.front.call.wire import Context, forget_origin
 from seqserve_server.front.telemetry.call_metrics import Kind
-from seqserve_server.front.telemetry.call_record import REQUEST_ID, method_name, request_id
+from seqserve_server.front.telemetry.call_record import method_name
 from seqserve_server.front.telemetry.metrics import Metrics
 
 _LOG_INTERVAL_S = 1.0
@@ -42,22 +43,20 @@ class Gate:
     methods = frozenset(_ENGINE_METHODS)
     """Methods whose calls pass; health, models and statistics are always answered."""
 
-    def __init__(
-        self, metrics: Metrics, *, caller_metadata: str = "", backlog: Backlog | None = None
-    ) -> None:
+    def __init__(self, metrics: Metrics, *, caller_metadata: str = "") -> None:
         """Takes where calls are reported, and the metadata key that names the client, if any."""
         self._metrics = metrics
         self._caller_metadata = caller_metadata
-        self._backlog = backlog or Backlog()
+        self._backlog = Backlog()
         self._refused: Counter[str] = Counter()
 
     async def refuses(self, method: str, context: Context) -> bool:
         """Ends a call that cannot be served soon, and returns whether it did."""
-        metadata: Any = context.invocation_metadata()
         try:
-            self._backlog.enter(peer_name(context.peer(), metadata, self._caller_metadata))
+            self._backlog.enter(self._peer(context))
         except QueueFull as full:
             failure = failure_of(full, "")
+            metadata: Any = context.invocation_metadata()
             id_ = request_id(metadata)
             kind = Kind(method_name(method), failure.outcome.code.name)
             self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
@@ -71,10 +70,16 @@ class Gate:
             return True
         return False
 
-    def served(self, method: str, peer: str) -> None:
-        """Tells that the handler of a peer's call begins."""
+    def served(self, method: str, context: Context) -> str:
+        """Tells that the handler of a call begins; returns the name of the peer."""
+        peer = self._peer(context)
         if method in self.methods:
             self._backlog.leave(peer)
+        return peer
+
+    def _peer(self, context: Context) -> str:
+        metadata: Any = context.invocation_metadata()
+        return peer_name(context.peer(), metadata, self._caller_metadata)
 
     def _note(self, method: str) -> None:
         if not self._refused:

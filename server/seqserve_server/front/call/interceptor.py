@@ -19,6 +19,7 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve.auth import Scope, token_of
+from seqserve.request_id import REQUEST_ID, request_id
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
     Bound,
@@ -28,7 +29,6 @@ from seqserve_server.contract.errors import (
     Unauthenticated,
 )
 from seqserve_server.front.call import wire
-from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import legible
@@ -39,7 +39,7 @@ from seqserve_server.front.call.wire import Handler
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.telemetry.call_metrics import Kind
-from seqserve_server.front.telemetry.call_record import REQUEST_ID, request_id, trace_of
+from seqserve_server.front.telemetry.call_record import trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
 
@@ -70,15 +70,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         tracing: Tracing | None = None,
         *,
         gate: Gate | None = None,
-        caller_metadata: str = "",
         memory: FairMemory | None = None,
     ) -> None:
-        """Takes where calls are reported, what they passed, the metadata key that names the client,
-        if any, and the memory for answers."""
+        """Takes where calls are reported, what they passed, and the memory for answers."""
         self._metrics = metrics
         self._tracing = tracing
         self._gate = gate or Gate(metrics)
-        self._caller_metadata = caller_metadata
         self._memory = memory or FairMemory()
         self._text_memory = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
         self._text_turns = TextTurns()
@@ -122,14 +119,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
-        connection = context.peer()
-        peer = peer_name(connection, metadata, self._caller_metadata)
-        self._gate.served(method, peer)
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=peer,
-            connection=connection,
+            peer=self._gate.served(method, context),
+            connection=context.peer(),
             auth_name=_auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,

@@ -76,9 +76,7 @@ class Server:
         memory = FairMemory(options.max_answer_mb * 1_000_000, options.caller_share)
         metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
         gate = Gate(metrics, caller_metadata=options.caller_metadata)
-        self._interceptor = CallInterceptor(
-            metrics, tracing, gate=gate, caller_metadata=options.caller_metadata, memory=memory
-        )
+        self._interceptor = CallInterceptor(metrics, tracing, gate=gate, memory=memory)
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +10,11 @@ from typing import NamedTuple, Self, TypeAlias
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.request import Spec
 
-REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
 _TRACE_KEYS = ("traceparent", "tracestate")
 # A call may have any number of requests; a trace that shows more of them is of no use.
 _MAX_TRACED = 64
-_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 
 
 class EndedRequest(NamedTuple):
@@ -104,11 +100,3 @@ def trace_of(metadata: Metadata | None) -> Trace:
     """Begins the trace of a call."""
     parent = {key: str(value) for key, value in metadata or () if key in _TRACE_KEYS}
     return Trace(parent=parent)
-
-
-def request_id(metadata: Metadata | None) -> str:
-    """Takes the client's id for the call if it is well-formed, or makes a new one."""
-    for key, value in metadata or ():
-        if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):
-            return value
-    return secrets.token_hex(8)
