@@ -136,11 +136,12 @@ async def test_a_cancelled_call_frees_the_slots_of_both_engines(service: Service
     await until(lambda: second.slots_in_use + second.queue_depth == 1)
     call.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    # The server must know of it before the engine goes on, or it answers the call.
+    await service.until_value(1, "requests_total", code="CANCELLED", model="en-de")
     may_run.set()
     for hosts in service.others.values():
         engine = hosts.last.engine
         await until(lambda engine=engine: not engine.slots_in_use)
-    await service.until_value(1, "requests_total", code="CANCELLED", model="en-de")
 
 
 async def test_a_deadline_is_over_both_models(service: Service) -> None:
