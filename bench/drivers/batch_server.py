@@ -245,7 +245,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--precision", choices=["float32", "int8"], default="float32",
                         help="of CTranslate2")  # fmt: skip
     parser.add_argument("--artifact", type=Path,
-                        help="fp32 artifact that the weights are taken from")  # fmt: skip
+                        help="that the weights are taken from")  # fmt: skip
     parser.add_argument("--rows", type=int, default=32, help="rows of a full batch")
     parser.add_argument("--delay-ms", type=float, default=5.0,
                         help="how long a request waits for others")  # fmt: skip

@@ -85,14 +85,14 @@ def measure(rounds: int) -> dict[str, Any]:
     if not libretranslate.INTERPRETER.exists():
         raise SystemExit(libretranslate.MISSING)
     plan = Plan(rounds=rounds)
-    integers, floats = shipped_artifacts()
+    integers, _ = shipped_artifacts()
     report: dict[str, Any] = {"model": Manifest.read(integers).label, "plan": asdict(plan)}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model = folder / "model"
-        CTranslate2Converter(restore(floats)).convert(str(model), quantization="int8")
+        CTranslate2Converter(restore(integers)).convert(str(model), quantization="int8")
         packages = folder / "packages"
-        libretranslate.write_package(model, floats / "tokenizer.json", packages)
+        libretranslate.write_package(model, integers / "tokenizer.json", packages)
         for beam_size in plan.beam_sizes:
             with _started(integers, packages, beam_size, folder) as running:
                 report[f"beam_{beam_size}"] = uvloop.run(_measured(running, plan))

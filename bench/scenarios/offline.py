@@ -136,7 +136,7 @@ def _shipped() -> Iterator[tuple[Weights, Rows]]:
     integers, floats = shipped_artifacts()
     tokenizer = Tokenizer.load(floats / "tokenizer.json")
     with tempfile.TemporaryDirectory() as folder:
-        CTranslate2Converter(restore(floats)).convert(folder, force=True)
+        CTranslate2Converter(restore(integers)).convert(folder, force=True)
         sources = [tokenizer.encode(line) for line in everyday()]
         yield Weights([integers, floats], Path(folder)), sources
 

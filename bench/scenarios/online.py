@@ -72,7 +72,7 @@ def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 
     Args:
         artifact: What our server serves.
-        weights: The fp32 artifact whose weights the others get.
+        weights: The artifact whose weights the others get.
         plan: What is measured.
 
     Returns:

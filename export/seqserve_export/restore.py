@@ -5,11 +5,14 @@ So a shipped artifact is enough to compare with other engines, or to continue tr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seqserve_model.config import TransformerConfig
@@ -19,24 +22,35 @@ from seqserve_server.contract.manifest import Manifest
 
 
 def restore(folder: Path) -> Transformer:
-    """Builds the model of an fp32 artifact, in evaluation mode.
+    """Builds the model of an artifact, in evaluation mode; weights of int8 stay rounded.
 
     Raises:
         ArtifactError: The artifact is not sound, or lacks weights.
     """
     manifest = Manifest.load(folder)
-    if manifest.precision != "fp32":
-        raise ArtifactError(f"{folder}: is {manifest.precision}; restore an fp32 artifact")
     graph = onnx.load(str(folder / "scorer.onnx")).graph
     arrays = {entry.name: onnx.numpy_helper.to_array(entry) for entry in graph.initializer}
     model = Transformer(TransformerConfig.from_dict(manifest.architecture.config))
     with torch.no_grad():
         for parameter, names in _names(model).items():
-            stored = [f"model.{name}" for name in names if f"model.{name}" in arrays]
-            if not stored:
+            name = next((name for name in names if f"model.{name}" in arrays), None)
+            if name is None:
                 raise ArtifactError(f"{folder}/scorer.onnx: has no weight {names[0]}")
-            parameter.copy_(torch.from_numpy(np.array(arrays[stored[0]])))
+            parameter.copy_(torch.from_numpy(_weight(arrays, name, model.embedding_scale)))
     return model.eval()
+
+
+def _weight(
+    arrays: Mapping[str, NDArray[Any]], name: str, embedding_scale: float
+) -> NDArray[np.float32]:
+    """Returns a weight as numbers; ``embedding_scale`` is in the scales of rounded embeddings."""
+    weight, scale = arrays[f"model.{name}"], arrays.get(f"model.{name}_scale")
+    if scale is not None:
+        # Of an embedding the integers have no sign.
+        is_table = weight.dtype == np.uint8
+        integers = (weight.astype(np.int16) - 128) / embedding_scale if is_table else weight
+        weight = integers * scale.reshape(-1, 1)
+    return weight.astype(np.float32)
 
 
 def _names(model: Transformer) -> dict[Tensor, list[str]]:

@@ -199,6 +199,17 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
         assert torch.equal(restored[name], weight), name
 
 
+def test_an_artifact_of_int8_gives_its_rounded_weights_back(
+    tiny_int8_artifact: Path, tiny_model: Transformer
+) -> None:
+    restored = dict(restore(tiny_int8_artifact).named_parameters())
+    for name, weight in tiny_model.named_parameters():
+        # A step of the integers is at most this part of the largest sum of two neighbours.
+        step = 2 * weight.abs().max() / 127
+        assert (restored[name] - weight).abs().max() <= step, name
+        assert weight.dim() < 2 or not torch.equal(restored[name], weight), name
+
+
 def test_languages_are_those_of_the_recipe_under_those_of_the_options(
     run: Path, export: object
 ) -> None:
