@@ -112,13 +112,13 @@ class Sentences:
         draw, values = self._draw, self._values
         chance = draw.random()
         if kind == "place":
-            return values.value("place" if chance < 0.9 else "invented")
+            return values.value("place" if chance < 0.7 else "invented")
         # Some people are called by what no language translates, so that it is copied anywhere.
         if chance < 0.15 and not is_inflected:
             return values.value(draw.choice(_COPIED))
         if chance < 0.25:
             return values.value("full")
-        return values.value(kind if chance < 0.85 else "invented")
+        return values.value(kind if chance < 0.6 else "invented")
 
 
 def joined(pairs: list[Pair]) -> Pair:

@@ -65,8 +65,8 @@ class Values:
         """Draws a name: male, female, a family's, a person's, a full one or an invented one."""
         draw, names = self._draw, self._names
         if kind == "person":
-            # A sixth of them are in no list, so that any name is copied, not the ones here alone.
-            kind = draw.choice(("male", "female") * 5 + ("invented", "invented"))
+            # Two fifths of them are in no list, so that any name is copied, not the ones here alone.
+            kind = draw.choice(("male", "female") * 3 + ("invented",) * 4)
         if kind == "full":
             return f"{self.name('person')} {self.name(draw.choice(('family', 'invented')))}"
         if kind == "invented":
