@@ -32,6 +32,10 @@ _WARNINGS = {
     number: results.SourceWarning[name.removeprefix("SOURCE_WARNING_")]
     for name, number in generation_pb2.SourceWarning.items()
 }
+_PLACEMENTS = {
+    number: results.Placement[name.removeprefix("PLACEMENT_")]
+    for name, number in generation_pb2.Placement.items()
+}
 
 
 def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
@@ -151,6 +155,7 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
         confidence=message.confidence if message.HasField("confidence") else None,
         alignment=_alignment_of(message.alignment),
+        kept=tuple(map(_kept_of, message.kept)),
     )
 
 
@@ -187,6 +192,11 @@ def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedTok
         )
         for source_begin, source_end, target_begin, target_end in zip(*columns, strict=True)
     )
+
+
+def _kept_of(message: generation_pb2.KeptText) -> results.KeptText:
+    placement = _PLACEMENTS.get(message.placement, results.Placement.UNSPECIFIED)
+    return _converted(results.KeptText, message, placement=placement)
 
 
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:

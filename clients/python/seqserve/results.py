@@ -65,6 +65,40 @@ class AlignedToken:
     """Where it ends."""
 
 
+class Placement(Enum):
+    """How a part of the source that is kept came to its place in the text."""
+
+    UNSPECIFIED = "unspecified"
+    """A way that this client does not know."""
+    GENERATED = "generated"
+    """The model wrote it."""
+    ALIGNED = "aligned"
+    """It stands in place of what the model wrote from it."""
+    INSERTED = "inserted"
+    """The model wrote nothing from it: it stands behind what comes from the word before it."""
+    LOST = "lost"
+    """The text ended before it, at a limit or a stop sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptText:
+    """A part of the source that came back as it was. Places count characters, in a segment from its
+    own beginning."""
+
+    text: str
+    """The part."""
+    source_begin: int
+    """Where it begins in the source."""
+    source_end: int
+    """Where it ends."""
+    target_begin: int
+    """Where it begins in the text."""
+    target_end: int
+    """Where it ends; as ``target_begin`` if it is lost."""
+    placement: Placement
+    """How it came to its place."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One generated text."""
@@ -97,6 +131,8 @@ class Hypothesis:
     average. It compares answers of one model. None if scores were not computed."""
     alignment: tuple[AlignedToken, ...] = ()
     """Where the tokens of the text come from; empty unless requested."""
+    kept: tuple[KeptText, ...] = ()
+    """What ``keep`` and ``keep_placeholders`` have kept, in the order of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

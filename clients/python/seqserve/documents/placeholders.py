@@ -12,31 +12,8 @@ from functools import cache
 
 from seqserve.documents.inline import Kind, Piece
 from seqserve.documents.syntax import SourceText, Syntax
+from seqserve.placeholders import PLACEHOLDER
 
-_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
-_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
-ADDRESS = (
-    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
-    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
-    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
-)
-"""Addresses of pages and of mail, as a pattern."""
-# Sources: printf of C (ISO 9899, 7.21.6.1), with the positions of POSIX and the names of Python;
-# str.format; i18next; ICU; Qt; Ruby; Symfony; Chrome's messages.json; references of HTML.
-_PLACEHOLDER = "|".join(
-    [
-        ADDRESS,
-        r"\{{2,3}[^{}]*\}{2,3}",
-        r"[$%#]?\{[^{}]*\}",
-        r"\$t\([^()]*\)",
-        r"\$\w+\$",
-        r"%(?:\d+\$)?#@\w+@",
-        r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
-        r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
-        r"%L?\d{1,2}|%%",
-        r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);",
-    ]
-)
 _TAG = r"<(?P<end>/?)(?P<name>[A-Za-z0-9][\w:.-]*)(?:\s[^<>]*?)?(?P<empty>/?)>"
 _VOID = {"br", "hr", "img", "input", "wbr"}
 
@@ -68,7 +45,7 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
 
 @cache
 def _markup(others: str) -> re.Pattern[str]:
-    placeholders = f"{others}|{_PLACEHOLDER}" if others else _PLACEHOLDER
+    placeholders = f"{others}|{PLACEHOLDER}" if others else PLACEHOLDER
     return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
 
 

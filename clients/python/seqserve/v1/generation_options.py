@@ -127,6 +127,13 @@ class GenerationOptions(TypedDict, total=False):
     """Words or phrases and their translations, which every hypothesis should contain if its source
     contains the word or phrase. Needs a beam. At most 16."""
 
+    keep_placeholders: bool | None
+    """Placeholders, tags, addresses, versions, file names, hashtags and emoji of the source come
+    back exactly, each once."""
+
+    keep: Sequence[str] | None
+    """Texts that come back exactly, each as often as the source has it. At most 64."""
+
     vocabulary_allow: Sequence[str] | None
     """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At
     most 4096."""

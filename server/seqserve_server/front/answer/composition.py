@@ -24,6 +24,9 @@ def composed(first: Response, second: Response) -> Response:
             hypothesis.confidence *= read.confidence
         if alignment is not None and read.HasField("alignment"):
             hypothesis.alignment.CopyFrom(_composed_alignment(read.alignment, alignment))
+        kept = _composed_kept(read.kept, hypothesis.kept)
+        hypothesis.ClearField("kept")
+        hypothesis.kept.extend(kept)
     response.source_tokens = first.source_tokens
     response.ClearField("source_warnings")
     response.source_warnings.extend(first.source_warnings)
@@ -32,6 +35,25 @@ def composed(first: Response, second: Response) -> Response:
     timings.encode_ms += first.timings.encode_ms
     timings.decode_ms += first.timings.decode_ms
     return response
+
+
+def _composed_kept(
+    first: Sequence[generation_pb2.KeptText], second: Sequence[generation_pb2.KeptText]
+) -> list[generation_pb2.KeptText]:
+    """Tells what a source keeps, with its places in the last text and the less sure placement."""
+    between = {(each.source_begin, each.source_end): each for each in second}
+    kept = []
+    for own in first:
+        composed = generation_pb2.KeptText(
+            text=own.text, source_begin=own.source_begin, source_end=own.source_end
+        )
+        if last := between.get((own.target_begin, own.target_end)):
+            composed.target_begin, composed.target_end = last.target_begin, last.target_end
+            composed.placement = max(own.placement, last.placement)
+        else:
+            composed.placement = generation_pb2.PLACEMENT_LOST
+        kept.append(composed)
+    return kept
 
 
 def _alignment(hypothesis: generation_pb2.Hypothesis) -> generation_pb2.Alignment | None:

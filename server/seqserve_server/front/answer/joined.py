@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.front.answer.kept_text import kept_in
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.splitting import Span
 
@@ -31,6 +32,7 @@ class JoinedAnswer:
         self._text: list[str] = []
         self._responses: list[generation_pb2.GenerateResponse] = []
         self._segments: list[generation_pb2.Segment] = []
+        self._kept: list[generation_pb2.KeptText] = []
 
     def response(self) -> generation_pb2.GenerateResponse:
         """Builds the response once all parts are answered."""
@@ -61,7 +63,10 @@ class JoinedAnswer:
         if response:
             self._responses.append(response)
         if self._source.is_divided:
-            self._segments.append(self._segment(part, text, response))
+            segment = self._segment(part, text, response)
+            own = segment.hypotheses[0].kept if response else kept_in(text, part.kept)
+            self._kept += _moved(own, segment)
+            self._segments.append(segment)
         return piece
 
     def rest(self) -> str:
@@ -94,6 +99,7 @@ class JoinedAnswer:
         reasons = [part.stop_reason for part in best] or [generation_pb2.STOP_REASON_EOS]
         joined = generation_pb2.Hypothesis(
             text="".join((*self._text, self.rest())),
+            kept=self._kept,
             stop_reason=max(reasons, key=_STOP_REASONS.index),
         )
         if best and all(part.HasField("score") for part in best):
@@ -105,6 +111,19 @@ class JoinedAnswer:
         for part in best:
             joined.unmet_terms.extend(part.unmet_terms)
         return joined
+
+
+def _moved(
+    kept: Iterable[generation_pb2.KeptText], segment: generation_pb2.Segment
+) -> Iterator[generation_pb2.KeptText]:
+    """Yields what a segment keeps, with its places in the whole texts."""
+    for own in kept:
+        whole = generation_pb2.KeptText(text=own.text, placement=own.placement)
+        whole.source_begin = segment.source_begin + own.source_begin
+        whole.source_end = segment.source_begin + own.source_end
+        whole.target_begin = segment.target_begin + own.target_begin
+        whole.target_end = segment.target_begin + own.target_end
+        yield whole
 
 
 def mean(values: Sequence[float], weights: Sequence[int]) -> float:

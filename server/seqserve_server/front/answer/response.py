@@ -16,6 +16,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.alignment import SourcePlaces, alignment_of
 from seqserve_server.front.answer.confidence import confidence
 from seqserve_server.front.answer.engine_call import EngineCall
+from seqserve_server.front.answer.kept_text import keep
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.prepared import Prepared
@@ -49,7 +50,7 @@ async def response_of(
             call.
     """
     sent = prepared.sent_options
-    if not (sent.return_attention or sent.return_alignment or sent.return_top_tokens):
+    if not (part.options.return_attention or sent.return_top_tokens):
         return await _written(prepared, source.text_of(part), part, call)
     async with writing:
         return await _written(prepared, source.text_of(part), part, call)
@@ -62,7 +63,7 @@ async def _written(
     model, sent, tokens = prepared.model, prepared.sent_options, part.tokens
     tokenizer = model.tokenizer
     attends, places = sent.return_attention, None
-    if sent.return_alignment:
+    if sent.return_alignment or part.kept:
         places = SourcePlaces.of(text, tokens, prepared.affixes, tokenizer)
     answer = call.result()
     response = generation_pb2.GenerateResponse(
@@ -91,10 +92,24 @@ async def _written(
             message.alignment.CopyFrom(
                 alignment_of(message.text, hypothesis.token_ids, rows, places, tokenizer)
             )
+        _keep(message, text, part, sent)
         response.hypotheses.append(message)
         if attends or places or hypothesis.top_tokens:
             await asyncio.sleep(0)
     return response
+
+
+def _keep(
+    message: generation_pb2.Hypothesis,
+    text: str,
+    part: Part,
+    sent: generation_pb2.GenerationOptions,
+) -> None:
+    """Puts what the part keeps into its answer, whose alignment goes unless it was requested."""
+    if part.kept:
+        keep(message, text, part.kept)
+        if not sent.return_alignment:
+            message.ClearField("alignment")
 
 
 def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:

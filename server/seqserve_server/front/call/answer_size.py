@@ -44,6 +44,7 @@ class AnswerSize:
         term_bytes: Iterable[int] = (),
         sources: int = 1,
         text_bytes: int = 0,
+        kept_bytes: Iterable[int] = (),
     ) -> AnswerSize:
         """Bounds the answer to a request to generate.
 
@@ -55,6 +56,7 @@ class AnswerSize:
             sources: How many the request has, or how many segments.
             text_bytes: Of the texts that are divided into segments. Their answers are returned
                 twice, by themselves and joined with what is left of the text.
+            kept_bytes: Size of each text of a source that is kept. It is in the text and by itself.
         """
         # The end token has a score too.
         tokens = options.max_decoding_length + 1
@@ -74,6 +76,7 @@ class AnswerSize:
             * (source_tokens * _FLOAT + _PACKED + 4 * _ID)
             * options.return_attention,
             "options.terms": times * sum(size + _STRING for size in term_bytes),
+            "options.keep": times * sum(2 * size + _STRING + 6 * _ID for size in kept_bytes),
         }
         count = _hypotheses(options)
         parts = {name: count * size for name, size in parts.items()}

@@ -24,6 +24,7 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.kept_spans import KeptTexts
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.rules import check_rules
 from seqserve_server.front.request.splitting import Segmentation, is_excluded, segmentation_of
@@ -55,6 +56,8 @@ class RequestOptions(NamedTuple):
     """What the model reads and writes beside each source."""
     segmentation: Segmentation | None
     """How sources are divided; None for not at all."""
+    kept: KeptTexts
+    """What comes back as it is."""
 
 
 def converted_options(
@@ -72,12 +75,12 @@ def converted_options(
     if manifest.generation:
         options = with_defaults(sent, manifest)
     if not (options.ByteSize() or manifest.template):
-        return RequestOptions(default_options(manifest), Affixes(), segmentation=None)
+        return RequestOptions(default_options(manifest), Affixes(), None, KeptTexts())
     check_bounds(options)
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _converted(options, manifest, tokenizer, affixes)
     check_rules(options, decoding, manifest, max_rows)
-    return RequestOptions(decoding, affixes, segmentation_of(sent, manifest))
+    return RequestOptions(decoding, affixes, segmentation_of(sent, manifest), KeptTexts(options))
 
 
 def priority_of(priority: int) -> Priority:

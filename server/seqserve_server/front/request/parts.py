@@ -14,6 +14,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.splitting import Segmentation, Span, split, wrap
@@ -43,6 +44,13 @@ class Part(NamedTuple):
     """The same terms as they were sent."""
     is_wrapped: bool = False
     """Whether it is only a part of a line or sentence, which is too long."""
+    kept: Sequence[Span] = ()
+    """What of its text comes back as it is."""
+
+    @property
+    def kept_bytes(self) -> list[int]:
+        """Most bytes of each text that is kept, in UTF-8."""
+        return [4 * (end - begin) for begin, end in self.kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class SourceReader:
     ) -> None:
         """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        self._options, self._affixes, self._segmentation = options
+        self._options, self._affixes, self._segmentation, self._kept = options
         self._terms = terms
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
@@ -165,9 +173,13 @@ class SourceReader:
     def _part(self, span: Span, text: str, tokens: list[int], *, is_wrapped: bool = False) -> Part:
         spellings = (text, self._tokenizer.spelled(text).text)
         options, terms = for_source(self._options, self._terms, *spellings)
-        if not self._is_read(text, tokens):
+        kept = self._kept.spans(text)
+        if kept:
+            # By the alignment they find their places.
+            options = replace(options, return_attention=True)
+        if not self._is_read(without(text, kept), tokens):
             tokens = []
-        return Part(span, tokens, options, terms, is_wrapped)
+        return Part(span, tokens, options, terms, is_wrapped, kept)
 
     def tokens(self, text: str) -> list[int]:
         """Tokenizes a text, and adds what the model reads beside it."""

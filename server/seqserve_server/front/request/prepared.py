@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -51,13 +51,16 @@ class Prepared:
         """Bound of the answers to all sources; that of each is the bound for the longest part."""
         sources = [source for source in self.sources if isinstance(source, Source)]
         parts = [part for source in sources for part in source.parts]
+        keeps = any(part.kept for part in parts)
+        options = replace(self.options, return_attention=True) if keeps else self.options
         return AnswerSize.generated(
-            self.options,
+            options,
             source_tokens=max((len(part.tokens) for part in parts), default=0),
             token_bytes=self.model.tokenizer.token_bytes,
             term_bytes=[term.ByteSize() for term in self.sent_options.terms],
             sources=len(parts),
             text_bytes=sum(len(source.text.encode()) for source in sources if source.is_divided),
+            kept_bytes=max((part.kept_bytes for part in parts), key=sum, default=[]),
         )
 
     async def reserve(self, size: AnswerSize, request: GenerateRequest, call: ServerCall) -> None:

@@ -1,0 +1,275 @@
+"""Puts what a source keeps into the text that a model wrote, exactly and once.
+
+A model often writes a placeholder or an address as it is. Where it does not, what it wrote from it
+is found by the alignment, and replaced; where it wrote nothing, the text is inserted behind what
+comes from the word before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.front.request.kept_spans import without
+from seqserve_server.front.request.splitting import Span
+
+Hypothesis = generation_pb2.Hypothesis
+
+# What may be next to a word and is no part of it.
+_MARKS = ".,;:!?…\"'()[]„“”‚‘’«»¡¿。、！？"
+_ENDED = (generation_pb2.STOP_REASON_UNSPECIFIED, generation_pb2.STOP_REASON_EOS)
+
+
+class _Link(NamedTuple):
+    """A token of the text, and the place in the source that it comes from."""
+
+    source: Span
+    target: Span
+
+
+class _Edit(NamedTuple):
+    """A kept span, and the place in the model's text that it takes."""
+
+    target: Span
+    source: Span
+    placement: generation_pb2.Placement
+    before: str = ""
+    behind: str = ""
+    """White space that an insertion needs around it."""
+
+
+def keep(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
+    """Puts kept spans of a source into a hypothesis, and tells where they are.
+
+    The text, its alignment and ``kept`` change; tokens and scores stay those of the model.
+
+    Args:
+        message: The hypothesis, with its alignment.
+        source: The source.
+        spans: Its spans that are kept, in order.
+    """
+    if not any(map(str.isalpha, without(source, spans))):
+        # There is nothing to translate.
+        message.text = source
+        message.ClearField("alignment")
+        message.kept.extend(kept_in(source, spans))
+        return
+    links = _links(message.alignment)
+    places = _Places(message.text, source, links)
+    edits: list[_Edit] = []
+    rest = list(spans)
+    for find in (places.generated, places.aligned):
+        placed = find(rest)
+        edits += placed
+        taken = {edit.source for edit in placed}
+        rest = [span for span in rest if span not in taken]
+    if message.stop_reason in _ENDED:
+        edits += map(places.inserted, rest)
+        rest = []
+    edits += places.repeated(spans)
+    _write(message, source, edits, links)
+    lost = generation_pb2.PLACEMENT_LOST
+    end = Span(len(message.text), len(message.text))
+    message.kept.extend(_kept(_Edit(end, span, lost), source, end) for span in rest)
+    message.kept.sort(key=lambda kept: kept.source_begin)
+
+
+def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
+    """Tells what is kept of a text that stays as it is."""
+    generated = generation_pb2.PLACEMENT_GENERATED
+    return [_kept(_Edit(span, span, generated), text, span) for span in spans]
+
+
+class _Places:
+    """Places of kept spans in a model's text."""
+
+    def __init__(self, text: str, source: str, links: Sequence[_Link]) -> None:
+        self._text, self._source, self._links = text, source, links
+        self._taken: list[Span] = []
+
+    def generated(self, spans: Sequence[Span]) -> list[_Edit]:
+        """Finds spans that the model wrote as they are."""
+        by_text: defaultdict[str, list[Span]] = defaultdict(list)
+        for span in spans:
+            by_text[self._source[slice(*span)]].append(span)
+        edits = []
+        # One that is in another counts where it is alone.
+        for kept, origins in sorted(by_text.items(), key=lambda each: -len(each[0])):
+            free = self._occurrences(kept)
+            while origins and free:
+                _, origin, place = max(
+                    (self._overlap(origin, place), origin, place)
+                    for origin in origins
+                    for place in free
+                )
+                origins.remove(origin)
+                free.remove(place)
+                self._taken.append(place)
+                edits.append(_Edit(place, origin, generation_pb2.PLACEMENT_GENERATED))
+        return edits
+
+    def aligned(self, spans: Sequence[Span]) -> list[_Edit]:
+        """Finds what the model wrote from spans, each by the run of tokens that come from it."""
+        edits = []
+        for span in spans:
+            if (place := self._run(span)) is not None:
+                self._taken.append(place)
+                edits.append(_Edit(place, span, generation_pb2.PLACEMENT_ALIGNED))
+        return edits
+
+    def inserted(self, span: Span) -> _Edit:
+        """Chooses a place for a span from which the model wrote nothing."""
+        text, source = self._text, self._source
+        before = [link for link in self._links if link.source.begin < span.begin]
+        at = (
+            max(before, key=lambda link: (link.source.begin, link.target.end)).target.end
+            if before
+            else 0
+        )
+        at = next((taken.end for taken in self._taken if taken.begin < at < taken.end), at)
+        is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
+        front = " " if is_apart and at and not text[at - 1].isspace() else ""
+        follows = source[span.end : span.end + 1]
+        back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
+        return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
+
+    def repeated(self, spans: Sequence[Span]) -> list[_Edit]:
+        """Finds what the model wrote more often than the source has it; it is taken out."""
+        edits = []
+        kept = Counter(self._source[slice(*span)] for span in spans)
+        for text in kept:
+            # A mark or a digit alone may be there for another reason.
+            if len(text) > 2:
+                for place in self._occurrences(text):
+                    begin = place.begin - self._text[: place.begin].endswith(" ")
+                    edits.append(_Edit(Span(begin, place.end), Span(0, 0), _UNSPECIFIED))
+        return edits
+
+    def _occurrences(self, kept: str) -> list[Span]:
+        """Finds where the text has a kept text, by itself, and nothing else is placed."""
+        before = r"(?<!\w)" if kept[0].isalnum() else ""
+        behind = r"(?!\w)" if kept[-1].isalnum() else ""
+        matches = re.finditer(f"{before}{re.escape(kept)}{behind}", self._text)
+        return [
+            place for place in (Span(*match.span()) for match in matches) if self._is_free(place)
+        ]
+
+    def _is_free(self, place: Span) -> bool:
+        return all(place.end <= begin or end <= place.begin for begin, end in self._taken)
+
+    def _overlap(self, origin: Span, place: Span) -> int:
+        return sum(
+            _common(link.source, origin) > 0 and _common(link.target, place) > 0
+            for link in self._links
+        )
+
+    def _run(self, span: Span) -> Span | None:
+        """Finds the run of tokens with most of them from a span and fewest from elsewhere."""
+        best_gain, best, gain, begin = 0, None, 0, 0
+        for link in self._links:
+            if not self._is_free(link.target):
+                gain = 0
+                continue
+            if gain <= 0:
+                gain, begin = 0, link.target.begin
+            comes = _common(link.source, span) > 0
+            gain += 1 if comes else -1
+            if comes and gain > best_gain:
+                best_gain, best = gain, Span(begin, link.target.end)
+        return self._grown(best, span) if best else None
+
+    def _grown(self, place: Span, span: Span) -> Span | None:
+        """Takes to a place the rest of its word, if the span is a word, and no marks around it."""
+        begin, end = place
+        text, source = self._text, self._source
+        if _is_word(source, span):
+            while begin and not text[begin - 1].isspace() and self._is_free(Span(begin - 1, end)):
+                begin -= 1
+            while (
+                end < len(text) and not text[end].isspace() and self._is_free(Span(begin, end + 1))
+            ):
+                end += 1
+        kept = source[slice(*span)]
+        while begin < end and text[end - 1] in _MARKS and kept[-1] != text[end - 1]:
+            end -= 1
+        while begin < end and text[begin] in _MARKS and kept[0] != text[begin]:
+            begin += 1
+        return Span(begin, end) if begin < end else None
+
+
+_UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
+
+
+def _is_word(source: str, span: Span) -> bool:
+    """Tells whether nothing but marks stands between a span and the white space around it."""
+    before = source[: span.begin].rstrip(_MARKS)[-1:]
+    behind = source[span.end :].lstrip(_MARKS)[:1]
+    return (not before or before.isspace()) and (not behind or behind.isspace())
+
+
+def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[_Link]) -> None:
+    """Makes the edits of a text, and moves its alignment."""
+    text = message.text
+    parts: list[str] = []
+    kept: list[generation_pb2.KeptText] = []
+    moved: list[_Link] = []
+    edits = sorted(edits, key=lambda edit: (edit.target.begin, edit.target.end, edit.source))
+    read = length = 0
+    rest = [link for link in links if not any(_common(link.target, edit.target) for edit in edits)]
+    for edit in [*edits, None]:
+        until = len(text) if edit is None else edit.target.begin
+        shift = length - read
+        while rest and rest[0].target.end <= until:
+            link = rest.pop(0)
+            moved.append(_Link(link.source, Span(*(at + shift for at in link.target))))
+        parts.append(text[read:until])
+        length += until - read
+        if edit is None:
+            break
+        if edit.placement:
+            begin = length + len(edit.before)
+            end = begin + edit.source.end - edit.source.begin
+            parts += [edit.before, source[slice(*edit.source)], edit.behind]
+            length = end + len(edit.behind)
+            kept.append(_kept(edit, source, Span(begin, end)))
+            moved.append(_Link(edit.source, Span(begin, end)))
+        read = edit.target.end
+    message.text = "".join(parts)
+    message.kept.extend(kept)
+    message.alignment.CopyFrom(
+        generation_pb2.Alignment(
+            source_begins=[link.source.begin for link in moved],
+            source_ends=[link.source.end for link in moved],
+            target_begins=[link.target.begin for link in moved],
+            target_ends=[link.target.end for link in moved],
+        )
+    )
+
+
+def _kept(edit: _Edit, source: str, target: Span) -> generation_pb2.KeptText:
+    return generation_pb2.KeptText(
+        text=source[slice(*edit.source)],
+        source_begin=edit.source.begin,
+        source_end=edit.source.end,
+        target_begin=target.begin,
+        target_end=target.end,
+        placement=edit.placement,
+    )
+
+
+def _links(alignment: generation_pb2.Alignment) -> list[_Link]:
+    columns = zip(
+        alignment.source_begins,
+        alignment.source_ends,
+        alignment.target_begins,
+        alignment.target_ends,
+        strict=True,
+    )
+    return [_Link(Span(a, b), Span(c, d)) for a, b, c, d in columns]
+
+
+def _common(one: Span, other: Span) -> int:
+    return max(0, min(one.end, other.end) - max(one.begin, other.begin))

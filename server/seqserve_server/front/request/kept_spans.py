@@ -1,0 +1,95 @@
+"""Finds what comes back as it is: placeholders, addresses, texts that the caller names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from seqserve.placeholders import PLACEHOLDER
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.request.splitting import Span
+
+_MAX_CHARACTERS = 256
+_TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"
+_EXTENSIONS = (
+    "txt|md|pdf|docx?|xlsx?|pptx?|odt|ods|epub|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|sql|db|html?"
+    "|css|jsx?|tsx?|py|rs|go|java|cpp|sh|bat|exe|dll|so|zip|gz|tgz|bz2|7z|rar|iso|dmg|deb|rpm|png|jpe?g"
+    "|gif|svg|webp|mp3|mp4|wav|flac|mkv|avi|mov|po|bin|onnx"
+)
+# Emoji of Unicode 16 and the characters that join and change them, UTS 51, ED-17a.
+_EMOJI = (
+    "[\U0001f000-\U0001faff\u203c\u2049\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299]"
+)
+_EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+_NOT_PLACEHOLDERS = "|".join(
+    [
+        r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
+        r"`[^`\n]{1,200}`|\]\([^()\s]+\)",
+        r"\[\[\w+\]\]|\[[A-Z][A-Z_]+\]|\b__\w+__\b",
+        # An address without its scheme, and a file.
+        rf"(?<![\w.@/-])(?:[a-z0-9-]+\.)+(?:{_TLDS})(?![\w-]|\.\w)(?:[/?#][^\s<>()\[\]]*[\w/=])?",
+        r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w.@+-]+){2,}/?|(?<!\w)(?:~|\.{1,2})/[\w.@+/-]*\w",
+        r"(?<!\w)[A-Za-z]:\\[\w.\\-]*\w",
+        rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})(?![\w-]|\.\w)",
+        # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1. Two numbers alone may be a decimal fraction.
+        r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
+        r"(?<!\w)\$[A-Za-z_]\w*|(?<![\w-])--[a-z][\w-]*\w",
+        r"(?<!\w)[A-Za-z]\w*(?:_\w+)+(?:\(\))?|(?<![\w.])[A-Za-z_][\w.]*\(\)",
+        r"(?<![\w&#])#[^\W\d_]\w*|(?<![\w@.])@[A-Za-z_][\w]*",
+        rf"(?:{_EMOJI}{_EMOJI_PART}*(?:\u200d{_EMOJI}{_EMOJI_PART}*)*|[0-9#*]\ufe0f?\u20e3)",
+    ]
+)
+
+
+_NOTHING = generation_pb2.GenerationOptions()
+
+
+class KeptTexts:
+    """What comes back as it is in the answers to a request."""
+
+    def __init__(self, options: generation_pb2.GenerationOptions = _NOTHING) -> None:
+        """Takes the options of a request over those that its model recommends.
+
+        Raises:
+            InvalidRequest: A text to keep is empty or too long.
+        """
+        for text in options.keep:
+            if not text.strip() or len(text) > _MAX_CHARACTERS:
+                reason = f"have one of {len(text)} characters; each has 1 to {_MAX_CHARACTERS}"
+                raise InvalidRequest("options.keep", f"{reason}, and not white space alone")
+        self._pattern = _pattern(tuple(options.keep), options.keep_placeholders)
+
+    def spans(self, text: str) -> list[Span]:
+        """Finds the spans of a text that are kept, in order; none is in another."""
+        if self._pattern is None:
+            return []
+        return [Span(*match.span()) for match in self._pattern.finditer(text)]
+
+
+def without(text: str, spans: Sequence[Span]) -> str:
+    """Returns what of a text is in no span."""
+    begins = [0, *(span.end for span in spans)]
+    ends = [*(span.begin for span in spans), len(text)]
+    return "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+
+
+@cache
+def _placeholders() -> str:
+    return f"{PLACEHOLDER}|{_NOT_PLACEHOLDERS}"
+
+
+def _pattern(texts: tuple[str, ...], keeps_placeholders: bool) -> re.Pattern[str] | None:
+    # The longest of several that begin at one place.
+    parts = [_literal(text) for text in sorted(texts, key=len, reverse=True)]
+    if keeps_placeholders:
+        parts.append(_placeholders())
+    return re.compile("|".join(parts)) if parts else None
+
+
+def _literal(text: str) -> str:
+    before = r"(?<!\w)" if re.match(r"\w", text) else ""
+    behind = r"(?!\w)" if re.search(r"\w\Z", text) else ""
+    return f"{before}{re.escape(text)}{behind}"
