@@ -35,12 +35,12 @@ from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.limits import is_small
-from seqserve_server.contract.manifest import Manifest, SelfTest, Verification
+from seqserve_server.contract.manifest import SCORER, Manifest, SelfTest, Verification
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
-from seqserve_server.engine.session import SCORER, open_session
+from seqserve_server.engine.session import open_session
 
 _ROWS = 16
 _MAX_SCORED_LOGITS = 1 << 24

@@ -61,6 +61,7 @@ async def translated(
     """
     options = {
         "segmentation": "sentences",
+        "keep_placeholders": True,
         "target_language": languages.target,
         **(options or {}),
     }

@@ -65,7 +65,7 @@ class Values:
         """Draws a name: male, female, a family's, a person's, a full one or an invented one."""
         draw, names = self._draw, self._names
         if kind == "person":
-            # Two fifths of them are in no list, so that any name is copied, not the ones here alone.
+            # Two fifths of them are in no list, so that any name is copied, not these alone.
             kind = draw.choice(("male", "female") * 3 + ("invented",) * 4)
         if kind == "full":
             return f"{self.name('person')} {self.name(draw.choice(('family', 'invented')))}"

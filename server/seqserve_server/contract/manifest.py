@@ -23,6 +23,8 @@ FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
 
 FILE = "manifest.json"
+SCORER = "scorer.onnx"
+"""The one graph that an artifact may lack."""
 REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
 """Files that every artifact must have."""
 
@@ -224,6 +226,11 @@ class Manifest:
     def label(self) -> str:
         """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
+
+    @property
+    def can_score(self) -> bool:
+        """Whether there is a scorer graph, which attention needs; a model generates without too."""
+        return SCORER in self.files
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:

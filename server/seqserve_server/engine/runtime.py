@@ -16,16 +16,11 @@ import onnxruntime as ort
 
 from seqserve_server.contract.errors import ArtifactError, NoScorer
 from seqserve_server.contract.limits import is_small
-from seqserve_server.contract.manifest import Manifest, check_file
+from seqserve_server.contract.manifest import SCORER, Manifest, check_file
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
-from seqserve_server.engine.session import (
-    SCORER,
-    check_provider,
-    check_version,
-    open_session,
-)
+from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
 
@@ -105,7 +100,7 @@ class Runtime:
     @property
     def can_score(self) -> bool:
         """Whether the artifact has a scorer graph; it generates without one too."""
-        return SCORER in self.manifest.files
+        return self.manifest.can_score
 
     @property
     def has_open_scorer(self) -> bool:

@@ -8,13 +8,10 @@ from pathlib import Path
 import onnxruntime as ort
 
 from seqserve_server.contract.errors import ArtifactError, ProviderError
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.manifest import SCORER, Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import cuda
 from seqserve_server.engine.external_data import check_references
-
-SCORER = "scorer.onnx"
-"""The one graph that an artifact may lack."""
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 

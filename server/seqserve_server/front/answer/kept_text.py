@@ -123,12 +123,7 @@ class _Places:
     def inserted(self, span: Span) -> _Edit:
         """Chooses a place for a span from which the model wrote nothing."""
         text, source = self._text, self._source
-        before = [link for link in self._links if link.source.begin < span.begin]
-        at = (
-            max(before, key=lambda link: (link.source.begin, link.target.end)).target.end
-            if before
-            else 0
-        )
+        at = self._behind(span.begin) if self._links else self._across(span.begin)
         at = next((taken.end for taken in self._taken if taken.begin < at < taken.end), at)
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
         front = " " if is_apart and at and not text[at - 1].isspace() else ""
@@ -141,12 +136,25 @@ class _Places:
         edits = []
         kept = Counter(self._source[slice(*span)] for span in spans)
         for text in kept:
-            # A mark or a digit alone may be there for another reason.
-            if len(text) > 2:
+            # A letter, digit or mark alone may be there for another reason.
+            if len(text) > 1 or not text.isascii():
                 for place in self._occurrences(text):
                     begin = place.begin - self._text[: place.begin].endswith(" ")
                     edits.append(_Edit(Span(begin, place.end), Span(0, 0), _UNSPECIFIED))
         return edits
+
+    def _behind(self, place: int) -> int:
+        """Finds the place behind what comes from the word before a place in the source."""
+        before = [link for link in self._links if link.source.begin < place]
+        last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
+        return last.target.end if last else 0
+
+    def _across(self, place: int) -> int:
+        """Finds the end of the word that is as far in the text as a place in the source."""
+        at = round(len(self._text) * place / len(self._source))
+        while 0 < at < len(self._text) and not self._text[at].isspace():
+            at += 1
+        return at
 
     def _occurrences(self, kept: str) -> list[Span]:
         """Finds where the text has a kept text, by itself, and nothing else is placed."""

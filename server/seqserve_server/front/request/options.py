@@ -56,7 +56,7 @@ class RequestOptions(NamedTuple):
     """What the model reads and writes beside each source."""
     segmentation: Segmentation | None
     """How sources are divided; None for not at all."""
-    kept: KeptTexts
+    kept: KeptTexts = KeptTexts()
     """What comes back as it is."""
 
 
@@ -75,7 +75,7 @@ def converted_options(
     if manifest.generation:
         options = with_defaults(sent, manifest)
     if not (options.ByteSize() or manifest.template):
-        return RequestOptions(default_options(manifest), Affixes(), None, KeptTexts())
+        return RequestOptions(default_options(manifest), Affixes(), segmentation=None)
     check_bounds(options)
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _converted(options, manifest, tokenizer, affixes)

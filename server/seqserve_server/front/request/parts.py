@@ -174,7 +174,7 @@ class SourceReader:
         spellings = (text, self._tokenizer.spelled(text).text)
         options, terms = for_source(self._options, self._terms, *spellings)
         kept = self._kept.spans(text)
-        if kept:
+        if kept and self._manifest.can_score:
             # By the alignment they find their places.
             options = replace(options, return_attention=True)
         if not self._is_read(without(text, kept), tokens):

@@ -18,7 +18,6 @@ from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.kept_spans import KeptTexts
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.options import RequestOptions, default_options
 from seqserve_server.front.request.parts import SourceReader, target_tokens
@@ -117,7 +116,7 @@ def _affixes(model: ServedModel, request: _AnyRequest) -> Affixes:
 async def _source_tokens(
     model: ServedModel, request: _Request, affixes: Affixes, call: ServerCall
 ) -> list[int]:
-    options = RequestOptions(default_options(model.manifest), affixes, None, KeptTexts())
+    options = RequestOptions(default_options(model.manifest), affixes, segmentation=None)
     reader = SourceReader(model, options)
     source = await call.read(reader.read(request.source), request, len(request.source))
     [part] = source.parts

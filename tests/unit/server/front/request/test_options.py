@@ -455,6 +455,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "target_language": st.text(max_size=3),
     "segmentation": st.sampled_from(["none", "lines", "sentences"]) | st.text(max_size=3),
     "segmentation_language": st.text(max_size=3),
+    "keep_placeholders": st.booleans(),
+    "keep": st.lists(st.text(max_size=3), max_size=3),
 }
 # Few at a time, so that many are let through.
 messages = (
