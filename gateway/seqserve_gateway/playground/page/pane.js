@@ -206,8 +206,9 @@ export class Pane {
     return part.hypothesis ? this.#shown(result, part, part.hypothesis) : [part.text];
   }
 
-  /** The tokens of a hypothesis as buttons. */
+  /** The tokens of a hypothesis as buttons, or its text where it keeps parts of the source. */
   #shown(result, part, hypothesis) {
+    if (hypothesis.kept.length) return withKept(hypothesis);
     const tokens = hypothesis.tokens.map((token, index) => {
       const button = element("button", { type: "button" }, shownToken(token));
       button.title = percent(hypothesis.token_scores[index]);
@@ -258,6 +259,27 @@ function partsOf(result, source) {
     end = segment.target_end;
   }
   return [...parts, { text: cut(written, end, written.length) }];
+}
+
+const PLACES = {
+  generated: "kept: the model wrote it",
+  aligned: "kept: put in place of what the model wrote from it",
+  inserted: "kept: put behind the word before it",
+};
+
+/** The text of a hypothesis with what it keeps marked; offsets count code points. */
+function withKept(hypothesis) {
+  const written = [...hypothesis.text];
+  const parts = [];
+  let end = 0;
+  const placed = hypothesis.kept.filter((part) => part.placement in PLACES);
+  placed.sort((one, other) => one.target_begin - other.target_begin);
+  for (const part of placed) {
+    parts.push(written.slice(end, part.target_begin).join(""));
+    parts.push(element("mark", { title: PLACES[part.placement] }, part.text));
+    end = part.target_end;
+  }
+  return [...parts, written.slice(end).join("")];
 }
 
 const keyOf = (model) => `${model.name}/${model.version}`;

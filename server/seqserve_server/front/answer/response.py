@@ -18,6 +18,7 @@ from seqserve_server.front.answer.confidence import confidence
 from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.answer.kept_text import keep
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.prepared import Prepared
 
@@ -72,7 +73,7 @@ async def _written(
         source_tokens=len(tokens),
         generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
         timings=_timings(call.timeline),
-        source_warnings=source_warnings(text, tokens, tokenizer),
+        source_warnings=source_warnings(without(text, part.kept), tokens, tokenizer),
     )
     if attends:
         response.source_pieces.extend(tokenizer.source_tokens(tokens))

@@ -1,0 +1,85 @@
+"""Placeholders, addresses and named texts in real translations: there exactly and once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from bench.kept import KINDS, SENTENCES
+
+from seqserve import Client, Placement, Result
+
+from .process import ServerProcess
+
+TEMPLATES = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+PLACED = {Placement.GENERATED, Placement.ALIGNED, Placement.INSERTED}
+
+
+@pytest.fixture
+def client(shipped: ServerProcess) -> Iterator[Client]:
+    with Client(shipped.target) as client:
+        yield client
+
+
+def check(result: Result, source: str, *kept: str) -> None:
+    """Checks that a text has what its source keeps, and says so."""
+    best = result.hypotheses[0]
+    assert [part.text for part in best.kept] == [*kept]
+    for part in best.kept:
+        assert part.placement in PLACED
+        assert source[part.source_begin : part.source_end] == part.text
+        assert result.text[part.target_begin : part.target_end] == part.text
+    for text in kept:
+        assert result.text.count(text) == kept.count(text), result.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_placeholders_come_back_exactly_and_once(client: Client, kind: str) -> None:
+    text = KINDS[kind]
+    # Of a link the words between the brackets are translated.
+    kept = text.removeprefix("[Berlin")
+    sources = [template.replace("X", text) for template in TEMPLATES[:8]]
+    keep = [kept] if kind.endswith("`keep`") else []
+    for source, result in zip(sources, client.generate_batch(sources, keep=keep), strict=True):
+        assert isinstance(result, Result)
+        check(result, source, kept)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_text_of_several_sentences_streams_with_what_it_keeps(
+    client: Client, beam_size: int
+) -> None:
+    source = "Hello {name}, welcome back! {count}: %s\nThe file a_b.txt of {name} is at https://a.example/b?c=1."
+    *pieces, last = client.stream(source, beam_size=beam_size)
+    assert last.result is not None
+    kept = ["{name}", "{count}", "%s", "a_b.txt", "{name}", "https://a.example/b?c=1"]
+    check(last.result, source, *kept)
+    assert "".join(piece.text for piece in pieces) == last.result.text
+    assert last.result.text == client.generate(source, beam_size=beam_size).text
+    for segment in last.result.segments:
+        text = last.result.text[segment.target_begin : segment.target_end]
+        for part in segment.hypotheses[0].kept if segment.hypotheses else ():
+            assert text[part.target_begin : part.target_end] == part.text
+
+
+def test_over_a_pivot_the_places_lead_to_the_source(client: Client) -> None:
+    source = "{name}은 https://a.example/b 를 좋아한다."
+    languages = {"source_language": "ko", "target_language": "de"}
+    result = client.generate(source, **languages)  # type: ignore[arg-type]
+    check(result, source, "{name}", "https://a.example/b")
+
+
+def test_what_is_nothing_else_stays(client: Client) -> None:
+    for source in ("{name}", "https://a.example/b?c=1", "🎉🎉", "%s: %d"):
+        assert client.generate(source).text == source
+
+
+def test_it_can_be_turned_off(client: Client) -> None:
+    result = client.generate("Hello {name}, welcome back!", keep_placeholders=False)
+    assert result.hypotheses[0].kept == ()
+
+
+def test_every_alternative_keeps_it(client: Client) -> None:
+    result = client.generate("We could not find {{count}}.", beam_size=5, num_hypotheses=5)
+    hypotheses = result.hypotheses or result.segments[0].hypotheses
+    assert [each.text.count("{{count}}") for each in hypotheses] == [1] * len(hypotheses)
