@@ -14,7 +14,7 @@ from starlette.requests import Request
 from seqserve import AsyncClient
 from seqserve._transport.method import Method
 from seqserve.auth import token_of
-from seqserve.decoding import GenerateOptions, Priority
+from seqserve.decoding import BulkSource, GenerateOptions, Priority
 from seqserve.errors import CallError
 from seqserve.request_id import REQUEST_ID, request_id
 from seqserve.results import Result
@@ -85,19 +85,23 @@ class Call:
         return self._upstream.messages(method, request, self.left_s)
 
     async def generate_all(
-        self, sources: Sequence[str], **options: Unpack[GenerateOptions]
+        self, sources: Sequence[BulkSource], **options: Unpack[GenerateOptions]
     ) -> list[Result]:
         """Generates from each text of an array, and returns the results in its order.
 
-        A single text is an ordinary call. Several share a window and have low priority, so that an
-        array takes the slots that callers of single texts leave. Arrays that begin while others
-        are under way share :data:`ROOM` with them.
+        A text may have options of its own, in a pair with it. A single text is an ordinary call.
+        Several share a window and have low priority, so that an array takes the slots that callers
+        of single texts leave. Arrays that begin while others are under way share :data:`ROOM` with
+        them.
 
         Raises:
             CallError: A text failed; the others are cancelled.
         """
         if len(sources) == 1:
-            return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
+            [source] = sources
+            text, own = (source, {}) if isinstance(source, str) else source
+            options.update(own)
+            return [await self.client.generate(text, timeout_s=self.left_s, **options)]
         options.setdefault("priority", Priority.LOW)
         results: dict[int, Result] = {}
         with self._upstream.array() as arrays:

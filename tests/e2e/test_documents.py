@@ -75,13 +75,17 @@ def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None
 
 def test_what_the_model_cannot_read_is_told(shipped: ServerProcess) -> None:
     with Client(shipped.target) as client:
-        result = client.generate("We saw a good film. 안녕하세요 여러분. <b>Hello</b>!")
+        text = "We saw a good film. 안녕하세요 여러분. <b>Hello</b>!"
+        kept = client.generate(text)
+        result = client.generate(text, keep_placeholders=False)
     unknown = SourceWarning.UNKNOWN_CHARACTERS
     assert [segment.source_warnings for segment in result.segments] == [
         (),
         (unknown, SourceWarning.OTHER_SCRIPT),
         (unknown, SourceWarning.MARKUP),
     ]
+    # Of what is kept the model need read nothing.
+    assert kept.segments[2].source_warnings == ()
     assert set(result.source_warnings) == set(SourceWarning) - {SourceWarning.UNSPECIFIED}
     # Markup that the model copies does not make it doubt.
     first, other, _ = (segment.hypotheses[0].confidence or 0.0 for segment in result.segments)

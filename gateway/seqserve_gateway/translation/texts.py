@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from seqserve.command.run.document_run import translation_of
+from seqserve.command.run.document_run import source_of, translation_of
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.passage import Passage, Translation, parts
 from seqserve.errors import FailedPrecondition
@@ -110,25 +110,24 @@ async def _answers(
             for number, passage in enumerate(passages)
             if passage.has_words and (passage.divided is not None) is is_marked
         ]
-        results = await _results(call, [passages[n].text for n in numbers], options, is_marked)
+        results = await _results(call, [passages[n] for n in numbers], options, is_marked)
         for number, result in zip(numbers, results, strict=True):
             answers[number] = await _written(call, passages[number], result, options)
     return answers
 
 
 async def _results(
-    call: Call, texts: Sequence[str], options: GenerateOptions, is_marked: bool
+    call: Call, passages: Sequence[Passage], options: GenerateOptions, is_marked: bool
 ) -> Sequence[Result | None]:
-    """Returns the results of texts; None if the model cannot align what it writes."""
-    if not is_marked:
-        return await call.generate_all(texts, **options)
+    """Returns the results of passages; None if the model cannot align what it writes."""
+    sources = [source_of(passage) for passage in passages]
     try:
-        return await call.generate_all(texts, **options | {"return_alignment": True})
+        return await call.generate_all(sources, **options)
     except FailedPrecondition as error:
         # Failures within a bulk call have no reason that programs can read.
-        if "scorer" not in error.details:
+        if not is_marked or "scorer" not in error.details:
             raise
-        return [None] * len(texts)
+        return [None] * len(passages)
 
 
 async def _written(

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from seqserve.documents.passage import Passage, Translation, fits
+from seqserve.documents.passage import Passage, Translation, fits, has_words
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
 
@@ -25,6 +25,8 @@ _SPACE = re.compile(f"[{_BLANK}]+")
 _MAX_DEPTH = 32
 # To place markup takes as many steps as there are tags and words, multiplied.
 _MAX_PIECES = 1000
+# As many texts as a request may keep, and what of a placeholder a model may well read.
+_MAX_KEPT, _MAX_STAND_IN = 64, 40
 
 
 class Kind(Enum):
@@ -36,7 +38,7 @@ class Kind(Enum):
     EMPTY = "empty"
     """Markup that is at a place and around nothing, such as an image."""
     PLACEHOLDER = "placeholder"
-    """Markup at a place that stands for words, such as ``{name}``."""
+    """Markup that stands for words, such as ``{name}``: the server reads and keeps it."""
     BREAK = "break"
     """What divides the text, and stays as it is."""
 
@@ -98,6 +100,17 @@ class _Element:
             return bool(syntax.read(self.piece.raw).strip())
         return any(child.has_text(syntax) for child in self.children)
 
+    def has_words(self, syntax: Syntax) -> bool:
+        pieces = (piece.raw for piece in self.pieces() if piece.kind is Kind.TEXT)
+        return any(has_words(syntax.read(raw)) for raw in pieces)
+
+    def is_read(self, syntax: Syntax) -> bool:
+        """Tells whether the server reads something of it: text or a placeholder."""
+        return self.has_placeholder() or self.has_text(syntax)
+
+    def has_placeholder(self) -> bool:
+        return any(piece.kind is Kind.PLACEHOLDER for piece in self.pieces())
+
 
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
     """Yields passages without their places, and what stays between them."""
@@ -134,6 +147,9 @@ def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
 
 def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Passage]:
     """Yields the passage of the text of elements, and what is around it."""
+    if not any(each.has_words(syntax) for each in elements):
+        yield _raw(piece for each in elements for piece in each.pieces())
+        return
     head, inner, tail = _trimmed(elements, syntax)
     builder = _MarkedText(syntax)
     marks = builder.marks_of(inner)
@@ -141,12 +157,19 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
     source = _raw(piece for each in inner for piece in each.pieces())
     yield _raw(head)
     is_marked_too_much = marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES
-    if is_marked_too_much or not fits(text):
+    if is_marked_too_much or len(builder.kept) > _MAX_KEPT or not fits(text):
         yield from _parts(_apart(inner, syntax), syntax)
     elif marks:
         written = partial(placed, source=text, marks=marks, write=syntax.write)
         divided = partial(_divided, inner, syntax)
-        yield Passage(line=0, source=source, text=text, written=written, divided=divided)
+        yield Passage(
+            line=0,
+            source=source,
+            text=text,
+            kept=tuple(builder.kept),
+            written=written,
+            divided=divided,
+        )
     else:
         written = partial(_written, write=syntax.write)
         yield Passage(line=0, source=source, text=text, written=written)
@@ -161,21 +184,21 @@ def _trimmed(
     tail: deque[Piece] = deque()
     inner = deque(elements)
     while inner:
-        while inner and not inner[0].has_text(syntax):
+        while inner and not inner[0].is_read(syntax):
             head += inner.popleft().pieces()
-        while inner and not inner[-1].has_text(syntax):
+        while inner and not inner[-1].is_read(syntax):
             tail.extendleft(reversed([*inner.pop().pieces()]))
         if len(inner) != 1 or (closing := inner[0].closing) is None:
             break
         head.append(inner[0].piece)
         tail.appendleft(closing)
         inner = deque(inner[0].children)
-    if inner and inner[0].closing is None:
+    if inner and inner[0].piece.kind is Kind.TEXT:
         first = inner[0].piece
         stripped = first.raw.lstrip(_BLANK)
         head.append(Piece(Kind.BREAK, first.raw[: len(first.raw) - len(stripped)]))
         inner[0] = _Element(first._replace(raw=stripped))
-    if inner and inner[-1].closing is None:
+    if inner and inner[-1].piece.kind is Kind.TEXT:
         last = inner[-1].piece
         stripped = last.raw.rstrip(_BLANK)
         tail.appendleft(Piece(Kind.BREAK, last.raw[len(stripped) :]))
@@ -188,23 +211,22 @@ class _MarkedText:
 
     def __init__(self, syntax: Syntax) -> None:
         self.text = ""
+        self.kept: dict[str, None] = {}
+        """What stands for placeholders, in order."""
         self._syntax = syntax
 
     def marks_of(self, elements: Iterable[_Element]) -> list[Mark]:
         """Adds the text of elements; returns the marks of those that are no text."""
         marks: list[Mark] = []
-        first = len(self.text)
         for element in elements:
             begin = len(self.text)
             if element.piece.kind is Kind.TEXT:
                 self._add(element.piece.raw, marks)
             elif element.closing is None or not element.has_text(self._syntax):
-                opening = _raw(element.pieces())
-                is_word = any(piece.kind is Kind.PLACEHOLDER for piece in element.pieces())
-                if is_word and self.text.endswith(" ") and begin > max([first, *_ends(marks)]):
-                    # As before a word, also where its translation has another place.
-                    self.text, begin, opening = self.text[:-1], begin - 1, f" {opening}"
-                marks.append(Mark(begin, begin, opening))
+                if element.has_placeholder():
+                    self._add_placeholder(element)
+                is_kept = begin < len(self.text)
+                marks.append(Mark(begin, len(self.text), _raw(element.pieces()), is_kept=is_kept))
             else:
                 children = self.marks_of(element.children)
                 end = len(self.text)
@@ -216,14 +238,8 @@ class _MarkedText:
         text = self._syntax.read(raw)
         if not self._syntax.keeps_space:
             text = _SPACE.sub(" ", text)
-        if text[:1].isalnum() and marks and marks[-1].begin == len(self.text) > 0:
-            opening, place = marks[-1].opening, len(self.text) + 1
-            if opening.startswith(" "):
-                # It is the begin of a word, as in "for %dms": the space stays before that.
-                marks[-1] = Mark(place, place, opening[1:])
-                self.text += " "
         if (not self.text or self.text.endswith(" ")) and text.startswith(" "):
-            is_behind_mark = bool(marks) and marks[-1].begin == len(self.text)
+            is_behind_mark = bool(marks) and marks[-1].begin == len(self.text) == marks[-1].end
             if is_behind_mark:
                 # White space on both sides of it.
                 marks[-1] = marks[-1]._replace(opening=f"{marks[-1].opening} ")
@@ -231,9 +247,14 @@ class _MarkedText:
                 text = text.removeprefix(" ")
         self.text += text
 
-
-def _ends(marks: list[Mark]) -> Iterator[int]:
-    return (mark.end for mark in marks[-1:])
+    def _add_placeholder(self, element: _Element) -> None:
+        """Adds what the server reads for an element that is nothing but placeholders."""
+        raws = [piece.raw for piece in element.pieces() if piece.kind is Kind.PLACEHOLDER]
+        text = self._syntax.read(raws[0])
+        if len(raws) > 1 or len(text) > _MAX_STAND_IN or _SPACE.sub(" ", text).strip() != text:
+            text = f"{{{len(self.kept)}}}"
+        self.kept[text] = None
+        self.text += text
 
 
 def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:

@@ -82,6 +82,8 @@ class Passage:
     """The passage as the document has it; kept if it cannot be translated."""
     text: str = ""
     """What the passage says; empty if it says nothing."""
+    kept: tuple[str, ...] = ()
+    """Parts of the text that the translation must have as they are."""
     fault: str = ""
     """Why it cannot be translated; empty if it can."""
     written: Callable[[Translation], str] = _text

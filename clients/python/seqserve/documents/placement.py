@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from seqserve.documents.passage import Link, Translation
+from seqserve.documents.passage import Link, Translation, has_words
 
 # A word with what joins its parts, or one other character.
 _UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")
@@ -32,8 +32,11 @@ class Mark(NamedTuple):
     opening: str
     """Its markup, or that before its text."""
     closing: str = ""
+    """Its markup behind its text."""
     children: tuple[Mark, ...] = ()
     """The elements within it, in order."""
+    is_kept: bool = False
+    """Whether its text stands for it in the translation too, as the server keeps it."""
 
 
 class _Word(NamedTuple):
@@ -58,8 +61,9 @@ def placed(
         marks: Its markup: elements that are in no other, in order.
         write: Writes text as the format wants it.
     """
-    words = _words(translation)
-    return _Writer(translation.text, source, words, write).within(
+    translation, places = _without_kept(translation, source, marks)
+    words = _words(translation, sorted(places.values()))
+    return _Writer(translation.text, source, words, places, write).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source))
     )
 
@@ -68,9 +72,16 @@ class _Writer:
     """Writes one translation."""
 
     def __init__(
-        self, text: str, source: str, words: list[_Word], write: Callable[[str], str]
+        self,
+        text: str,
+        source: str,
+        words: list[_Word],
+        places: Mapping[int, int],
+        write: Callable[[str], str],
     ) -> None:
         self._text, self._source, self._words, self._write = text, source, words, write
+        self._places = places
+        self._ranks = {origin: rank for rank, origin in enumerate(places)}
 
     def within(
         self,
@@ -88,25 +99,23 @@ class _Writer:
             whole: Where the element begins and ends in the source.
         """
         free = [words]
-        # Where each mark begins and ends in the text, and its words.
-        placed_marks: list[tuple[int, int, Mark, tuple[int, int]]] = []
+        # Where each mark begins and ends in the text, its rank there, and its words.
+        placed_marks: list[tuple[int, int, int, Mark, tuple[int, int]]] = []
         for mark in marks:
-            if mark.begin < mark.end:
+            if mark.begin < mark.end and not mark.is_kept:
                 chosen = self._chosen(mark, free, whole == (mark.begin, mark.end))
-                begin, end = self._place(chosen, place)
+                begin, end = self._with_kept(mark, *self._place(chosen, place))
                 free = _without(free, chosen)
-                placed_marks.append((begin, end, mark, chosen))
+                placed_marks.append((begin, end, 0, mark, chosen))
         taken = sorted((begin, end) for begin, end, *_ in placed_marks)
         for mark in marks:
-            if mark.begin == mark.end:
-                at = _outside(self._behind(mark.begin, words, place), taken)
-                if at == place[0] and mark.opening.startswith(" "):
-                    # Where a text begins, the space before a placeholder is behind it.
-                    mark = mark._replace(opening=f"{mark.opening[1:]} ")
-                placed_marks.append((at, at, mark, (0, 0)))
+            if mark.begin == mark.end or mark.is_kept:
+                rank, at, mark = self._at(mark, words, place)
+                at = _outside(at, taken)
+                placed_marks.append((at, at, rank, mark, (0, 0)))
         parts = []
         last = place[0]
-        for begin, end, mark, chosen in sorted(placed_marks, key=lambda each: each[:2]):
+        for begin, end, _, mark, chosen in sorted(placed_marks, key=lambda each: each[:3]):
             inner = self.within(mark.children, chosen, (begin, end), (mark.begin, mark.end))
             parts += [self._write(self._text[last:begin]), mark.opening, inner, mark.closing]
             last = end
@@ -155,6 +164,33 @@ class _Writer:
         at = self._words[first - 1].end if first else within[0]
         return (min(max(at, within[0]), within[1]),) * 2
 
+    def _with_kept(self, mark: Mark, begin: int, end: int) -> tuple[int, int]:
+        """Takes to the place of an element what it keeps beside its words."""
+        for kept in _kept(mark.children):
+            at = self._places.get(kept.begin, begin)
+            if at < begin and not has_words(self._text[at:begin]):
+                begin = at
+            if at > end and not has_words(self._text[end:at]):
+                end = at
+        return begin, end
+
+    def _at(
+        self, mark: Mark, words: tuple[int, int], within: tuple[int, int]
+    ) -> tuple[int, int, Mark]:
+        """Finds the place of a mark that is around nothing, its rank there, and what it needs."""
+        at = self._places.get(mark.begin, -1) if mark.is_kept else -1
+        if within[0] <= at <= within[1]:
+            return self._ranks[mark.begin], at, mark
+        at = self._behind(mark.begin, words, within)
+        is_behind_space = self._source[mark.begin - 1 : mark.begin].isspace()
+        if not mark.is_kept:
+            # A space before it stays before that.
+            is_apart = is_behind_space and self._text[at : at + 1].isspace()
+            return 0, min(at + is_apart, within[1]), mark
+        if at == within[0]:
+            return 0, at, mark._replace(opening=f"{mark.opening} ")
+        return 0, at, mark._replace(opening=f" {mark.opening}" if is_behind_space else mark.opening)
+
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
         """Finds the place behind the word that a place in the source is behind."""
         before = [
@@ -164,10 +200,48 @@ class _Writer:
         ]
         if not before:
             return within[0]
-        _, at = max(before)
-        # A space before it stays before it.
-        is_apart = self._source[place - 1 : place].isspace() and self._text[at : at + 1].isspace()
-        return min(at + is_apart, within[1])
+        return max(before)[1]
+
+
+def _without_kept(
+    translation: Translation, source: str, marks: Sequence[Mark]
+) -> tuple[Translation, dict[int, int]]:
+    """Takes what stands for marks out of a translation.
+
+    Returns:
+        The rest, and where each was, by where it begins in the source.
+    """
+    text, links = translation.text, translation.alignment
+    spans = []
+    for mark in _kept(marks):
+        stand_in = source[mark.begin : mark.end]
+        begins = (link.target_begin for link in links if link.source_begin == mark.begin)
+        begin = next((begin for begin in begins if text.startswith(stand_in, begin)), None)
+        if begin is not None:
+            spans.append((begin, begin + len(stand_in), mark.begin))
+    parts: list[str] = []
+    rest: list[Link] = []
+    places: dict[int, int] = {}
+    read = length = 0
+    for begin, end, origin in [*sorted(spans), (len(text), len(text), None)]:
+        for link in links:
+            if read <= link.target_begin and link.target_end <= begin:
+                shift = length - read
+                places_in_text = link.target_begin + shift, link.target_end + shift
+                rest.append(Link(link.source_begin, link.source_end, *places_in_text))
+        parts.append(text[read:begin])
+        length += begin - read
+        read = end
+        if origin is not None:
+            places[origin] = length
+    return Translation("".join(parts), tuple(rest)), places
+
+
+def _kept(marks: Iterable[Mark]) -> Iterator[Mark]:
+    for mark in marks:
+        if mark.is_kept:
+            yield mark
+        yield from _kept(mark.children)
 
 
 def _outside(place: int, taken: list[tuple[int, int]]) -> int:
@@ -191,13 +265,18 @@ def _without(free: list[tuple[int, int]], taken: tuple[int, int]) -> list[tuple[
     return [run for run in rest if run[0] < run[1]]
 
 
-def _words(translation: Translation) -> list[_Word]:
-    """Divides a translation into words; a word comes from where most of its characters do."""
+def _words(translation: Translation, cuts: Sequence[int]) -> list[_Word]:
+    """Divides a translation into words; a word comes from where most of its characters do.
+
+    Args:
+        translation: The translation.
+        cuts: Places where words end too, in order.
+    """
     links = sorted(translation.alignment, key=lambda link: link.target_begin)
     begins = [link.target_begin for link in links]
     words = []
     for unit in _UNIT.finditer(translation.text):
-        for begin, end in _parts(unit, begins):
+        for begin, end in _parts(unit, begins, cuts):
             votes: Counter[int] = Counter()
             # The first link may begin before the word.
             first = max(0, bisect_right(begins, begin) - 1)
@@ -213,11 +292,16 @@ def _common(link: Link, begin: int, end: int) -> int:
     return min(end, link.target_end) - max(begin, link.target_begin)
 
 
-def _parts(unit: re.Match[str], begins: list[int]) -> list[tuple[int, int]]:
-    """Divides a run of characters without spaces at its tokens, if its script has none."""
+def _parts(
+    unit: re.Match[str], begins: Sequence[int], cuts: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Divides a run of characters without spaces, at its tokens where its script has none."""
     begin, end = unit.span()
-    if not _UNSPACED.search(unit[0]):
-        return [(begin, end)]
-    inner = begins[bisect_right(begins, begin) : bisect_right(begins, end - 1)]
-    places = sorted({begin, *inner, end})
-    return list(pairwise(places))
+    places = {begin, end, *_between(cuts, begin, end)}
+    if _UNSPACED.search(unit[0]):
+        places.update(_between(begins, begin, end))
+    return list(pairwise(sorted(places)))
+
+
+def _between(places: Sequence[int], begin: int, end: int) -> Sequence[int]:
+    return places[bisect_right(places, begin) : bisect_right(places, end - 1)]

@@ -28,6 +28,12 @@ def marked(kind: Format, text: str, *, joins_lines: bool = False) -> str:
     )
 
 
+def units(text: str, passage: Passage) -> list[re.Match[str]]:
+    """What a server aligns: kept texts, words and marks."""
+    kept = map(re.escape, sorted(passage.kept, key=len, reverse=True))
+    return [*re.finditer("|".join([*kept, r"\w+", r"[^\w\s]"]), text)]
+
+
 def divided(passages: Iterable[Passage]) -> Iterator[Passage]:
     """Passages where those with markup are divided at it."""
     for each in passages:

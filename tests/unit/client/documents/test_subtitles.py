@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Link, Passage, Translation
 
-from .marking import CUE, marked, passages_of
+from .marking import CUE, marked, passages_of, units
 
 VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
 
@@ -48,15 +48,15 @@ def test_text_behind_a_note_or_before_the_first_cue_stays() -> None:
     assert marked(Format.VTT, text.format("x &amp; y")) == text.format("«x &amp; y»")
 
 
-def aligned(text: str) -> Translation:
+def aligned(passage: Passage) -> Translation:
     """A translation whose words are those of the source."""
-    places = [word.span() for word in re.finditer(r"\w+|[^\w\s]", text)]
-    return Translation(text, tuple(Link(*place, *place) for place in places))
+    places = [unit.span() for unit in units(passage.text, passage)]
+    return Translation(passage.text, tuple(Link(*place, *place) for place in places))
 
 
 def written(passages: list[Passage]) -> str:
     return "".join(
-        each.before + (each.written(aligned(each.text)) if each.has_words else each.source)
+        each.before + (each.written(aligned(each)) if each.has_words else each.source)
         for each in passages
     )
 

@@ -86,7 +86,7 @@ class DocumentRun:
         rest: list[Passage] = []
         order = InOrder(self._items(passages, rest), WINDOW * self._concurrency)
         bulk = self._client.generate_bulk(
-            (_source(item.passage) for item in order.sources()),
+            (source_of(item.passage) for item in order.sources()),
             concurrency=self._concurrency,
             timeout_s=self._timeout_s,
             **self._call,
@@ -143,8 +143,14 @@ def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
     ]
 
 
-def _source(passage: Passage) -> str | tuple[str, GenerateOptions]:
-    return (passage.text, {"return_alignment": True}) if passage.divided else passage.text
+def source_of(passage: Passage) -> tuple[str, GenerateOptions]:
+    """Returns the source of a passage, and what its markup needs beside its text."""
+    options: GenerateOptions = {}
+    if passage.divided:
+        options["return_alignment"] = True
+    if passage.kept:
+        options["keep"] = list(passage.kept)
+    return passage.text, options
 
 
 def _is_aligned(outcome: Result | CallError) -> bool:
