@@ -144,6 +144,13 @@ def test_sentences_are_divided_and_the_beam_is_the_models_own(page: Browser) -> 
     assert "saw" in shown and "coffee" not in shown
 
 
+def test_what_the_answer_keeps_is_marked(page: Browser) -> None:
+    page.type("Hello {name}, welcome back!")
+    page.until(lambda: bool(page.all(".answer mark")))
+    assert page.text(".answer mark") == "{name}"
+    assert "kept: " in (page.one(".answer mark").get_attribute("title") or "")
+
+
 def test_text_streams_in(page: Browser, rig: Rig) -> None:
     page.run(WATCH)
     with slowed(rig.server.engines()):
@@ -222,10 +229,10 @@ def test_nothing_is_asked_while_a_syllable_is_composed(page: Browser) -> None:
 
 
 def test_markup_of_a_source_is_text(page: Browser) -> None:
-    page.type("<img src=x onerror=document.title=1> coffee")
-    page.until(lambda: bool(page.all(".answer button")))
-    page.all(".answer button")[0].click()
-    page.until(lambda: bool(page.all(".alternatives button")))
+    markup = "<img src=x onerror=document.title=1>"
+    page.type(f"{markup} coffee")
+    page.until(lambda: bool(page.all(".answer mark")))
+    assert page.text(".answer mark") == markup
     assert page.all(".pane img") == []
     assert page.driver.title == "seqserve playground"
 

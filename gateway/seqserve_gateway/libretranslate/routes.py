@@ -6,33 +6,25 @@ send.
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response
 
 from seqserve.documents import html
-from seqserve.documents.formats import format_of, parser_of
-from seqserve.documents.passage import Malformed, Parser
 from seqserve.language_codes import AUTO
 from seqserve.results import DetectedLanguage
 from seqserve_gateway.call import Call
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.libretranslate.downloads import Downloads
 from seqserve_gateway.translation.errors import error_as
-from seqserve_gateway.translation.fields import Fields, File, fields_of, refusal
+from seqserve_gateway.translation.fields import Fields, fields_of, refusal
+from seqserve_gateway.translation.files import SUFFIXES, translated_file
 from seqserve_gateway.translation.languages import Languages, detect, targets_of
 from seqserve_gateway.translation.names import name_of
 from seqserve_gateway.translation.texts import Parse, plain, translated
 
 _MOST_ALTERNATIVES = 15
-# Formats of one text; those of several parts in an archive are for `seqserve translate`.
-_SUFFIXES = (
-    *(".txt", ".md", ".html", ".srt", ".vtt"),
-    *(".json", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
-)
 _DOWNLOADS = Downloads()
 
 
@@ -56,22 +48,9 @@ async def _translate(call: Call) -> Response:
 async def _translate_file(call: Call) -> Response:
     fields = _fields(call)
     file = fields.file("file")
-    parser = _parser_of(file)
-    languages = _languages_of(fields)
-    try:
-        text = file.content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise refusal("file", "is not UTF-8") from None
-    try:
-        [result] = await translated(
-            call, [text], lambda text: parser(io.StringIO(text, "")), languages
-        )
-    except Malformed as error:
-        raise refusal("file", str(error)) from None
-    path = Path(file.name)
-    name = f"{path.stem}_{languages.target}{path.suffix}"
-    key = _DOWNLOADS.add(File(name, result.text.encode()))
-    url = f"{call.request.base_url}download_file/{key}/{quote(name)}"
+    written = await translated_file(call, file, _languages_of(fields), "file")
+    key = _DOWNLOADS.add(written)
+    url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
     return JSONResponse({"translatedFileUrl": url})
 
 
@@ -115,7 +94,7 @@ async def _settings(call: Call) -> Response:
                 "target": {"code": targets[0], "name": name_of(targets[0])},
             },
             "suggestions": False,
-            "supportedFilesFormat": list(_SUFFIXES),
+            "supportedFilesFormat": list(SUFFIXES),
         }
     )
 
@@ -137,14 +116,6 @@ def _parse_of(name: str) -> Parse:
     if name not in parsers:
         raise refusal("format", f"{name} is not supported; there are text, html")
     return parsers[name]
-
-
-def _parser_of(file: File) -> Parser:
-    path = Path(file.name)
-    if path.suffix.lower() not in _SUFFIXES:
-        reason = f"the format of {file.name} is not supported; there are {', '.join(_SUFFIXES)}"
-        raise refusal("file", reason)
-    return parser_of(format_of(path), field=None, column=None, joins_lines=False)
 
 
 def _detected(detected: DetectedLanguage) -> dict[str, Any]:

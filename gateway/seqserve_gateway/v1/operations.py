@@ -51,6 +51,12 @@ OPERATIONS = (
         response=generation_pb2.ScoreResponse,
     ),
     Operation(
+        path="/v1/attention",
+        method=Method.ATTENTION,
+        request=generation_pb2.AttentionRequest,
+        response=generation_pb2.AttentionResponse,
+    ),
+    Operation(
         path="/v1/tokenize",
         method=Method.TOKENIZE,
         request=generation_pb2.TokenizeRequest,

@@ -207,7 +207,7 @@ def _translate_archive(
     """Translates the parts of a document that are text; the others stay to the byte."""
     failed = 0
     with (
-        opened(file) as source,
+        opened(file, str(file)) as source,
         archive_writer(out, {**options.call(), "format": kind.value}) as (archive, journal),
         closing(Progress(sys.stderr, "passages", is_shown=is_shown)) as progress,
     ):

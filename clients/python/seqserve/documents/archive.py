@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from seqserve.documents.formats import ARCHIVES, Format
 from seqserve.errors import OptionError
@@ -19,27 +20,34 @@ _MAX_PARTS = 20_000
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def opened(
+    file: Path | BinaryIO, name: str, max_bytes: int = _MAX_BYTES
+) -> Iterator[zipfile.ZipFile]:
     """Opens an archive.
+
+    Args:
+        file: The archive, or its bytes.
+        name: Its name in errors.
+        max_bytes: Most bytes of all its parts.
 
     Raises:
         OptionError: It cannot be read, is none, is encrypted, or has more than fits.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             parts = archive.infolist()
             size = sum(part.file_size for part in parts)
-            if len(parts) > _MAX_PARTS or size > _MAX_BYTES:
-                raise OptionError(f"{path}: has {len(parts):,} parts of {size:,} bytes: too many")
+            if len(parts) > _MAX_PARTS or size > max_bytes:
+                raise OptionError(f"{name}: has {len(parts):,} parts of {size:,} bytes: too many")
             if any(part.flag_bits & 1 for part in parts):
-                raise OptionError(f"{path}: is encrypted; save it without a password")
+                raise OptionError(f"{name}: is encrypted; save it without a password")
             if len({part.filename for part in parts}) < len(parts):
-                raise OptionError(f"{path}: has two parts of the same name")
+                raise OptionError(f"{name}: has two parts of the same name")
             yield archive
     except OSError as error:
-        raise OptionError(f"{path}: {error.strerror}") from None
+        raise OptionError(f"{name}: {error.strerror}") from None
     except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as error:
-        raise OptionError(f"{path}: is no archive that can be read: {error}") from None
+        raise OptionError(f"{name}: is no archive that can be read: {error}") from None
 
 
 def is_text(kind: Format, part: zipfile.ZipInfo) -> bool:
@@ -53,7 +61,7 @@ def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
     Raises:
         OptionError: It is too large, or not UTF-8.
     """
-    name = f"{archive.filename}: {part.filename}"
+    name = ": ".join(filter(None, (archive.filename, part.filename)))
     if part.file_size > _MAX_TEXT_BYTES:
         raise OptionError(f"{name}: has {part.file_size:,} bytes; {_MAX_TEXT_BYTES:,} can be read")
     try:

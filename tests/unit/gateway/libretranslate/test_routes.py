@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from typing import Any
 
 import pytest
@@ -106,9 +108,35 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
         assert each.headers["content-disposition"].startswith("attachment")
 
 
+def packed(text: bytes) -> bytes:
+    """A document of OpenDocument with one part of text and one that stays."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("mimetype", b"application/vnd.oasis.opendocument.text")
+        archive.writestr("content.xml", text, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+async def test_the_text_of_an_archive_is_translated() -> None:
+    letter = packed(b"<o><text:p>good <text:span>morning</text:span></text:p></o>")
+    async with translating("en-de") as (client, _):
+        answer = await client.post(
+            "/translate_file", data=ENGLISH, files={"file": ("letter.odt", letter)}
+        )
+        fetched = await client.get(answer.json()["translatedFileUrl"])
+    with zipfile.ZipFile(io.BytesIO(fetched.content)) as archive:
+        assert archive.namelist() == ["mimetype", "content.xml"]
+        assert archive.infolist()[0].compress_type == zipfile.ZIP_STORED
+        text = archive.read("content.xml").decode()
+    assert text == "<o><text:p>GOOD <text:span>MORNING</text:span></text:p></o>"
+
+
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
+        (("a.docx", b"PK no"), "no archive"),
+        (("a.odt", packed(b"<a" + b" " * (65 << 20))), "too many"),
+        (("a.odt", packed(b"<a>")), "line 1"),
         (("a.pdf", b"%PDF"), ".srt"),
         (("a.jsonl", b"{}"), ".srt"),
         (("a.txt", b"\xff"), "UTF-8"),

@@ -1,0 +1,94 @@
+"""Files that clients send, translated: texts of one document, and archives of several parts."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from asyncio import to_thread
+from collections.abc import Mapping
+from copy import copy
+from pathlib import Path
+
+from seqserve.documents.archive import is_text, opened, text_of
+from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
+from seqserve.documents.passage import Malformed, Parser
+from seqserve.errors import OptionError
+from seqserve_gateway.call import Call
+from seqserve_gateway.translation.fields import File, refusal
+from seqserve_gateway.translation.languages import Languages
+from seqserve_gateway.translation.texts import translated
+
+SUFFIXES = (
+    *(".txt", ".md", ".html", ".srt", ".vtt"),
+    *(".json", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
+    *(".docx", ".odt", ".epub"),
+)
+"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
+_MAX_UNPACKED = 64 << 20
+
+
+async def translated_file(call: Call, file: File, languages: Languages, field: str) -> File:
+    """Translates a file; what is not its text stays.
+
+    Args:
+        call: The request.
+        file: The file.
+        languages: The languages.
+        field: Name of the file in the form, for errors.
+
+    Raises:
+        Failure: Its format is not supported, or it is not in its format.
+    """
+    path = Path(file.name)
+    if path.suffix.lower() not in SUFFIXES:
+        reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
+        raise refusal(field, reason)
+    kind = format_of(path)
+    parser = parser_of(kind, field=None, column=None, joins_lines=False)
+    name = f"{path.stem}_{languages.target}{path.suffix}"
+    try:
+        if kind in ARCHIVES:
+            parts = await to_thread(_parts, file, kind)
+            written = await _translated(call, parts, parser, languages)
+            return File(name, await to_thread(_packed, file, written))
+        text = file.content.decode("utf-8-sig")
+        [written_text] = (await _translated(call, {"": text}, parser, languages)).values()
+        return File(name, written_text.encode())
+    except UnicodeDecodeError:
+        raise refusal(field, "is not UTF-8") from None
+    except (Malformed, OptionError) as error:
+        raise refusal(field, str(error)) from None
+
+
+async def _translated(
+    call: Call, texts: Mapping[str, str], parser: Parser, languages: Languages
+) -> dict[str, str]:
+    """Translates texts by their names."""
+    results = await translated(
+        call, [*texts.values()], lambda text: parser(io.StringIO(text, "")), languages
+    )
+    return {name: result.text for name, result in zip(texts, results, strict=True)}
+
+
+def _parts(file: File, kind: Format) -> dict[str, str]:
+    """Reads the parts of an archive that are translated, by their names."""
+    with opened(io.BytesIO(file.content), file.name, _MAX_UNPACKED) as archive:
+        parts = (part for part in archive.infolist() if is_text(kind, part))
+        return {part.filename: text_of(archive, part) for part in parts}
+
+
+def _packed(file: File, written: Mapping[str, str]) -> bytes:
+    """Writes an archive with the translations of parts; the others stay to the byte."""
+    packed = io.BytesIO()
+    with (
+        opened(io.BytesIO(file.content), file.name, _MAX_UNPACKED) as source,
+        zipfile.ZipFile(packed, "w") as archive,
+    ):
+        for part in source.infolist():
+            if part.filename in written:
+                archive.writestr(copy(part), written[part.filename].encode(), part.compress_type)
+                continue
+            with source.open(part) as old, archive.open(copy(part), "w") as new:
+                shutil.copyfileobj(old, new)
+    return packed.getvalue()
