@@ -125,7 +125,11 @@ class GenerationOptions(TypedDict, total=False):
 
     terms: Mapping[str, str] | None
     """Words or phrases and their translations, which every hypothesis should contain if its source
-    contains the word or phrase. Needs a beam. At most 16."""
+    contains the word or phrase. At most 16."""
+
+    glossary: str | None
+    """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
+    models --glossaries` lists them."""
 
     vocabulary_allow: Sequence[str] | None
     """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At

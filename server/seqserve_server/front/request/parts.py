@@ -13,11 +13,12 @@ from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
+from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.splitting import Segmentation, Span, split, wrap
-from seqserve_server.front.request.terms import for_source
+from seqserve_server.front.request.terms import Terms
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
@@ -40,7 +41,7 @@ class Part(NamedTuple):
     options: DecodingOptions
     """How to decode it: the options of the request, with the terms that this part contains."""
     terms: Sequence[generation_pb2.Term] = ()
-    """The same terms as they were sent."""
+    """The same terms as they were sent, then those of a glossary that cannot apply."""
     is_wrapped: bool = False
     """Whether it is only a part of a line or sentence, which is too long."""
 
@@ -79,11 +80,12 @@ class SourceReader:
         model: ServedModel,
         options: RequestOptions,
         terms: Sequence[generation_pb2.Term] = (),
+        glossary: Glossary | None = None,
     ) -> None:
         """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        self._options, self._affixes, self._segmentation = options
-        self._terms = terms
+        _, self._affixes, self._segmentation = options
+        self._terms = Terms(terms, glossary, options.decoding, model)
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
@@ -163,8 +165,7 @@ class SourceReader:
             yield self._part(span, text[first:end], tokens, is_wrapped=True)
 
     def _part(self, span: Span, text: str, tokens: list[int], *, is_wrapped: bool = False) -> Part:
-        spellings = (text, self._tokenizer.spelled(text).text)
-        options, terms = for_source(self._options, self._terms, *spellings)
+        options, terms = self._terms.of(text, self._tokenizer.spelled(text).text)
         if not self._is_read(text, tokens):
             tokens = []
         return Part(span, tokens, options, terms, is_wrapped)

@@ -45,6 +45,7 @@ SET: dict[str, Any] = {
     "return_alternatives": True,
     "min_alternative_expansion_prob": 0.125,
     "terms": [{"source": "tea", "target": "Tee"}],
+    "glossary": "products",
     "vocabulary_allow": ["a"],
     "shortlist": False,
     "time_limit_ms": 1500,
