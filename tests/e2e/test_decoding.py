@@ -83,6 +83,7 @@ WAYS: list[dict[str, Any]] = [
     {},
     beam(),
     beam(terms={"train": "Zug"}),
+    {"terms": {"train": "Eisenbahn"}, "max_decoding_length": LONGEST},
     beam(coverage_penalty=1.0),
     beam(target_prefix="Ein", prefix_bias_beta=0.5),
     {"num_hypotheses": 3, "return_alternatives": True, "max_decoding_length": LONGEST},
