@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -52,11 +53,13 @@ class Prepared:
         """Bound of the answers to all sources; that of each is the bound for the longest part."""
         sources = [source for source in self.sources if isinstance(source, Source)]
         parts = [part for source in sources for part in source.parts]
+        # A glossary may add to those that were sent.
+        terms = [self.sent_options.terms, *(part.terms for part in parts)]
         return AnswerSize.generated(
             self.options,
             source_tokens=max((len(part.tokens) for part in parts), default=0),
             token_bytes=self.model.tokenizer.token_bytes,
-            term_bytes=max(map(_term_bytes, parts), key=sum, default=[]),
+            term_bytes=max(map(_term_bytes, terms), key=sum),
             sources=len(parts),
             text_bytes=sum(len(source.text.encode()) for source in sources if source.is_divided),
         )
@@ -92,8 +95,8 @@ class Prepared:
         )
 
 
-def _term_bytes(part: Part) -> list[int]:
-    return [term.ByteSize() for term in part.terms]
+def _term_bytes(terms: Iterable[generation_pb2.Term]) -> list[int]:
+    return [term.ByteSize() for term in terms]
 
 
 async def prepare(
