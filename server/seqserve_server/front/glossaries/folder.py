@@ -89,7 +89,8 @@ class Glossaries:
         before, self._seen = set(self._seen), seen
         for stamp in seen:
             known = self._files.get(stamp[0])
-            if stamp in before and (known is None or known.stamp != stamp):
+            # What was wrong may be no more without a change to the file, such as its permissions.
+            if stamp in before and (known is None or known.fault or known.stamp != stamp):
                 self._take(stamp, await asyncio.to_thread(self._read, stamp))
         names = {stamp[0] for stamp in (*before, *seen)}
         self._files = {name: file for name, file in self._files.items() if name in names}
@@ -152,7 +153,7 @@ class Glossaries:
         if isinstance(read, Glossary):
             file.glossary, file.fault, self._success_s = read, "", time.time()
             logs.event("glossary read", {"file": name, "entries": len(read.entries)})
-        else:
+        elif file.fault != read:
             file.fault = read
             what = "glossary kept" if file.glossary else "glossary not read"
             logs.event(what, {"file": name, "reason": read}, logging.ERROR)

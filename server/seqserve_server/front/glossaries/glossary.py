@@ -23,6 +23,8 @@ MAX_ENTRIES = 10_000
 MAX_WORDS = 32
 """Most words and signs in the source of an entry."""
 
+# Tag and length of an entry on the wire, at most.
+_TAG_BYTES = 4
 # Scripts that write no space between words: each character counts as a word.
 _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
@@ -63,6 +65,8 @@ class Glossary:
             reason = f"has {len(entries):,} entries for {label.source} and {label.target}"
             raise GlossaryError(f"{reason}; a glossary has 1 to {MAX_ENTRIES:,}")
         self.label, self.entries, self.modified_s = label, entries, modified_s
+        self.num_bytes = sum(entry.ByteSize() + _TAG_BYTES for entry in entries)
+        """Most bytes of the entries on the wire."""
         self._exact: _Trie = {}
         self._folded: _Trie = {}
         for entry in entries:
@@ -159,6 +163,7 @@ def _words(text: str) -> list[_Word]:
 def _pattern() -> re.Pattern[str]:
     characters = map(chr, range(_LAST_MARK + 1))
     marks = "".join(each for each in characters if unicodedata.category(each)[0] == "M")
-    letter = rf"(?![{_UNSPACED}{_HANGUL}])[\w{marks}]"
+    alone = f"{_UNSPACED}{_HANGUL}"
+    word = rf"(?:[^\W{alone}]++|(?![{alone}])[{marks}])++"
     within = rf"(?P<within>(?<=[{_HANGUL}])[{_HANGUL}])"
-    return re.compile(rf"{within}|[{_UNSPACED}{_HANGUL}]|(?:{letter})+|\S")
+    return re.compile(rf"{word}|{within}|[{alone}]|\S")

@@ -7,6 +7,7 @@ import asyncio
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
 from seqserve_server.contract.template import Template
+from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
@@ -86,6 +87,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         languages = request.source_language, request.target_language
         glossary = self._glossaries.find(request.glossary, *languages, field="glossary")
         fault = next(fault for each, fault in self._glossaries.listed if each is glossary)
+        await call.reserve(AnswerSize({"glossary": glossary.num_bytes}), request)
         return pb.GetGlossaryResponse(glossary=_glossary(glossary, fault), entries=glossary.entries)
 
     async def _described(self, entry: Entry) -> pb.Model:

@@ -92,6 +92,15 @@ def test_two_files_of_one_name_and_languages(folder: Path) -> None:
     assert len(glossaries.listed) == 2 and not is_sound(glossaries)
 
 
+async def test_a_file_that_was_in_the_way_of_another_is_removed(folder: Path) -> None:
+    (folder / "products.en-de.tbx").write_text("no TBX")
+    glossaries = opened(folder)
+    assert not is_sound(glossaries)
+    (folder / "products.en-de.tbx").unlink()
+    await settled(glossaries)
+    assert is_sound(glossaries) and targets(glossaries, "tea") == ["Tee"]
+
+
 async def test_a_change_counts_when_two_scans_agree(folder: Path) -> None:
     glossaries = opened(folder)
     (folder / "products.en-de.tsv").write_text("tea\tTässchen\n")
