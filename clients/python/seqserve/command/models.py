@@ -69,8 +69,11 @@ class ListOptions(ModelsOptions):
         help="List the pairs of languages instead, each with the model, or with the two models"
         " that answer one after the other.",
     )
+    # The variable is a folder of the server on this machine.
     glossaries: bool = option(
-        False, help="List the glossaries instead, which requests name by --glossary."
+        False,
+        help="List the glossaries instead, which requests name by --glossary.",
+        has_variable=False,
     )
 
 
