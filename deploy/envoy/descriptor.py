@@ -29,6 +29,8 @@ PATHS = {
     "Detokenize": ("post", "/v1/detokenize"),
     "ListModels": ("get", "/v1/models"),
     "GetModel": ("get", "/v1/models/{model}"),
+    "ListGlossaries": ("get", "/v1/glossaries"),
+    "GetGlossary": ("get", "/v1/glossaries/{glossary}"),
 }
 """Verb and path by method; the others stay with gRPC and gRPC-web."""
 

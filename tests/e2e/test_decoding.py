@@ -83,6 +83,7 @@ WAYS: list[dict[str, Any]] = [
     {},
     beam(),
     beam(terms={"train": "Zug"}),
+    {"terms": {"train": "Eisenbahn"}, "max_decoding_length": LONGEST},
     beam(coverage_penalty=1.0),
     beam(target_prefix="Ein", prefix_bias_beta=0.5),
     {"num_hypotheses": 3, "return_alternatives": True, "max_decoding_length": LONGEST},
@@ -113,7 +114,8 @@ def test_every_option_in_a_batch_as_alone(shipped: ServerProcess, client: Client
     [
         ({"beam_size": 0}, "options.beam_size"),
         ({"beam_size": 2, "num_hypotheses": 3}, "options.num_hypotheses"),
-        ({"terms": {"train": "Zug"}}, "options.terms"),
+        ({"terms": {"train": "Zug"}, "top_k": 5}, "options.terms"),
+        ({"glossary": "none"}, "options.glossary"),
         ({"coverage_penalty": 1.0}, "options.coverage_penalty"),
         (beam(prefix_bias_beta=0.5), "options.prefix_bias_beta"),
         ({"vocabulary_allow": ["no such token"]}, "options.vocabulary_allow"),

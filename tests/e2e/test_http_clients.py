@@ -30,9 +30,16 @@ LANGUAGES = {"en": ["de", "ko"], "ko": ["de", "en"]}
 
 
 @pytest.fixture(scope="module")
-def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
-    with gateway_of(shipped.target) as gateway:
-        yield gateway
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway whose server has a glossary, beside the shipped models."""
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "glossaries").mkdir()
+    (folder / "glossaries" / "drinks.en-de.tsv").write_text("coffee\tMokka\n")
+    options = ("--glossaries", str(folder / "glossaries"))
+    with ServerProcess(MODELS, folder, *options) as server:
+        with gateway_of(server.target) as gateway:
+            yield gateway
+        server.stop()
 
 
 @pytest.fixture
@@ -73,6 +80,7 @@ def test_deep_translator(answers: dict[str, Any]) -> None:
 def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
     answer = answers["deepl_sdk"]
     assert "target_lang: no model writes 'JA'" in answer.pop("refusal")
+    assert "Mokka" in answer.pop("chosen")
     assert answer == {
         "text": KAFFEE,
         "detected": "EN",
@@ -81,6 +89,9 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
         "html": "<p>Der <b>Kaffee</b> schmeckt gut.</p>",
         "sources": ["EN", "KO"],
         "targets": ["DE", "EN-GB", "EN-US", "KO"],
+        "glossary": ["drinks", "EN", "DE"],
+        "glossary_pairs": [["en", "de"], ["en", "ko"], ["ko", "en"]],
+        "entries": {"coffee": "Mokka"},
         "is_limited": False,
     }
 

@@ -23,6 +23,7 @@ from seqserve.errors import (
     Unavailable,
     Unreachable,
 )
+from seqserve.glossary import Glossary
 from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.results import (
     AlignedToken,
@@ -57,6 +58,7 @@ __all__ = [
     "DetectedLanguage",
     "FailedPrecondition",
     "GenerateOptions",
+    "Glossary",
     "Hypothesis",
     "InternalError",
     "InvalidArgument",

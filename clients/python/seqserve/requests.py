@@ -154,6 +154,18 @@ def set_traffic_request(
     return _set_fields(request, model=name)
 
 
+def get_glossary_request(
+    name: str, source_language: str | None, target_language: str | None
+) -> model_pb2.GetGlossaryRequest:
+    """Builds the request of GetGlossary."""
+    return _set_fields(
+        model_pb2.GetGlossaryRequest(),
+        glossary=name,
+        source_language=source_language,
+        target_language=target_language,
+    )
+
+
 def _set_fields(message: M, **values: Any) -> M:
     """Sets fields and returns the message; None leaves a field unset.
 

@@ -5,13 +5,14 @@ A response that breaks the server's contract becomes an :class:`~seqserve.Intern
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
+from seqserve.glossary import Glossary
 from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -130,6 +131,24 @@ def pairs_of(response: model_pb2.ListModelsResponse) -> list[LanguagePair]:
     return [_converted(LanguagePair, pair) for pair in response.pairs]
 
 
+def glossary_of(response: model_pb2.GetGlossaryResponse) -> Glossary:
+    """Converts the response of GetGlossary."""
+    return _glossary_of(response.glossary, map(_term_of, response.entries))
+
+
+def glossaries_of(response: model_pb2.ListGlossariesResponse) -> list[Glossary]:
+    """Converts the response of ListGlossaries."""
+    return [_glossary_of(glossary, ()) for glossary in response.glossaries]
+
+
+def _glossary_of(message: model_pb2.Glossary, entries: Iterable[tuple[str, str]]) -> Glossary:
+    return _converted(Glossary, message, entries=tuple(entries))
+
+
+def _term_of(message: generation_pb2.Term) -> tuple[str, str]:
+    return message.source, message.target
+
+
 def _leg_of(message: generation_pb2.Leg) -> results.Leg:
     return _converted(
         results.Leg,
@@ -152,7 +171,7 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         stop_reason=_STOP_REASONS.get(message.stop_reason, results.StopReason.UNSPECIFIED),
         top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
         attention=tuple(tuple(token.weights) for token in message.attention),
-        unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
+        unmet_terms=tuple(map(_term_of, message.unmet_terms)),
         confidence=message.confidence if message.HasField("confidence") else None,
         alignment=_alignment_of(message.alignment),
         kept=tuple(map(_kept_of, message.kept)),

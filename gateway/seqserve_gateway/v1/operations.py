@@ -82,4 +82,18 @@ OPERATIONS = (
         response=model_pb2.GetModelResponse,
         is_get=True,
     ),
+    Operation(
+        path="/v1/glossaries",
+        method=Method.LIST_GLOSSARIES,
+        request=model_pb2.ListGlossariesRequest,
+        response=model_pb2.ListGlossariesResponse,
+        is_get=True,
+    ),
+    Operation(
+        path="/v1/glossaries/{glossary}",
+        method=Method.GET_GLOSSARY,
+        request=model_pb2.GetGlossaryRequest,
+        response=model_pb2.GetGlossaryResponse,
+        is_get=True,
+    ),
 )

@@ -98,6 +98,11 @@ class DecodingOptions:
         return self.return_alternatives and length == len(self.prefix) + 1
 
     @cached_property
+    def suppressed_tokens(self) -> frozenset[int]:
+        """Token ids that are never generated, whatever comes before them."""
+        return frozenset(sequence[0] for sequence in self.suppressed if len(sequence) == 1)
+
+    @cached_property
     def needs_attention(self) -> bool:
         """Whether the attention of finished hypotheses must be computed."""
         return self.return_attention or self.coverage_penalty > 0.0

@@ -19,6 +19,7 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
 from seqserve_server.front.config import SegmentationMode, ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.memory_trim import trim_memory
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loader import Loader
@@ -63,13 +64,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
     _refuse_taken_ports(options)
+    glossaries = Glossaries(options.glossaries)
+    glossaries.open()
     metrics = Metrics()
-    metrics.show_files(security.reloads, security.expiry_s)
+    metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
     tracing = _tracing(options)
     rollout = _rollout(options, metrics)
     rollout.open(options.default_model, parse_traffic(options.traffic))
     try:
-        _run(_serve(options, rollout, metrics, security, tracing))
+        _run(_serve(options, rollout, metrics, security, tracing, glossaries))
     finally:
         rollout.discard()
     return 0
@@ -144,10 +147,11 @@ async def _serve(
     metrics: Metrics,
     security: Security,
     tracing: Tracing | None,
+    glossaries: Glossaries,
 ) -> None:
     """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
-    server = Server(options, rollout, metrics, security, tracing)
+    server = Server(options, rollout, metrics, security, tracing, glossaries)
     scrape = ScrapeServer(
         options.metrics_host,
         options.metrics_port,

@@ -51,7 +51,8 @@ class ServeOptions:
     )
     watch_interval_s: float = _models(
         5.0,
-        help="Seconds between two scans for new and removed versions; 0 scans only at start.",
+        help="Seconds between two scans for new and removed versions, and for glossaries that"
+        " change; 0 scans only at start.",
         minimum=0,
         maximum=86_400,
     )
@@ -72,6 +73,11 @@ class ServeOptions:
         SegmentationMode.NONE,
         help="How to divide the sources of requests that do not say, for models whose manifest does"
         " not either: sentences lets callers send whole texts to a model of sentences.",
+    )
+    glossaries: Path | None = _models(
+        None,
+        help="Folder of glossaries, each a file NAME.SOURCE-TARGET.tsv or .tbx such as"
+        " products.en-de.tsv, which requests may name; read again when they change.",
     )
     host: str = _network(
         "127.0.0.1",

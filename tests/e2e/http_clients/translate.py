@@ -46,6 +46,9 @@ def deepl_sdk(url: str) -> Any:
     html = client.translate_text(
         "<p>The <b>coffee</b> tastes good.</p>", target_lang="DE", tag_handling="html"
     )
+    [listed] = client.list_glossaries()
+    glossary = client.get_glossary(listed.glossary_id)
+    chosen = client.translate_text(SOURCE, source_lang="EN", target_lang="DE", glossary=glossary)
     usage = client.get_usage()
     try:
         client.translate_text(SOURCE, target_lang="JA")
@@ -60,6 +63,12 @@ def deepl_sdk(url: str) -> Any:
         "html": html.text,
         "sources": [each.code for each in client.get_source_languages()],
         "targets": [each.code for each in client.get_target_languages()],
+        "glossary": [glossary.name, glossary.source_lang, glossary.target_lang],
+        "glossary_pairs": [
+            [pair.source_lang, pair.target_lang] for pair in client.get_glossary_languages()
+        ],
+        "entries": client.get_glossary_entries(glossary),
+        "chosen": chosen.text,
         "is_limited": usage.any_limit_reached,
         "refusal": refusal,
     }

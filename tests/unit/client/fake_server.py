@@ -171,6 +171,10 @@ class FakeServer(
                 return model_pb2.GetModelResponse(model=model)
         context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
 
+    def ListGlossaries(self, request: Any, context: Any) -> Any:
+        self._note_metadata(context)
+        return model_pb2.ListGlossariesResponse(glossaries=GLOSSARIES)
+
     def _note_metadata(self, context: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
         self.timeouts_s.append(context.time_remaining())
@@ -214,6 +218,18 @@ def fail(context: Any, code: grpc.StatusCode) -> None:
     context.abort_with_status(rpc_status.to_status(status))
 
 
+GLOSSARIES = [
+    model_pb2.Glossary(
+        name="products", source_language="en", target_language="de", entry_count=1200
+    ),
+    model_pb2.Glossary(
+        name="products",
+        source_language="ko",
+        target_language="de",
+        entry_count=9,
+        fault="line 2: is not UTF-8",
+    ),
+]
 MODELS = [
     model_pb2.Model(
         name="capitals",

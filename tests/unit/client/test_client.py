@@ -361,6 +361,21 @@ def test_models(session: Callable[..., Session]) -> None:
     assert run.calls[1].request == model_pb2.GetModelRequest(model="m", version=3)
 
 
+def test_glossaries(session: Callable[..., Session]) -> None:
+    message = model_pb2.Glossary(name="g", source_language="en", target_language="de")
+    entries = [generation_pb2.Term(source="tea", target="Tee")]
+    run = session(
+        [model_pb2.ListGlossariesResponse(glossaries=[message])],
+        [model_pb2.GetGlossaryResponse(glossary=message, entries=entries)],
+    )
+    assert [(each.name, each.entries) for each in run.change("glossaries")] == [("g", ())]
+    found = run.change("glossary", "g", "en", target_language="de")
+    assert (found.source_language, found.entries) == ("en", (("tea", "Tee"),))
+    assert run.calls[1].request == model_pb2.GetGlossaryRequest(
+        glossary="g", source_language="en", target_language="de"
+    )
+
+
 def test_loading_unloading_and_splitting_traffic(session: Callable[..., Session]) -> None:
     ready = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_READY)
     unloaded = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_AVAILABLE)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
 import pytest
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import TranslatingServer, translating
+
+from seqserve.v1 import model_pb2
 
 TEXTS = {"text": ["a", "b"], "target_lang": "DE"}
 
@@ -109,7 +115,6 @@ async def test_sentences_may_be_kept_together() -> None:
         ({"text": "a", "target_lang": "XX"}, "target_lang"),
         ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),
         ({"text": "a", "target_lang": "DE", "formality": "more"}, "formality"),
-        ({"text": "a", "target_lang": "DE", "glossary_id": "g"}, "glossary_id"),
         ({"text": "a", "target_lang": "DE", "tag_handling": "rtf"}, "tag_handling"),
     ],
 )
@@ -145,3 +150,86 @@ async def test_nothing_is_limited() -> None:
     async with translating("en-de") as (client, _):
         usage = (await client.get("/v2/usage")).json()
     assert usage["character_count"] < usage["character_limit"]
+
+
+PRODUCTS = {
+    "glossary_id": "products.en_GB-de",
+    "name": "products",
+    "ready": True,
+    "source_lang": "en",
+    "target_lang": "de",
+    "creation_time": "2001-09-09T01:46:40.000Z",
+    "entry_count": 1,
+}
+
+
+@asynccontextmanager
+async def with_glossaries() -> AsyncIterator[tuple[httpx.AsyncClient, TranslatingServer]]:
+    async with translating("en-de", "ko-de") as (client, server):
+        server.glossaries = [
+            model_pb2.Glossary(
+                name=name,
+                source_language=source,
+                target_language="de",
+                entry_count=1,
+                modified_s=1_000_000_000,
+            )
+            for name, source in (("products", "en_GB"), ("drinks", "ko"))
+        ]
+        yield client, server
+
+
+async def test_glossaries_are_listed_described_and_read() -> None:
+    async with with_glossaries() as (client, _):
+        listed = await client.get("/v2/glossaries")
+        described = await client.get("/v2/glossaries/products.en_GB-de")
+        entries = await client.get("/v2/glossaries/products.en_GB-de/entries")
+        pairs = await client.get("/v2/glossary-language-pairs")
+        unknown = await client.get("/v2/glossaries/products")
+    assert [each["glossary_id"] for each in listed.json()["glossaries"]] == [
+        "products.en_GB-de",
+        "drinks.ko-de",
+    ]
+    assert listed.json()["glossaries"][0] == described.json() == PRODUCTS
+    assert entries.headers["content-type"].startswith("text/tab-separated-values")
+    assert entries.text == "a\tb\n"
+    assert pairs.json()["supported_languages"] == [
+        {"source_lang": source, "target_lang": "de"} for source in ("en", "ko")
+    ]
+    assert unknown.status_code == 404 and "'products' is not" in unknown.json()["message"]
+
+
+async def test_glossary_of_a_translation() -> None:
+    async with with_glossaries() as (client, server):
+        body = {**TEXTS, "source_lang": "EN", "glossary_id": "products.en_GB-de"}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.status_code == 200
+    assert {each.options.glossary for each in server.requests} == {"products"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"glossary_id": "products.en_GB-de"}, 400, "source_lang: is missing"),
+        ({"glossary_id": "none", "source_lang": "EN"}, 404, "glossary_id: 'none' is not"),
+        ({"glossary_id": "drinks.ko-de", "source_lang": "EN"}, 400, "glossary_id: is for ko to de"),
+        ({"glossary_id": "drinks.ko-de", "source_lang": "KO"}, 400, "glossary_id: is of one pair"),
+        ({"glossary_ids": ["a", "b"]}, 400, "glossary_ids: is not supported"),
+    ],
+)
+async def test_glossary_that_does_not_go_with_a_request(
+    fields: dict[str, object], status: int, message: str
+) -> None:
+    async with with_glossaries() as (client, _):
+        answer = await client.post("/v2/translate", json={**TEXTS, **fields})
+    assert answer.status_code == status
+    assert answer.json()["message"].startswith(message)
+
+
+async def test_glossaries_are_changed_by_the_operator_alone() -> None:
+    async with with_glossaries() as (client, _):
+        created = await client.post("/v2/glossaries", json={"name": "a"})
+        deleted = await client.delete("/v2/glossaries/products.en_GB-de")
+    for answer in (created, deleted):
+        assert answer.status_code == 400
+        assert "files of the operator" in answer.json()["message"]

@@ -24,6 +24,11 @@ CONFIDENCE = 0.875
 _NO_SCORER = generation_pb2.Failure(
     code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message="the model has no scorer.onnx"
 )
+_NO_GLOSSARY = generation_pb2.Failure(
+    code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
+    message="options.glossary: is of one pair of languages",
+    field="options.glossary",
+)
 _NO_DETECTOR = generation_pb2.Failure(
     code=grpc.StatusCode.FAILED_PRECONDITION.value[0],
     message="this server cannot detect languages; install it, or name source_language",
@@ -37,6 +42,7 @@ class TranslatingServer(FakeServer):
         pairs: What it lists and translates.
         has_scorer: Whether it aligns what it writes.
         has_detector: Whether it detects languages.
+        glossaries: What it lists; each has one entry, ``a`` as ``b``.
         detections: The requests to detect a language.
     """
 
@@ -46,6 +52,7 @@ class TranslatingServer(FakeServer):
         self.pairs = [pair.split("-") for pair in pairs]
         self.has_scorer = True
         self.has_detector = True
+        self.glossaries: list[model_pb2.Glossary] = []
         self.detections: list[generation_pb2.DetectLanguageRequest] = []
 
     def Generate(self, request: Any, context: Any) -> Any:
@@ -83,6 +90,15 @@ class TranslatingServer(FakeServer):
         ]
         return model_pb2.ListModelsResponse(pairs=pairs)
 
+    def ListGlossaries(self, request: Any, context: Any) -> Any:
+        self._note_metadata(context)
+        return model_pb2.ListGlossariesResponse(glossaries=self.glossaries)
+
+    def GetGlossary(self, request: Any, context: Any) -> Any:
+        [found] = [each for each in self.glossaries if each.name == request.glossary]
+        entries = [generation_pb2.Term(source="a", target="b")]
+        return model_pb2.GetGlossaryResponse(glossary=found, entries=entries)
+
     def _failure(self, options: generation_pb2.GenerationOptions) -> generation_pb2.Failure | None:
         """Refuses as the server does what it does not translate, and what it cannot align."""
         codes = [folded(code).name for code in (options.source_language, options.target_language)]
@@ -93,6 +109,8 @@ class TranslatingServer(FakeServer):
                 message = f"{field}: no model knows {code!r}; there are {', '.join(known)}"
                 number = grpc.StatusCode.INVALID_ARGUMENT.value[0]
                 return generation_pb2.Failure(code=number, message=message, field=field)
+        if options.glossary and options.source_language == "KO":
+            return _NO_GLOSSARY
         return _NO_SCORER if options.return_alignment and not self.has_scorer else None
 
 

@@ -12,6 +12,7 @@ from seqserve import requests, responses
 from seqserve._async.calls import CallGroup, messages_of
 from seqserve._transport.method import Method
 from seqserve.availability import Availability
+from seqserve.glossary import Glossary
 from seqserve.model import LanguagePair, Model
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.v1 import model_pb2
@@ -20,7 +21,8 @@ R = TypeVar("R")
 
 
 class AsyncModelClient:
-    """Lists the models of a server, loads and unloads them, and splits traffic among versions."""
+    """Lists the models of a server, loads and unloads them, splits traffic among versions, and
+    lists glossaries."""
 
     def __init__(
         self, calls: CallGroup, retry: RetryPolicy, timeout_s: float, availability: Availability
@@ -96,6 +98,34 @@ class AsyncModelClient:
         """
         request = requests.set_traffic_request(name, weights)
         return await self._unary(Method.SET_TRAFFIC, request, responses.models_of, timeout_s)
+
+    async def glossaries(self, *, timeout_s: float | None = None) -> list[Glossary]:
+        """Lists the glossaries that requests may name, without their entries."""
+        request = model_pb2.ListGlossariesRequest()
+        return await self._unary(
+            Method.LIST_GLOSSARIES, request, responses.glossaries_of, timeout_s
+        )
+
+    async def glossary(
+        self,
+        name: str,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Glossary:
+        """Returns a glossary with its entries.
+
+        Args:
+            name: Its name.
+            source_language: Code of its source language; not needed if no other has its name.
+            target_language: Code of its target language; not needed if no other has its name.
+
+        Raises:
+            InvalidArgument: There is none, or several may be meant.
+        """
+        request = requests.get_glossary_request(name, source_language, target_language)
+        return await self._unary(Method.GET_GLOSSARY, request, responses.glossary_of, timeout_s)
 
     async def _unary(
         self,

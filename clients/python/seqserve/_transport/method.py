@@ -22,3 +22,5 @@ class Method(Enum):
     LOAD_MODEL = "LoadModel"
     UNLOAD_MODEL = "UnloadModel"
     SET_TRAFFIC = "SetTraffic"
+    LIST_GLOSSARIES = "ListGlossaries"
+    GET_GLOSSARY = "GetGlossary"

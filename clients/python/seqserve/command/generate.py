@@ -55,8 +55,8 @@ that a TEXT may be a page; line breaks and all other white space come back as th
 If a source is probably not what the model reads, such as another script or HTML, standard error
 warns of it; --json has the reasons in source_warnings, and for each answer a confidence.
 
-If a hypothesis lacks the target of a term of --terms whose source is there, standard error reports
-it; --json has it in unmet_terms.
+If a hypothesis lacks the target of a term, of --terms or of --glossary, whose source is there,
+standard error reports it; --json has it in unmet_terms.
 
 Tokens are subwords, and ▁ is the space before one: "▁anges" "ehen" is angesehen. --json shows the
 tokens of an answer.
@@ -71,7 +71,7 @@ examples:
   seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "The weather is nice today."
   seqserve generate --target-prefix "Der" --stop-sequences " schmeckt" "The coffee tastes good."
   seqserve generate --suppress-sequences "▁G ute" "Good morning."
-  seqserve generate --beam-size 5 --terms "computer=Rechner" "I need a computer."
+  seqserve generate --terms "computer=Rechner" "I need a computer."
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --segmentation sentences "It is late. We saw a good film."
   seqserve generate --json "The weather is nice today." | jq .timings"""

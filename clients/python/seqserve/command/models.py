@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 from seqserve import Client
 from seqserve.columns import aligned
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
+from seqserve.glossary import Glossary
 from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.options import option, parse, split_command
 
+_Listed: TypeAlias = Model | LanguagePair | Glossary
 _HEADINGS = (
     "NAME",
     "VERSION",
@@ -27,6 +30,7 @@ _HEADINGS = (
     "ABOUT",
 )
 _PAIR_HEADINGS = ("FROM", "TO", "MODELS")
+_GLOSSARY_HEADINGS = ("NAME", "FROM", "TO", "ENTRIES", "TROUBLE")
 _MAX_CODES = 5
 _EPILOG = """\
 SHARE is the part of the calls without a version that a version gets; ROWS are those that run and
@@ -41,6 +45,7 @@ more commands, each with its own --help:
 examples:
   seqserve models
   seqserve models --pairs
+  seqserve models --glossaries
   seqserve models --json | jq -r .name"""
 
 
@@ -63,6 +68,12 @@ class ListOptions(ModelsOptions):
         False,
         help="List the pairs of languages instead, each with the model, or with the two models"
         " that answer one after the other.",
+    )
+    # The variable is a folder of the server on this machine.
+    glossaries: bool = option(
+        False,
+        help="List the glossaries instead, which requests name by --glossary.",
+        has_variable=False,
     )
 
 
@@ -127,11 +138,13 @@ def main(argv: list[str]) -> int:
         description=description,
         epilog="" if name else _EPILOG,
     )
-    listed: Sequence[Model | LanguagePair]
+    listed: Sequence[_Listed]
     headings: tuple[str, ...]
     with options.connect() as client:
         if isinstance(options, ListOptions) and options.pairs:
             listed, headings = client.language_pairs(), _PAIR_HEADINGS
+        elif isinstance(options, ListOptions) and options.glossaries:
+            listed, headings = client.glossaries(), _GLOSSARY_HEADINGS
         else:
             listed, headings = options.models(client), _HEADINGS
     if options.json:
@@ -142,7 +155,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _row_of(listed: Model | LanguagePair) -> tuple[str, ...]:
+def _row_of(listed: _Listed) -> tuple[str, ...]:
+    if isinstance(listed, Glossary):
+        languages = listed.source_language, listed.target_language
+        return listed.name, *languages, str(listed.entry_count), listed.fault
     if isinstance(listed, LanguagePair):
         pair = listed
         return pair.source_language, pair.target_language, " → ".join(pair.models)

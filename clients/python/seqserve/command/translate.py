@@ -68,6 +68,7 @@ examples:
   seqserve translate letter.txt -o brief.txt
   seqserve translate docs/*.md -o docs-de
   seqserve translate film.srt -o film.de.srt --beam-size 5
+  seqserve translate letter.txt -o brief.txt --glossary house
   seqserve translate reviews.jsonl --field text -o reviews.de.jsonl
   seqserve translate goods.csv --column description -o goods.de.csv
   curl -s https://example.com | seqserve translate --format html > page.html"""

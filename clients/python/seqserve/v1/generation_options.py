@@ -125,7 +125,7 @@ class GenerationOptions(TypedDict, total=False):
 
     terms: Mapping[str, str] | None
     """Words or phrases and their translations, which every hypothesis should contain if its source
-    contains the word or phrase. Needs a beam. At most 16."""
+    contains the word or phrase. At most 16."""
 
     keep_placeholders: bool | None
     """Placeholders, tags, addresses, versions, file names, hashtags and emoji of the source come
@@ -133,6 +133,10 @@ class GenerationOptions(TypedDict, total=False):
 
     keep: Sequence[str] | None
     """Texts that come back exactly, each as often as the source has it. At most 64."""
+
+    glossary: str | None
+    """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
+    models --glossaries` lists them."""
 
     vocabulary_allow: Sequence[str] | None
     """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At

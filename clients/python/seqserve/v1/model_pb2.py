@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from seqserve.v1 import generation_pb2 as seqserve_dot_v1_dot_generation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seqserve/v1/model.proto\x12\x0bseqserve.v1\"\'\n\x11ListModelsRequest\x12\x12\n\nwith_pairs\x18\x01 \x01(\x08\"b\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\x12(\n\x05pairs\x18\x02 \x03(\x0b\x32\x19.seqserve.v1.LanguagePair\"h\n\x0cLanguagePair\x12\x17\n\x0fsource_language\x18\x01 \x01(\t\x12\x17\n\x0ftarget_language\x18\x02 \x01(\t\x12\x0e\n\x06models\x18\x03 \x03(\t\x12\x16\n\x0epivot_language\x18\x04 \x01(\t\"1\n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"5\n\x10GetModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"2\n\x10LoadModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"6\n\x11LoadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"4\n\x12UnloadModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"8\n\x13UnloadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"\x90\x01\n\x11SetTrafficRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12<\n\x07weights\x18\x02 \x03(\x0b\x32+.seqserve.v1.SetTrafficRequest.WeightsEntry\x1a.\n\x0cWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"8\n\x12SetTrafficResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\"\xae\x03\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.seqserve.v1.ModelState\x12\x14\n\x0cstate_reason\x18\x04 \x01(\t\x12\x12\n\nis_default\x18\x05 \x01(\x08\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x10\n\x08provider\x18\x07 \x01(\t\x12\x19\n\x11max_source_length\x18\x08 \x01(\r\x12\x19\n\x11max_target_length\x18\t \x01(\r\x12\x17\n\x0fvocabulary_size\x18\n \x01(\r\x12\x13\n\x0b\x64\x65scription\x18\x0b \x01(\t\x12\x0f\n\x07licence\x18\x0c \x01(\t\x12\x15\n\rtraffic_share\x18\r \x01(\x01\x12\x18\n\x10source_languages\x18\x0e \x03(\t\x12\x18\n\x10target_languages\x18\x0f \x03(\t\x12\x15\n\rhas_shortlist\x18\x10 \x01(\x08\x12\r\n\x05slots\x18\x11 \x01(\r\x12\x14\n\x0cslots_in_use\x18\x12 \x01(\r\x12\x13\n\x0bqueue_depth\x18\x13 \x01(\r*\xc2\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODEL_STATE_READY\x10\x01\x12\x17\n\x13MODEL_STATE_LOADING\x10\x02\x12\x16\n\x12MODEL_STATE_FAILED\x10\x03\x12\x18\n\x14MODEL_STATE_DRAINING\x10\x04\x12\x19\n\x15MODEL_STATE_AVAILABLE\x10\x05\x12\x1a\n\x16MODEL_STATE_RESTARTING\x10\x06\x32\x93\x03\n\x0cModelService\x12M\n\nListModels\x12\x1e.seqserve.v1.ListModelsRequest\x1a\x1f.seqserve.v1.ListModelsResponse\x12G\n\x08GetModel\x12\x1c.seqserve.v1.GetModelRequest\x1a\x1d.seqserve.v1.GetModelResponse\x12J\n\tLoadModel\x12\x1d.seqserve.v1.LoadModelRequest\x1a\x1e.seqserve.v1.LoadModelResponse\x12P\n\x0bUnloadModel\x12\x1f.seqserve.v1.UnloadModelRequest\x1a .seqserve.v1.UnloadModelResponse\x12M\n\nSetTraffic\x12\x1e.seqserve.v1.SetTrafficRequest\x1a\x1f.seqserve.v1.SetTrafficResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seqserve/v1/model.proto\x12\x0bseqserve.v1\x1a\x1cseqserve/v1/generation.proto\"\'\n\x11ListModelsRequest\x12\x12\n\nwith_pairs\x18\x01 \x01(\x08\"b\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\x12(\n\x05pairs\x18\x02 \x03(\x0b\x32\x19.seqserve.v1.LanguagePair\"h\n\x0cLanguagePair\x12\x17\n\x0fsource_language\x18\x01 \x01(\t\x12\x17\n\x0ftarget_language\x18\x02 \x01(\t\x12\x0e\n\x06models\x18\x03 \x03(\t\x12\x16\n\x0epivot_language\x18\x04 \x01(\t\"1\n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"5\n\x10GetModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"2\n\x10LoadModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"6\n\x11LoadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"4\n\x12UnloadModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"8\n\x13UnloadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"\x90\x01\n\x11SetTrafficRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12<\n\x07weights\x18\x02 \x03(\x0b\x32+.seqserve.v1.SetTrafficRequest.WeightsEntry\x1a.\n\x0cWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"8\n\x12SetTrafficResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\"\x17\n\x15ListGlossariesRequest\"C\n\x16ListGlossariesResponse\x12)\n\nglossaries\x18\x01 \x03(\x0b\x32\x15.seqserve.v1.Glossary\"X\n\x12GetGlossaryRequest\x12\x10\n\x08glossary\x18\x01 \x01(\t\x12\x17\n\x0fsource_language\x18\x02 \x01(\t\x12\x17\n\x0ftarget_language\x18\x03 \x01(\t\"b\n\x13GetGlossaryResponse\x12\'\n\x08glossary\x18\x01 \x01(\x0b\x32\x15.seqserve.v1.Glossary\x12\"\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x11.seqserve.v1.Term\"\x82\x01\n\x08Glossary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0fsource_language\x18\x02 \x01(\t\x12\x17\n\x0ftarget_language\x18\x03 \x01(\t\x12\x13\n\x0b\x65ntry_count\x18\x04 \x01(\r\x12\x12\n\nmodified_s\x18\x05 \x01(\x04\x12\r\n\x05\x66\x61ult\x18\x06 \x01(\t\"\xae\x03\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.seqserve.v1.ModelState\x12\x14\n\x0cstate_reason\x18\x04 \x01(\t\x12\x12\n\nis_default\x18\x05 \x01(\x08\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x10\n\x08provider\x18\x07 \x01(\t\x12\x19\n\x11max_source_length\x18\x08 \x01(\r\x12\x19\n\x11max_target_length\x18\t \x01(\r\x12\x17\n\x0fvocabulary_size\x18\n \x01(\r\x12\x13\n\x0b\x64\x65scription\x18\x0b \x01(\t\x12\x0f\n\x07licence\x18\x0c \x01(\t\x12\x15\n\rtraffic_share\x18\r \x01(\x01\x12\x18\n\x10source_languages\x18\x0e \x03(\t\x12\x18\n\x10target_languages\x18\x0f \x03(\t\x12\x15\n\rhas_shortlist\x18\x10 \x01(\x08\x12\r\n\x05slots\x18\x11 \x01(\r\x12\x14\n\x0cslots_in_use\x18\x12 \x01(\r\x12\x13\n\x0bqueue_depth\x18\x13 \x01(\r*\xc2\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODEL_STATE_READY\x10\x01\x12\x17\n\x13MODEL_STATE_LOADING\x10\x02\x12\x16\n\x12MODEL_STATE_FAILED\x10\x03\x12\x18\n\x14MODEL_STATE_DRAINING\x10\x04\x12\x19\n\x15MODEL_STATE_AVAILABLE\x10\x05\x12\x1a\n\x16MODEL_STATE_RESTARTING\x10\x06\x32\xc0\x04\n\x0cModelService\x12M\n\nListModels\x12\x1e.seqserve.v1.ListModelsRequest\x1a\x1f.seqserve.v1.ListModelsResponse\x12G\n\x08GetModel\x12\x1c.seqserve.v1.GetModelRequest\x1a\x1d.seqserve.v1.GetModelResponse\x12J\n\tLoadModel\x12\x1d.seqserve.v1.LoadModelRequest\x1a\x1e.seqserve.v1.LoadModelResponse\x12P\n\x0bUnloadModel\x12\x1f.seqserve.v1.UnloadModelRequest\x1a .seqserve.v1.UnloadModelResponse\x12M\n\nSetTraffic\x12\x1e.seqserve.v1.SetTrafficRequest\x1a\x1f.seqserve.v1.SetTrafficResponse\x12Y\n\x0eListGlossaries\x12\".seqserve.v1.ListGlossariesRequest\x1a#.seqserve.v1.ListGlossariesResponse\x12P\n\x0bGetGlossary\x12\x1f.seqserve.v1.GetGlossaryRequest\x1a .seqserve.v1.GetGlossaryResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,34 +34,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._loaded_options = None
   _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_options = b'8\001'
-  _globals['_MODELSTATE']._serialized_start=1252
-  _globals['_MODELSTATE']._serialized_end=1446
-  _globals['_LISTMODELSREQUEST']._serialized_start=40
-  _globals['_LISTMODELSREQUEST']._serialized_end=79
-  _globals['_LISTMODELSRESPONSE']._serialized_start=81
-  _globals['_LISTMODELSRESPONSE']._serialized_end=179
-  _globals['_LANGUAGEPAIR']._serialized_start=181
-  _globals['_LANGUAGEPAIR']._serialized_end=285
-  _globals['_GETMODELREQUEST']._serialized_start=287
-  _globals['_GETMODELREQUEST']._serialized_end=336
-  _globals['_GETMODELRESPONSE']._serialized_start=338
-  _globals['_GETMODELRESPONSE']._serialized_end=391
-  _globals['_LOADMODELREQUEST']._serialized_start=393
-  _globals['_LOADMODELREQUEST']._serialized_end=443
-  _globals['_LOADMODELRESPONSE']._serialized_start=445
-  _globals['_LOADMODELRESPONSE']._serialized_end=499
-  _globals['_UNLOADMODELREQUEST']._serialized_start=501
-  _globals['_UNLOADMODELREQUEST']._serialized_end=553
-  _globals['_UNLOADMODELRESPONSE']._serialized_start=555
-  _globals['_UNLOADMODELRESPONSE']._serialized_end=611
-  _globals['_SETTRAFFICREQUEST']._serialized_start=614
-  _globals['_SETTRAFFICREQUEST']._serialized_end=758
-  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_start=712
-  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_end=758
-  _globals['_SETTRAFFICRESPONSE']._serialized_start=760
-  _globals['_SETTRAFFICRESPONSE']._serialized_end=816
-  _globals['_MODEL']._serialized_start=819
-  _globals['_MODEL']._serialized_end=1249
-  _globals['_MODELSERVICE']._serialized_start=1449
-  _globals['_MODELSERVICE']._serialized_end=1852
+  _globals['_MODELSTATE']._serialized_start=1699
+  _globals['_MODELSTATE']._serialized_end=1893
+  _globals['_LISTMODELSREQUEST']._serialized_start=70
+  _globals['_LISTMODELSREQUEST']._serialized_end=109
+  _globals['_LISTMODELSRESPONSE']._serialized_start=111
+  _globals['_LISTMODELSRESPONSE']._serialized_end=209
+  _globals['_LANGUAGEPAIR']._serialized_start=211
+  _globals['_LANGUAGEPAIR']._serialized_end=315
+  _globals['_GETMODELREQUEST']._serialized_start=317
+  _globals['_GETMODELREQUEST']._serialized_end=366
+  _globals['_GETMODELRESPONSE']._serialized_start=368
+  _globals['_GETMODELRESPONSE']._serialized_end=421
+  _globals['_LOADMODELREQUEST']._serialized_start=423
+  _globals['_LOADMODELREQUEST']._serialized_end=473
+  _globals['_LOADMODELRESPONSE']._serialized_start=475
+  _globals['_LOADMODELRESPONSE']._serialized_end=529
+  _globals['_UNLOADMODELREQUEST']._serialized_start=531
+  _globals['_UNLOADMODELREQUEST']._serialized_end=583
+  _globals['_UNLOADMODELRESPONSE']._serialized_start=585
+  _globals['_UNLOADMODELRESPONSE']._serialized_end=641
+  _globals['_SETTRAFFICREQUEST']._serialized_start=644
+  _globals['_SETTRAFFICREQUEST']._serialized_end=788
+  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_start=742
+  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_end=788
+  _globals['_SETTRAFFICRESPONSE']._serialized_start=790
+  _globals['_SETTRAFFICRESPONSE']._serialized_end=846
+  _globals['_LISTGLOSSARIESREQUEST']._serialized_start=848
+  _globals['_LISTGLOSSARIESREQUEST']._serialized_end=871
+  _globals['_LISTGLOSSARIESRESPONSE']._serialized_start=873
+  _globals['_LISTGLOSSARIESRESPONSE']._serialized_end=940
+  _globals['_GETGLOSSARYREQUEST']._serialized_start=942
+  _globals['_GETGLOSSARYREQUEST']._serialized_end=1030
+  _globals['_GETGLOSSARYRESPONSE']._serialized_start=1032
+  _globals['_GETGLOSSARYRESPONSE']._serialized_end=1130
+  _globals['_GLOSSARY']._serialized_start=1133
+  _globals['_GLOSSARY']._serialized_end=1263
+  _globals['_MODEL']._serialized_start=1266
+  _globals['_MODEL']._serialized_end=1696
+  _globals['_MODELSERVICE']._serialized_start=1896
+  _globals['_MODELSERVICE']._serialized_end=2472
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from seqserve.v1 import generation_pb2 as _generation_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -111,6 +112,50 @@ class SetTrafficResponse(_message.Message):
     MODELS_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[Model]
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ...) -> None: ...
+
+class ListGlossariesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListGlossariesResponse(_message.Message):
+    __slots__ = ("glossaries",)
+    GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
+    glossaries: _containers.RepeatedCompositeFieldContainer[Glossary]
+    def __init__(self, glossaries: _Optional[_Iterable[_Union[Glossary, _Mapping]]] = ...) -> None: ...
+
+class GetGlossaryRequest(_message.Message):
+    __slots__ = ("glossary", "source_language", "target_language")
+    GLOSSARY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    glossary: str
+    source_language: str
+    target_language: str
+    def __init__(self, glossary: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ...) -> None: ...
+
+class GetGlossaryResponse(_message.Message):
+    __slots__ = ("glossary", "entries")
+    GLOSSARY_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    glossary: Glossary
+    entries: _containers.RepeatedCompositeFieldContainer[_generation_pb2.Term]
+    def __init__(self, glossary: _Optional[_Union[Glossary, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[_generation_pb2.Term, _Mapping]]] = ...) -> None: ...
+
+class Glossary(_message.Message):
+    __slots__ = ("name", "source_language", "target_language", "entry_count", "modified_s", "fault")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_S_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    source_language: str
+    target_language: str
+    entry_count: int
+    modified_s: int
+    fault: str
+    def __init__(self, name: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., entry_count: _Optional[int] = ..., modified_s: _Optional[int] = ..., fault: _Optional[str] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("name", "version", "state", "state_reason", "is_default", "precision", "provider", "max_source_length", "max_target_length", "vocabulary_size", "description", "licence", "traffic_share", "source_languages", "target_languages", "has_shortlist", "slots", "slots_in_use", "queue_depth")

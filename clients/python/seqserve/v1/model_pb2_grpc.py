@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Lists, loads and unloads the models of a server.
+    """Lists, loads and unloads the models of a server, and lists its glossaries.
     """
 
     def __init__(self, channel):
@@ -60,10 +60,20 @@ class ModelServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_model__pb2.SetTrafficRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_model__pb2.SetTrafficResponse.FromString,
                 _registered_method=True)
+        self.ListGlossaries = channel.unary_unary(
+                '/seqserve.v1.ModelService/ListGlossaries',
+                request_serializer=seqserve_dot_v1_dot_model__pb2.ListGlossariesRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_model__pb2.ListGlossariesResponse.FromString,
+                _registered_method=True)
+        self.GetGlossary = channel.unary_unary(
+                '/seqserve.v1.ModelService/GetGlossary',
+                request_serializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer(object):
-    """Lists, loads and unloads the models of a server.
+    """Lists, loads and unloads the models of a server, and lists its glossaries.
     """
 
     def ListModels(self, request, context):
@@ -102,6 +112,20 @@ class ModelServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListGlossaries(self, request, context):
+        """Lists the glossaries that requests may name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGlossary(self, request, context):
+        """Gives the entries of one glossary.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ModelServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -130,6 +154,16 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     request_deserializer=seqserve_dot_v1_dot_model__pb2.SetTrafficRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_model__pb2.SetTrafficResponse.SerializeToString,
             ),
+            'ListGlossaries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGlossaries,
+                    request_deserializer=seqserve_dot_v1_dot_model__pb2.ListGlossariesRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_model__pb2.ListGlossariesResponse.SerializeToString,
+            ),
+            'GetGlossary': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGlossary,
+                    request_deserializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'seqserve.v1.ModelService', rpc_method_handlers)
@@ -139,7 +173,7 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Lists, loads and unloads the models of a server.
+    """Lists, loads and unloads the models of a server, and lists its glossaries.
     """
 
     @staticmethod
@@ -267,6 +301,60 @@ class ModelService(object):
             '/seqserve.v1.ModelService/SetTraffic',
             seqserve_dot_v1_dot_model__pb2.SetTrafficRequest.SerializeToString,
             seqserve_dot_v1_dot_model__pb2.SetTrafficResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGlossaries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.ModelService/ListGlossaries',
+            seqserve_dot_v1_dot_model__pb2.ListGlossariesRequest.SerializeToString,
+            seqserve_dot_v1_dot_model__pb2.ListGlossariesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGlossary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.ModelService/GetGlossary',
+            seqserve_dot_v1_dot_model__pb2.GetGlossaryRequest.SerializeToString,
+            seqserve_dot_v1_dot_model__pb2.GetGlossaryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,9 +35,7 @@ export class Source {
     });
     // Not while somebody types the beam's number.
     this.#beam.addEventListener("change", () => (this.#beam.value = this.#width));
-    for (const control of [this.#hypotheses, this.#terms]) {
-      control.addEventListener("input", () => (this.#beam.value = this.#width));
-    }
+    this.#hypotheses.addEventListener("input", () => (this.#beam.value = this.#width));
     for (const control of [this.#beam, this.#hypotheses, this.#terms]) {
       control.addEventListener("input", () => this.#wait());
     }
@@ -69,10 +67,9 @@ export class Source {
     return { source: this.#text.value, options };
   }
 
-  /** The beam, at least as wide as hypotheses and terms need it; empty as the model recommends. */
+  /** The beam, at least as wide as hypotheses need it; empty as the model recommends. */
   get #width() {
-    const forTerms = Object.keys(this.#pairs()).length ? 2 : 1;
-    const needed = Math.max(wholeNumber(this.#hypotheses), forTerms);
+    const needed = wholeNumber(this.#hypotheses);
     if (!this.#beam.value) return needed > 1 ? needed : "";
     return Math.max(wholeNumber(this.#beam), needed);
   }

@@ -11,6 +11,7 @@ Allocation"; Hu et al. 2019, "Improved Lexically Constrained Decoding".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ class LexicalConstraints:
     def __init__(self, terms: tuple[Term, ...], end_ids: Iterable[int]) -> None:
         """Takes the terms."""
         self._terms = terms
+        self._tokens = frozenset(chain(*terms))
         self._end_ids = frozenset(end_ids)
         self.num_banks = 1 + sum(len(term) for term in terms)
         """One for each number of tokens of the terms that a hypothesis can hold."""
@@ -65,8 +67,12 @@ class LexicalConstraints:
         # Where nothing else is left to generate, a hypothesis ends without its terms.
         listed = [one for one in listed if self._may_come(outputs[one.beam], one.token)] or listed
         banks: list[list[_Candidate]] = [[] for _ in range(self.num_banks)]
+        met = [self._met(missing_terms(self._terms, output)) for output in outputs]
         for one in listed:
-            banks[self._bank([*outputs[one.beam], one.token])].append(one)
+            # Any other token breaks off a term that has begun.
+            is_of_term = one.token in self._tokens
+            bank = self._bank([*outputs[one.beam], one.token]) if is_of_term else met[one.beam]
+            banks[bank].append(one)
         dealt = _round_robin(banks, 2 * beams)
         order = [*sorted(dealt[:beams], reverse=True), *dealt[beams:]]
         totals, parents, tokens = zip(*order, strict=True) if order else [()] * 3
@@ -85,9 +91,13 @@ class LexicalConstraints:
 
     def _bank(self, output: list[int]) -> int:
         """Counts the tokens of the terms that are met, and those of one that has begun."""
-        left = {index: self._terms[index] for index in missing_terms(self._terms, output)}
-        met = sum(len(term) for index, term in enumerate(self._terms) if index not in left)
-        return met + max((matched_prefix(output, term) for term in left.values()), default=0)
+        missing = missing_terms(self._terms, output)
+        begun = (matched_prefix(output, self._terms[index]) for index in missing)
+        return self._met(missing) + max(begun, default=0)
+
+    def _met(self, missing: Sequence[int]) -> int:
+        """Counts the tokens of the terms that are not missing."""
+        return sum(len(term) for index, term in enumerate(self._terms) if index not in missing)
 
 
 def _round_robin(banks: list[list[_Candidate]], count: int) -> list[_Candidate]:

@@ -68,5 +68,7 @@ async def answers_of(
     if len(route.models) > 1:
         prepared = await Pivot.prepare(request, route.legs, route.models, call, is_bulk=is_bulk)
     else:
-        prepared = await prepare(request, route.models[0], call, is_bulk=is_bulk)
+        prepared = await prepare(
+            request, route.models[0], call, glossary=route.glossary, is_bulk=is_bulk
+        )
     return Answers(prepared, call, windows or Windows.of(route.slots))

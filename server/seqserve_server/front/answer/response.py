@@ -81,7 +81,9 @@ async def _written(
         if sent.replace_unknowns:
             hypothesis = _replaced(hypothesis, tokens, model)
         message = _hypothesis(hypothesis, tokenizer)
+        left_out = part.terms[len(part.options.terms) :]
         message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
+        message.unmet_terms.extend(term for term in left_out if term.target not in message.text)
         if hypothesis.score is not None:
             message.confidence = confidence(
                 hypothesis.score, hypothesis.token_ids, len(tokens), len(prepared.options.prefix)

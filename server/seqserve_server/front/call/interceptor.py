@@ -278,6 +278,8 @@ SCOPES: dict[str, Scope | None] = {
     "/seqserve.v1.GenerationService/": Scope.GENERATE,
     "/seqserve.v1.ModelService/ListModels": Scope.GENERATE,
     "/seqserve.v1.ModelService/GetModel": Scope.GENERATE,
+    "/seqserve.v1.ModelService/ListGlossaries": Scope.GENERATE,
+    "/seqserve.v1.ModelService/GetGlossary": Scope.GENERATE,
     "/seqserve.v1.ModelService/LoadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,

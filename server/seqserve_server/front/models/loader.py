@@ -127,6 +127,9 @@ def _check_generation(manifest: Manifest) -> None:
     except json_format.ParseError as error:
         raise ArtifactError(f"{manifest.label}: generation: {error}") from None
     for name, value in manifest.generation.items():
+        if name in ("terms", "glossary"):
+            reason = f"{name} cannot be recommended; requests name what applies to their texts"
+            raise ArtifactError(f"{manifest.label}: generation: {reason}")
         declared = DECLARATIONS.get(name)
         if declared and declared.choices and value not in declared.choices:
             reason = f"{name} is {value!r:.80}; it must be {declared.bounds}"

@@ -13,12 +13,13 @@ from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
+from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.splitting import Segmentation, Span, split, wrap
-from seqserve_server.front.request.terms import for_source
+from seqserve_server.front.request.terms import Terms
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
@@ -41,7 +42,7 @@ class Part(NamedTuple):
     options: DecodingOptions
     """How to decode it: the options of the request, with the terms that this part contains."""
     terms: Sequence[generation_pb2.Term] = ()
-    """The same terms as they were sent."""
+    """The same terms as they were sent, then those of a glossary that cannot apply."""
     is_wrapped: bool = False
     """Whether it is only a part of a line or sentence, which is too long."""
     kept: Sequence[Span] = ()
@@ -87,11 +88,12 @@ class SourceReader:
         model: ServedModel,
         options: RequestOptions,
         terms: Sequence[generation_pb2.Term] = (),
+        glossary: Glossary | None = None,
     ) -> None:
         """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        self._options, self._affixes, self._segmentation, self._kept = options
-        self._terms = terms
+        _, self._affixes, self._segmentation, self._kept = options
+        self._terms = Terms(terms, glossary, options.decoding, model)
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
@@ -171,13 +173,13 @@ class SourceReader:
             yield self._part(span, text[first:end], tokens, is_wrapped=True)
 
     def _part(self, span: Span, text: str, tokens: list[int], *, is_wrapped: bool = False) -> Part:
-        spellings = (text, self._tokenizer.spelled(text).text)
-        options, terms = for_source(self._options, self._terms, *spellings)
         kept = self._kept.spans(text)
+        rest = without(text, kept)
+        options, terms = self._terms.of(rest, self._tokenizer.spelled(rest).text)
         if kept and self._manifest.can_score:
             # By the alignment they find their places.
             options = replace(options, return_attention=True)
-        if not self._is_read(without(text, kept), tokens):
+        if not self._is_read(rest, tokens):
             tokens = []
         return Part(span, tokens, options, terms, is_wrapped, kept)
 

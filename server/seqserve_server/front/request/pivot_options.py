@@ -24,6 +24,7 @@ _OF_BOTH = {
 _OF_FIRST = {"segmentation_language"}
 _REFUSED = {
     "terms": "are matched against the source, which the second model does not read",
+    "glossary": "is of one pair of languages, and two models answer",
     "return_attention": "is of one model; return_alignment goes through both",
 }
 

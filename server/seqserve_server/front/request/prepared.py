@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.fair_memory import MAX_WAIT_S
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.refusals import QueueKey
+from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import priority_of, read_options
@@ -53,11 +55,13 @@ class Prepared:
         parts = [part for source in sources for part in source.parts]
         keeps = any(part.kept for part in parts)
         options = replace(self.options, return_attention=True) if keeps else self.options
+        # A glossary may add to those that were sent.
+        terms = [self.sent_options.terms, *(part.terms for part in parts)]
         return AnswerSize.generated(
             options,
             source_tokens=max((len(part.tokens) for part in parts), default=0),
             token_bytes=self.model.tokenizer.token_bytes,
-            term_bytes=[term.ByteSize() for term in self.sent_options.terms],
+            term_bytes=max(map(_term_bytes, terms), key=sum),
             sources=len(parts),
             text_bytes=sum(len(source.text.encode()) for source in sources if source.is_divided),
             kept_bytes=max((part.kept_bytes for part in parts), key=sum, default=[]),
@@ -94,8 +98,17 @@ class Prepared:
         )
 
 
+def _term_bytes(terms: Iterable[generation_pb2.Term]) -> list[int]:
+    return [term.ByteSize() for term in terms]
+
+
 async def prepare(
-    request: GenerateRequest, model: ServedModel, call: ServerCall, *, is_bulk: bool = False
+    request: GenerateRequest,
+    model: ServedModel,
+    call: ServerCall,
+    *,
+    glossary: Glossary | None = None,
+    is_bulk: bool = False,
 ) -> Prepared:
     """Reads a request, and waits until there is memory for its texts and for its answers.
 
@@ -103,13 +116,14 @@ async def prepare(
         request: A request for one source or for a batch.
         model: The model that answers it.
         call: The call that it came in; it holds the memory.
+        glossary: The glossary that it names.
         is_bulk: Whether it is one of many requests of a call, as a batch always is.
 
     Raises:
         ServiceError: The model's queue is full, an option or a lone source is wrong, or as
             :meth:`ServerCall.reserve`. The error of a source of a batch stands for that source.
     """
-    prepared = await read(request, model, call, is_bulk=is_bulk)
+    prepared = await read(request, model, call, glossary=glossary, is_bulk=is_bulk)
     await prepared.reserve(prepared.answer_size, request, call)
     return prepared
 
@@ -120,6 +134,7 @@ async def read(
     call: ServerCall,
     *,
     options: generation_pb2.GenerationOptions | None = None,
+    glossary: Glossary | None = None,
     is_bulk: bool = False,
 ) -> Prepared:
     """Reads a request as :func:`prepare` does, without memory for its answers.
@@ -133,7 +148,7 @@ async def read(
         check_refusals(model, priority, call)
     sent = request.options if options is None else options
     meant = read_options(sent, model)
-    reader = SourceReader(model, meant, sent.terms)
+    reader = SourceReader(model, meant, sent.terms, glossary)
     max_wait_s = _max_wait_s(meant.decoding, is_bulk=is_bulk)
     return Prepared(
         model=model,

@@ -10,6 +10,8 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.template import Template
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.pairs import Legs
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.request.detection import (
@@ -19,6 +21,8 @@ from seqserve_server.front.request.detection import (
     best_of,
 )
 from seqserve_server.front.request.languages import Languages, languages_of
+from seqserve_server.front.request.prepared import GenerateRequest
+from seqserve_server.front.request.terms import glossary_of
 
 Request: TypeAlias = (
     generation_pb2.GenerateRequest
@@ -38,6 +42,8 @@ class Route(NamedTuple):
     """Their languages; empty where the request names a model, or no language."""
     detected: Detected | None = None
     """The language of the source, if it was detected."""
+    glossary: Glossary | None = None
+    """The glossary that the request names."""
 
     @classmethod
     async def of(
@@ -46,11 +52,13 @@ class Route(NamedTuple):
         repository: Repository,
         call: ServerCall,
         detector: LanguageDetector,
+        glossaries: Glossaries,
     ) -> Route:
         """Finds the models of a request, and sets its source language if that is to be detected.
 
         Raises:
-            InvalidRequest: No model serves the languages, or the language cannot be told.
+            InvalidRequest: No model serves the languages, the language cannot be told, or no
+                glossary of the name is for them.
             ServiceError: As :meth:`ServerCall.resolve` and :meth:`LanguageDetector.detect`.
         """
         languages, detected = languages_of(request), None
@@ -66,7 +74,11 @@ class Route(NamedTuple):
             reason = f"is {request.version}, but two models serve the languages; name none"
             raise InvalidRequest("version", reason)
         models = [call.resolve(repository, name, request.version) for name in names]
-        return cls(models, legs, detected)
+        glossary = None
+        # Over a pivot there is none.
+        if len(models) == 1 and isinstance(request, GenerateRequest):
+            glossary = glossary_of(request.options, models[0].manifest, glossaries)
+        return cls(models, legs, detected, glossary)
 
     @property
     def slots(self) -> int:

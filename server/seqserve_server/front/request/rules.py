@@ -14,12 +14,14 @@ from seqserve_server.front.request.terms import check_terms
 Options = generation_pb2.GenerationOptions
 
 _SAMPLING = Sampling._fields
-_NEED_BEAM = ("coverage_penalty", "prefix_bias_beta", "terms")
+_NEED_BEAM = ("coverage_penalty", "prefix_bias_beta")
+_TERMS = ("terms", "glossary")
 _EXCLUDES = {
     "coverage_penalty": ("return_alternatives",),
-    "prefix_bias_beta": ("return_alternatives", "terms", "vocabulary_allow"),
-    "return_alternatives": ("terms", *_SAMPLING),
+    "prefix_bias_beta": ("return_alternatives", *_TERMS, "vocabulary_allow"),
+    "return_alternatives": (*_TERMS, *_SAMPLING),
     "segmentation": EXCLUDED,
+    **dict.fromkeys(_TERMS, _SAMPLING),
 }
 
 
@@ -35,11 +37,10 @@ def check_rules(
     _check_combinations(options, decoding)
     _check_replacement(options, manifest)
     _check_prefix(options, decoding)
-    suppressed = {sequence[0] for sequence in decoding.suppressed if len(sequence) == 1}
     ends = set(decoding.end_ids or (manifest.tokens.eos,))
-    _check_tokens(options, decoding, suppressed, ends)
-    _check_vocabulary(decoding, suppressed, ends)
-    check_terms(options.terms, decoding.terms, suppressed, ends, set(decoding.vocabulary))
+    _check_tokens(options, decoding, ends)
+    _check_vocabulary(decoding, ends)
+    check_terms(options.terms, decoding.terms, decoding, ends)
 
 
 def _wrong(field: str, reason: str) -> InvalidRequest:
@@ -122,9 +123,8 @@ def _prefix_field(options: Options) -> str:
     return "target_prefix_tokens" if options.target_prefix_tokens else "target_prefix"
 
 
-def _check_tokens(
-    options: Options, decoding: DecodingOptions, suppressed: set[int], ends: set[int]
-) -> None:
+def _check_tokens(options: Options, decoding: DecodingOptions, ends: set[int]) -> None:
+    suppressed = decoding.suppressed_tokens
     if len(options.suppress_tokens) + len(options.suppress_sequences) > MAX_SUPPRESSED:
         reason = f"and suppress_tokens have more than {MAX_SUPPRESSED} elements together"
         raise _wrong("suppress_sequences", reason)
@@ -136,8 +136,8 @@ def _check_tokens(
         raise _wrong(_prefix_field(options), "has a token that ends a hypothesis")
 
 
-def _check_vocabulary(decoding: DecodingOptions, suppressed: set[int], ends: set[int]) -> None:
-    vocabulary = decoding.vocabulary
+def _check_vocabulary(decoding: DecodingOptions, ends: set[int]) -> None:
+    vocabulary, suppressed = decoding.vocabulary, decoding.suppressed_tokens
     # If the first token may end the hypothesis, end tokens alone make sense: as labels.
     is_labels = ends.issuperset(vocabulary) and decoding.min_decoding_length <= len(decoding.prefix)
     if vocabulary and not is_labels and (suppressed | ends).issuperset(vocabulary):

@@ -16,6 +16,7 @@ from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
+from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.request.parts import Source, check_count
@@ -37,11 +38,15 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out."""
 
     def __init__(
-        self, repository: Repository, detector: LanguageDetector, draining: asyncio.Event
+        self,
+        repository: Repository,
+        detector: LanguageDetector,
+        glossaries: Glossaries,
+        draining: asyncio.Event,
     ) -> None:
-        """Takes the models, what detects languages, and the event after which no new requests are
-        read."""
-        self._repository, self._detector = repository, detector
+        """Takes the models, what detects languages, the glossaries, and the event after which no
+        new requests are read."""
+        self._repository, self._detector, self._glossaries = repository, detector, glossaries
         self._draining = draining
 
     async def Generate(
@@ -169,7 +174,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
     async def _route(self, request: Request, call: ServerCall) -> Route:
         """Finds the model that a request names, or else those of its languages, or the default."""
-        return await Route.of(request, self._repository, call, self._detector)
+        return await Route.of(request, self._repository, call, self._detector, self._glossaries)
 
     async def _model(self, request: Request, call: ServerCall) -> ServedModel:
         """Finds the model of a call that has no use for two."""

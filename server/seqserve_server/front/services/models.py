@@ -1,4 +1,4 @@
-"""``seqserve.v1.ModelService``: lists, loads and unloads models."""
+"""``seqserve.v1.ModelService``: lists, loads and unloads models, and lists glossaries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import asyncio
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
 from seqserve_server.contract.template import Template
+from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.pairs import Pairs
 from seqserve_server.front.models.repository import Entry
@@ -26,9 +29,10 @@ _STATES = {
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
-    def __init__(self, rollout: Rollout) -> None:
-        """Takes the models."""
+    def __init__(self, rollout: Rollout, glossaries: Glossaries) -> None:
+        """Takes the models and the glossaries."""
         self._rollout = rollout
+        self._glossaries = glossaries
         self._repository = rollout.repository
 
     async def ListModels(
@@ -69,6 +73,23 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         models = [self._model(entry) for entry in entries]
         return pb.SetTrafficResponse(models=models)
 
+    async def ListGlossaries(
+        self, request: pb.ListGlossariesRequest, call: ServerCall
+    ) -> pb.ListGlossariesResponse:
+        """Lists every glossary, without its entries."""
+        listed = self._glossaries.listed
+        return pb.ListGlossariesResponse(glossaries=[_glossary(*each) for each in listed])
+
+    async def GetGlossary(
+        self, request: pb.GetGlossaryRequest, call: ServerCall
+    ) -> pb.GetGlossaryResponse:
+        """Gives the entries of one glossary."""
+        languages = request.source_language, request.target_language
+        glossary = self._glossaries.find(request.glossary, *languages, field="glossary")
+        fault = next(fault for each, fault in self._glossaries.listed if each is glossary)
+        await call.reserve(AnswerSize({"glossary": glossary.num_bytes}), request)
+        return pb.GetGlossaryResponse(glossary=_glossary(glossary, fault), entries=glossary.entries)
+
     async def _described(self, entry: Entry) -> pb.Model:
         """Describes a version with the newest figures of its engine."""
         if entry.model is not None:
@@ -103,6 +124,17 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.slots_in_use = reply.slots_in_use
             message.queue_depth = reply.queue_depth
         return message
+
+
+def _glossary(glossary: Glossary, fault: str) -> pb.Glossary:
+    return pb.Glossary(
+        name=glossary.label.name,
+        source_language=glossary.label.source,
+        target_language=glossary.label.target,
+        entry_count=len(glossary.entries),
+        modified_s=glossary.modified_s,
+        fault=fault,
+    )
 
 
 def _pairs(pairs: Pairs) -> list[pb.LanguagePair]:

@@ -25,6 +25,7 @@ from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import HealthServicer
 from seqserve_server.front.call.interceptor import AuthorizationInterceptor, CallInterceptor
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.security.auth_tokens import Tokens
@@ -65,6 +66,7 @@ class Server:
         metrics: Metrics,
         security: Security | None = None,
         tracing: Tracing | None = None,
+        glossaries: Glossaries | None = None,
     ) -> None:
         """Binds the port; calls are answered after :meth:`start`.
 
@@ -80,6 +82,8 @@ class Server:
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()
+        self._glossaries = glossaries or Glossaries()
+        self._watch_interval_s = options.watch_interval_s
         security = security or Security()
         self._server = new_server(
             gate, self._interceptors(security.tokens), connection_arguments(options)
@@ -92,10 +96,12 @@ class Server:
         self._published: dict[str, int] = {}
         self._publishing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Starts the engines, then answers calls."""
         await self._rollout.start()
+        self._watching = asyncio.create_task(self._glossaries.watch(self._watch_interval_s))
         self._rollout.on_change = self._on_change
         await self._publish_health()
         await self._server.start()
@@ -125,6 +131,8 @@ class Server:
         Returns whether every call finished in time; the others end with UNAVAILABLE.
         """
         self._is_serving = False
+        if self._watching is not None:
+            self._watching.cancel()
         await self._health.enter_graceful_shutdown()
         # Before waiting, so that new calls are refused at once.
         self._rollout.close()
@@ -144,11 +152,13 @@ class Server:
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
-        generation = GenerationServicer(self._repository, self._detector, self._draining)
+        generation = GenerationServicer(
+            self._repository, self._detector, self._glossaries, self._draining
+        )
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
-        models = ModelServicer(self._rollout)
+        models = ModelServicer(self._rollout, self._glossaries)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, metrics, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, self._glossaries, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)

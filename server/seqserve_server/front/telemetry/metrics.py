@@ -106,7 +106,8 @@ class Metrics:
         self._versions.read = read
 
     def show_files(self, reloads: ReadReloads, expiries: ReadExpiries) -> None:
-        """Sets the functions that read the state of certificates and tokens at each scrape."""
+        """Sets the functions that read the state of certificates, tokens and glossaries
+        at each scrape."""
         self._files.read_reloads, self._files.read_expiries = reloads, expiries
 
     def model_loaded(

@@ -69,6 +69,14 @@ broken     1        failed                                                      
 decoder.onnx: the hash differs from the manifest's
 """,
     ),
+    (
+        ["models", "--glossaries"],
+        """\
+NAME      FROM  TO  ENTRIES  TROUBLE
+products  en    de  1200
+products  ko    de  9        line 2: is not UTF-8
+""",
+    ),
 ]
 
 ANSWER = {"model": "capitals", "version": 2}
@@ -95,6 +103,7 @@ FACTS: list[tuple[list[str], dict[str, Any]]] = [
         },
     ),
     (["models"], {"name": "capitals", "is_default": True, "state": "ready"}),
+    (["models", "--glossaries"], {"name": "products", "entry_count": 1200, "fault": ""}),
 ]
 
 

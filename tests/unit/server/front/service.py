@@ -33,6 +33,7 @@ from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
@@ -160,6 +161,7 @@ async def serving(
     refusals: RefusalCache | None = None,
     others: Mapping[str, Template] | None = None,
     default: str = "",
+    glossaries: Path | None = None,
 ) -> AsyncIterator[Service]:
     """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load.
 
@@ -215,7 +217,9 @@ async def serving(
     repository = Repository(entries)
     repository.choose_default(default)
     rollout = rollout_of(repository, metrics)
-    server = Server(options, rollout, metrics, security, tracing)
+    listed = Glossaries(glossaries)
+    listed.open()
+    server = Server(options, rollout, metrics, security, tracing, listed)
     try:
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

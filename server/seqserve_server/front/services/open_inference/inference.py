@@ -20,7 +20,10 @@ from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.request.prepared import Prepared, prepare
+from seqserve_server.front.request.terms import glossary_of
 from seqserve_server.front.services.open_inference.inference_request import (
     STREAM,
     InferenceRequest,
@@ -31,6 +34,7 @@ from seqserve_server.front.services.open_inference.model_control import (
     version_of,
 )
 from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+from seqserve_server.front.telemetry.metrics import Metrics
 
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
@@ -40,6 +44,14 @@ Requests: TypeAlias = AsyncIterator[Request | Unreadable]
 
 class InferenceServicer(ModelControlServicer):
     """Tensors of texts in, tensors of texts out."""
+
+    def __init__(
+        self, rollout: Rollout, metrics: Metrics, glossaries: Glossaries, draining: asyncio.Event
+    ) -> None:
+        """Takes the models, their figures, the glossaries, and the event that the server shuts
+        down."""
+        super().__init__(rollout, metrics, draining)
+        self._glossaries = glossaries
 
     async def ModelInfer(self, request: Request, call: ServerCall) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""
@@ -67,8 +79,10 @@ class InferenceServicer(ModelControlServicer):
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
         inference = InferenceRequest.read(request, model)
+        asked = inference.generate_request()
         try:
-            return inference, await prepare(inference.generate_request(), model, call)
+            glossary = glossary_of(asked.options, model.manifest, self._glossaries)
+            return inference, await prepare(asked, model, call, glossary=glossary)
         except InvalidRequest as error:
             raise renamed(error, 0) from None
 

@@ -43,6 +43,7 @@ def response(
     attends: bool = False,
     aligns: bool = False,
     timeline: Timeline | None = None,
+    num_targets: int | None = None,
 ) -> Any:
     return written(
         MODEL,
@@ -50,6 +51,7 @@ def response(
         SOURCE,
         Finished(list(hypotheses)),
         timeline,
+        num_targets,
         terms=terms,
         replace_unknowns=replaces,
         return_attention=attends,
@@ -113,6 +115,18 @@ def test_unmet_terms_are_given_as_they_were_sent() -> None:
     ).hypotheses
     assert list(first.unmet_terms) == [terms[0], terms[2]]
     assert not second.unmet_terms
+
+
+def test_terms_that_could_not_apply_are_unmet_where_a_text_lacks_them() -> None:
+    terms = [generation_pb2.Term(source=text, target=text.upper()) for text in ("x", "y", "z")]
+    first, second = response(
+        Hypothesis(ids("y"), -1.0, StopReason.EOS, unmet_terms=(0,)),
+        Hypothesis(ids("XZ"), -2.0, StopReason.EOS),
+        terms=terms,
+        num_targets=1,
+    ).hypotheses
+    assert list(first.unmet_terms) == terms
+    assert list(second.unmet_terms) == [terms[1]]
 
 
 def test_empty_answer_is_a_hypothesis_without_text() -> None:

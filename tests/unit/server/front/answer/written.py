@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from seqserve.v1 import generation_pb2
@@ -35,11 +35,14 @@ def written(
     tokens: list[int],
     answer: Finished,
     timeline: Timeline | None = None,
+    num_targets: int | None = None,
     **sent_options: Any,
 ) -> generation_pb2.GenerateResponse:
     sent = generation_pb2.GenerationOptions(**sent_options)
     options = DecodingOptions(max_decoding_length=48)
-    part = Part(Span(0, len(text)), tokens, options, sent.terms)
+    count = len(sent.terms) if num_targets is None else num_targets
+    of_part = replace(options, terms=((1,),) * count)
+    part = Part(Span(0, len(text)), tokens, of_part, sent.terms)
     source = Source(text, [part], len(tokens), is_divided=False)
     prepared = Prepared(
         model=model,

@@ -88,6 +88,7 @@ def tokens(tmp_path: Path) -> Path:
         ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Scope.GENERATE),
         ("/seqserve.v1.GenerationService/Generate", Scope.GENERATE),
         ("/seqserve.v1.ModelService/ListModels", Scope.GENERATE),
+        ("/seqserve.v1.ModelService/GetGlossary", Scope.GENERATE),
         ("/seqserve.v1.ModelService/GetModel", Scope.GENERATE),
         ("/inference.GRPCInferenceService/ServerLive", None),
         ("/inference.GRPCInferenceService/ServerReady", None),

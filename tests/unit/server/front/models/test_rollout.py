@@ -135,9 +135,13 @@ def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, mode
 
 @pytest.mark.parametrize(
     ("generation", "message"),
-    [({"beams": 2}, "beams"), ({"segmentation": "words"}, "one of none, lines, sentences")],
+    [
+        ({"beams": 2}, "beams"),
+        ({"segmentation": "words"}, "one of none, lines, sentences"),
+        ({"glossary": "house"}, "glossary cannot be recommended"),
+    ],
 )
-def test_recommended_options_that_do_not_exist_are_refused(
+def test_recommended_options_that_are_wrong_are_refused(
     make: Make, models: Path, generation: dict[str, Any], message: str
 ) -> None:
     add_version(models, 2, generation=generation)

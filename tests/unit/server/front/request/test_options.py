@@ -325,7 +325,10 @@ def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
         ("return_alternatives", {"return_alternatives": True, "top_k": 0}),
         ("return_alternatives", {"return_alternatives": True, "seed": 0}),
         ("min_alternative_expansion_prob", {"min_alternative_expansion_prob": 0.1}),
-        ("terms", {"terms": [TEA]}),
+        ("terms", {"terms": [TEA], "top_k": 5}),
+        ("glossary", {"glossary": "a", "seed": 0}),
+        ("return_alternatives", {"return_alternatives": True, "glossary": "a"}),
+        ("prefix_bias_beta", {**BIASED, "glossary": "a"}),
         ("terms", {"beam_size": 2, "terms": [TEA] * 2}),
         ("terms", {"beam_size": 2, "terms": [Term(source=f"s{n}", target="t") for n in range(17)]}),
         ("terms", {"beam_size": 2, "terms": [TEA], "suppress_tokens": ["e"]}),
@@ -441,6 +444,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "target_prefix_tokens": token_lists,
     "prefix_bias_beta": reals,
     "terms": st.lists(terms, max_size=3),
+    "glossary": st.text(max_size=3),
     "vocabulary_allow": token_lists,
     "shortlist": st.booleans(),
     "return_scores": st.booleans(),
@@ -488,7 +492,8 @@ def test_any_message_is_converted_to_valid_options_or_refused_by_field(message: 
     assert options.beam_size == 1 or options.sampling is None
     assert all(options.suppressed)
     assert all(options.stops)
-    assert options.beam_size > 1 or not (options.terms or options.coverage_penalty)
+    assert options.beam_size > 1 or not options.coverage_penalty
+    assert options.sampling is None or not options.terms
     assert options.prefix or not options.prefix_bias_beta
     sequences = (*options.suppressed, *options.terms)
     named = {*options.prefix, *options.end_ids, *(w for some in sequences for w in some)}

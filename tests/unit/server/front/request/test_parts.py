@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -25,7 +26,7 @@ from seqserve_server.front.request.terms import target_ids
 MODEL = ServedModel(
     manifest=manifest(),
     tokenizer=byte_tokenizer(),
-    engine=cast(EngineGroup, None),
+    engine=cast(EngineGroup, SimpleNamespace(capacity=SimpleNamespace(max_rows=4))),
     provider=Provider.CPU,
 )
 OPTIONS = DecodingOptions(max_decoding_length=MAX_TARGET)

@@ -53,6 +53,7 @@ def test_a_source_with_a_prefix_for_its_answer_is_not_divided_by_default() -> No
     ("name", "options"),
     [
         ("terms", {"terms": [generation_pb2.Term(source="a", target="b")]}),
+        ("glossary", {"glossary": "a"}),
         ("return_attention", {"return_attention": True}),
     ],
 )
@@ -67,7 +68,7 @@ def test_what_is_possible_with_one_model_only_is_refused_by_name(
 def test_every_option_reaches_a_model_or_is_refused() -> None:
     full = Options(**LANGUAGES)
     for name, declared in DECLARATIONS.items():
-        if name in LANGUAGES or name in ("terms", "return_attention", "suppress_sequences"):
+        if name in (*LANGUAGES, "terms", "glossary", "return_attention", "suppress_sequences"):
             continue
         value: Any = {int: 1, float: 0.5, bool: True, str: "none"}.get(declared.kind, ["a"])
         holder = getattr(full, name)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer
+from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.request.terms import check_terms, for_source, target_ids
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.template import Template
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.glossary import Glossary, Label
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.terms import Terms, check_terms, glossary_of, target_ids
 
 TOKENIZER = byte_tokenizer()
+MODEL = ServedModel(
+    manifest=manifest(),
+    tokenizer=TOKENIZER,
+    engine=cast(EngineGroup, SimpleNamespace(capacity=SimpleNamespace(max_rows=4))),
+    provider=Provider.CPU,
+)
+Options = generation_pb2.GenerationOptions
 Term = generation_pb2.Term
 TEA, CAKE = Term(source="tea", target="Tee"), Term(source="cake", target="Kuchen")
 
@@ -70,8 +87,12 @@ def check(
     vocabulary: tuple[int, ...] = (),
 ) -> None:
     terms = [CAKE, TEA]
-    targets = target_ids(terms, TOKENIZER)
-    check_terms(terms, targets, set(suppressed), set(ends), set(vocabulary))
+    options = DecodingOptions(
+        max_decoding_length=20,
+        suppressed=tuple((token,) for token in suppressed),
+        vocabulary=vocabulary,
+    )
+    check_terms(terms, target_ids(terms, TOKENIZER), options, set(ends))
 
 
 def test_targets_that_can_be_generated() -> None:
@@ -88,13 +109,23 @@ def test_a_target_that_cannot_be_generated_is_refused() -> None:
         check(vocabulary=ids("Kuchen"))
 
 
-def options(terms: list[Term], prefix: str = "", limit: int = 20) -> DecodingOptions:
+def options(
+    terms: list[Term], prefix: str = "", limit: int = 20, beam_size: int = 2
+) -> DecodingOptions:
     return DecodingOptions(
         max_decoding_length=limit,
-        beam_size=2,
+        beam_size=beam_size,
         prefix=ids(prefix) if prefix else (),
         terms=target_ids(terms, TOKENIZER),
     )
+
+
+def for_source(
+    options: DecodingOptions, terms: list[Term], *spellings: str, glossary: list[Term] | None = None
+) -> tuple[DecodingOptions, list[Term]]:
+    named = Glossary(Label("a", "en", "de"), glossary) if glossary else None
+    options, found = Terms(terms, named, options, MODEL).of(spellings[0], spellings[-1])
+    return options, list(found)
 
 
 def targets(options: DecodingOptions, terms: list[Term], source: str) -> tuple[Any, ...]:
@@ -121,7 +152,7 @@ def test_the_engine_gets_the_terms_of_the_source() -> None:
 
 def test_options_without_terms_do_not_change() -> None:
     unchanged = options([])
-    assert for_source(unchanged, [], "tea") == (unchanged, ())
+    assert for_source(unchanged, [], "tea") == (unchanged, [])
 
 
 def test_terms_of_the_source_must_fit_the_maximum_length() -> None:
@@ -138,3 +169,67 @@ def test_a_target_in_the_prefix_counts_once() -> None:
     with pytest.raises(InvalidRequest, match=" 9 tokens"):
         for_source(options([TEA], prefix="Zum Te", limit=8), [TEA], "tea")
     assert targets(options([TEA], prefix="Zum Tee", limit=8), [TEA], "tea")
+
+
+def test_a_greedy_request_becomes_a_beam_where_a_term_applies() -> None:
+    greedy = options([TEA], beam_size=1)
+    with_tea = for_source(greedy, [TEA], "some tea")[0]
+    assert (with_tea.beam_size, with_tea.terms) == (4, (ids("Tee"),)), "as many rows as there are"
+    assert with_tea.num_hypotheses == 1
+    without = DecodingOptions(max_decoding_length=20)
+    assert for_source(greedy, [TEA], "some cake") == (without, []), "as if there were no term"
+    assert for_source(options([TEA]), [TEA], "some tea")[0].beam_size == 2
+
+
+def test_terms_of_a_glossary_apply_beside_those_of_the_request() -> None:
+    glossary = [Term(source="TEA", target="X"), Term(source="hot cake", target="Y"), CAKE]
+    found, terms = for_source(options([TEA]), [TEA], "tea, hot cake, TEA", glossary=glossary)
+    assert terms == [TEA, glossary[1]], "its own term first, and the longest match of the glossary"
+    assert found.terms == (ids("Tee"), ids("Y"))
+    assert for_source(options([]), [], "TEA", glossary=glossary)[1] == glossary[:1]
+    assert for_source(options([]), [], "teas", glossary=glossary) == (options([]), [])
+
+
+def test_terms_of_a_glossary_that_cannot_apply_come_last() -> None:
+    glossary = [CAKE, TEA, Term(source="bun", target="Brötchen")]
+    short = options([], limit=9)
+    found, terms = for_source(short, [], "tea, bun, cake", glossary=glossary)
+    assert (found.terms, terms) == ((ids("Kuchen"), ids("Tee")), glossary)
+    suppressed = replace(options([]), suppressed=((ids("K")[0],),))
+    found, terms = for_source(suppressed, [], "tea, cake", glossary=glossary)
+    assert (found.terms, terms) == ((ids("Tee"),), [TEA, CAKE])
+    many_words = [Term(source=f"w{number}", target="t") for number in range(20)]
+    text = " ".join(term.source for term in many_words)
+    found, terms = for_source(options([], limit=99), [], text, glossary=many_words)
+    assert (len(found.terms), len(terms)) == (16, 20)
+
+
+def test_a_request_that_ends_otherwise_rules_out_a_target() -> None:
+    ended = replace(options([]), end_ids=(ids("e")[0],))
+    assert for_source(ended, [], "tea", glossary=[TEA]) == (ended, [TEA])
+
+
+def manifest_of(source: dict[str, str], target: dict[str, str]) -> Manifest:
+    languages = Template(source_languages=source, target_languages=target)
+    return replace(manifest(), template=languages)
+
+
+def test_a_glossary_is_for_the_languages_of_the_request_or_of_the_model(tmp_path: Path) -> None:
+    for pair in ("en-de", "ko-de"):
+        (tmp_path / f"a.{pair}.tsv").write_text("tea\tTee\n")
+    glossaries = Glossaries(tmp_path)
+    glossaries.open()
+
+    def found(manifest: Manifest, **options: str) -> str:
+        named = glossary_of(Options(glossary="a", **options), manifest, glossaries)
+        assert named
+        return named.label.source
+
+    assert glossary_of(Options(), manifest(), glossaries) is None
+    assert found(manifest_of({"en": ""}, {"de": ""})) == "en"
+    several = manifest_of({"en": "", "ko": ""}, {"de": ""})
+    assert found(several, source_language="ko") == "ko"
+    with pytest.raises(InvalidRequest, match=r"options.glossary: .*'a' is for en to de, ko to de"):
+        found(several)
+    with pytest.raises(InvalidRequest, match="the request is for en to fr"):
+        found(manifest_of({"en": ""}, {"fr": ""}))

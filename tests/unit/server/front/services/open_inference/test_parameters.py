@@ -45,10 +45,13 @@ SET: dict[str, Any] = {
     "return_alternatives": True,
     "min_alternative_expansion_prob": 0.125,
     "terms": [{"source": "tea", "target": "Tee"}],
+    "glossary": "products",
     "vocabulary_allow": ["a"],
     "shortlist": False,
     "time_limit_ms": 1500,
     "force_end_token": True,
+    "keep_placeholders": True,
+    "keep": ["Blue Bird"],
 }
 REFUSED = {
     "return_scores",

@@ -1,4 +1,4 @@
-"""DeepL's routes: ``/v2/translate``, ``/v2/languages``, ``/v2/usage``, for its clients.
+"""DeepL's routes: ``/v2/translate``, ``/v2/languages``, ``/v2/usage``, and those of glossaries.
 
 Source: the public description of the API, https://developers.deepl.com/docs, and what its clients
 send.
@@ -6,25 +6,28 @@ send.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqserve.decoding import GenerateOptions
 from seqserve.documents import html
+from seqserve.errors import CallError
 from seqserve.language_codes import AUTO, folded
 from seqserve_gateway.call import Call
+from seqserve_gateway.deepl.glossaries import ENDPOINTS, glossary_of
+from seqserve_gateway.deepl.keyed import keyed_fields_of
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.translation import xml
 from seqserve_gateway.translation.errors import error_as
-from seqserve_gateway.translation.fields import Fields, fields_of, refusal
+from seqserve_gateway.translation.fields import Fields, refusal
 from seqserve_gateway.translation.languages import Languages, targets_of
 from seqserve_gateway.translation.names import name_of
 from seqserve_gateway.translation.texts import Parse, Translated, plain, translated
 
-_SCHEME = "deepl-auth-key"
 # Codes of targets that its clients do not accept without a region.
 _REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
@@ -35,9 +38,9 @@ _NO_LIMIT = 1_000_000_000_000
 
 
 async def _translate(call: Call) -> Response:
-    fields = _fields(call)
+    fields = keyed_fields_of(call)
     texts = fields.texts("text")
-    options = _options(fields)
+    options = await _options(call, fields)
     parse = _parse_of(fields)
     languages = Languages(
         source=fields.text("source_lang", "") or AUTO,
@@ -45,7 +48,8 @@ async def _translate(call: Call) -> Response:
         source_field="source_lang",
         target_field="target_lang",
     )
-    results = await translated(call, texts, parse, languages, options)
+    with _glossary_errors():
+        results = await translated(call, texts, parse, languages, options)
     billed = [{"billed_characters": len(text)} for text in texts]
     shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
     return JSONResponse(
@@ -59,7 +63,7 @@ async def _translate(call: Call) -> Response:
 
 
 async def _languages(call: Call) -> Response:
-    fields = _fields(call)
+    fields = keyed_fields_of(call)
     kind = fields.text("type", "source")
     if kind not in ("source", "target"):
         raise refusal("type", "must be source or target")
@@ -77,7 +81,7 @@ async def _languages(call: Call) -> Response:
 
 async def _usage(call: Call) -> Response:
     """Says that nothing is counted and nothing is limited."""
-    _fields(call)
+    keyed_fields_of(call)
     return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
 
 
@@ -86,30 +90,33 @@ def _source_of(result: Translated) -> str:
     return folded(result.source.language).name.upper()
 
 
-def _fields(call: Call) -> Fields:
-    """Reads the fields; the key, in its header or among them, is the caller's token."""
-    fields = fields_of(call)
-    if key := _key_of(call.request) or fields.text("auth_key", ""):
-        # The end by which its clients know the address of the free service.
-        call.token = key.removesuffix(":fx")
-    return fields
+@contextmanager
+def _glossary_errors() -> Iterator[None]:
+    """Has the server's errors of a glossary name the field of the form."""
+    try:
+        yield
+    except CallError as error:
+        if error.field != "options.glossary":
+            raise
+        reason = error.details.removeprefix(f"{error.field}: ")
+        raise refusal("glossary_id", reason) from None
 
 
-def _key_of(request: Request) -> str:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == _SCHEME else ""
-
-
-def _options(fields: Fields) -> GenerateOptions:
+async def _options(call: Call, fields: Fields) -> GenerateOptions:
     """Reads what changes a translation, and refuses what would silently not be done."""
     if fields.text("formality", "default") in ("more", "less"):
         raise refusal(
             "formality", "is not supported; leave it out, or use prefer_more, prefer_less"
         )
-    if fields.text("glossary_id", ""):
-        raise refusal("glossary_id", "is not supported")
-    is_whole = fields.text("split_sentences", "1") == "0"
-    return {"segmentation": "none"} if is_whole else {}
+    if fields.has("glossary_ids"):
+        raise refusal("glossary_ids", "is not supported; a request has one glossary_id")
+    options: GenerateOptions = {}
+    if fields.text("split_sentences", "1") == "0":
+        options["segmentation"] = "none"
+    if id_ := fields.text("glossary_id", ""):
+        source, target = fields.text("source_lang", ""), fields.text("target_lang")
+        options["glossary"] = await glossary_of(call, id_, source, target)
+    return options
 
 
 def _parse_of(fields: Fields) -> Parse:
@@ -131,6 +138,7 @@ FORM = Form(
         Endpoint(path="/v2/translate", answer=_translate, methods=["GET", "POST"]),
         Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
         Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
+        *ENDPOINTS,
     ],
     error=error_as("message"),
 )

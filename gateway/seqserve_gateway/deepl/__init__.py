@@ -1,0 +1,1 @@
+"""The HTTP API of DeepL, for its clients."""

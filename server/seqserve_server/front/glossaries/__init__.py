@@ -1,0 +1,1 @@
+"""Glossaries: terms that the operator keeps in files, by name and languages."""

@@ -1,0 +1,195 @@
+"""The glossaries of a server: one file each in a folder, read again when they change.
+
+A file is named ``NAME.SOURCE-TARGET.tsv`` or ``.tbx``, as ``products.en-de.tsv``. As with models, a
+change counts only when two scans in a row agree, and a folder without files changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from seqserve.errors import OptionError
+from seqserve.language_codes import folded
+from seqserve_server.contract import logs
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.glossaries import tbx, tsv
+from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
+from seqserve_server.front.models.folders import Files, files_of
+from seqserve_server.front.security.reloading import Reload
+
+OPTION = "--glossaries"
+MAX_BYTES = 32 << 20
+"""Largest file of a glossary."""
+_CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]{2,8})*"
+_NAME = re.compile(rf"(?P<name>\w[\w.-]*)\.(?P<source>{_CODE})-(?P<target>{_CODE})\.(?:tsv|tbx)")
+_SHOWN = re.compile(r"[^.].*\.(?:tsv|tbx)", re.DOTALL)
+_MAX_LISTED = 20
+_log = logging.getLogger(__name__)
+
+_Stamp: TypeAlias = tuple[str, int, int, int, int]
+
+
+@dataclass(slots=True)
+class Listed:
+    """A file of the folder."""
+
+    stamp: _Stamp
+    """What was read last."""
+    glossary: Glossary | None = None
+    """The last sound one; None if there was none."""
+    fault: str = ""
+    """Why the file as it is now is not used; empty if it is."""
+
+
+class Glossaries:
+    """The glossaries in a folder; used in the event loop, except where it blocks."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Reads nothing before :meth:`open`; without a folder there are no glossaries."""
+        self._folder = folder
+        self._files: dict[str, Listed] = {}
+        self._seen: Files = ()
+        self._success_s = time.time()
+
+    def open(self) -> None:
+        """Reads all files; this first scan needs no second one. Blocks.
+
+        Raises:
+            OptionError: There is no such folder.
+        """
+        if self._folder is None:
+            return
+        if not self._folder.is_dir():
+            raise OptionError(f"{OPTION}: {self._folder} is not a folder")
+        self._seen = self._scanned()
+        for stamp in self._seen:
+            self._take(stamp, self._read(stamp))
+
+    async def watch(self, interval_s: float) -> None:
+        """Scans the folder from now on."""
+        while self._folder is not None and interval_s:
+            await asyncio.sleep(interval_s)
+            try:
+                await self.scan()
+            except Exception:
+                _log.exception("the folder of the glossaries cannot be scanned")
+
+    async def scan(self) -> None:
+        """Scans the folder once, and reads what has changed."""
+        seen = await asyncio.to_thread(self._scanned)
+        if not seen:
+            return
+        before, self._seen = set(self._seen), seen
+        for stamp in seen:
+            known = self._files.get(stamp[0])
+            # What was wrong may be no more without a change to the file, such as its permissions.
+            if stamp in before and (known is None or known.fault or known.stamp != stamp):
+                self._take(stamp, await asyncio.to_thread(self._read, stamp))
+        names = {stamp[0] for stamp in (*before, *seen)}
+        self._files = {name: file for name, file in self._files.items() if name in names}
+
+    @property
+    def listed(self) -> list[tuple[Glossary, str]]:
+        """The glossaries by name and languages, each with what is wrong with its newest file."""
+        files = self._files.values()
+        listed = [(file.glossary, file.fault) for file in files if file.glossary]
+        return sorted(listed, key=lambda each: each[0].label)
+
+    def reloads(self) -> dict[str, Reload]:
+        """Returns whether all files are in use as they are, and when the last one was read."""
+        if self._folder is None:
+            return {}
+        is_sound = not any(file.fault for file in list(self._files.values()))
+        return {OPTION: Reload(is_sound, self._success_s)}
+
+    def find(
+        self, name: str, source: str, target: str, field: str = "options.glossary"
+    ) -> Glossary:
+        """Finds the glossary of a name for two languages, whose codes may be empty.
+
+        Raises:
+            InvalidRequest: There is none, or several may be meant; the field is ``field``.
+        """
+        glossaries = [glossary for glossary, _ in self.listed]
+        named = [glossary for glossary in glossaries if glossary.label.name == name]
+        if not named:
+            names = sorted({glossary.label.name for glossary in glossaries})
+            known = f"there are {_joined(names)}" if names else f"it has none ({OPTION})"
+            raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
+        wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
+        fitting = [
+            glossary
+            for glossary in named
+            if all(code.may_be(folded(glossary.label[index])) for code, index in wanted)
+        ]
+        equal = [
+            glossary
+            for glossary in fitting
+            if all(code == folded(glossary.label[index]) for code, index in wanted)
+        ]
+        for found in (equal, fitting):
+            if len(found) == 1:
+                return found[0]
+        pairs = _joined(f"{each.label.source} to {each.label.target}" for each in named)
+        asked = f"{source or 'any language'} to {target or 'any language'}"
+        raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {asked}")
+
+    def _scanned(self) -> Files:
+        assert self._folder is not None
+        return tuple(each for each in files_of(self._folder) if _SHOWN.fullmatch(each[0]))
+
+    def _take(self, stamp: _Stamp, read: Glossary | str) -> None:
+        """Takes what was read of a file; one that is broken leaves its last sound version."""
+        name = stamp[0]
+        file = self._files.setdefault(name, Listed(stamp))
+        file.stamp = stamp
+        if isinstance(read, Glossary):
+            file.glossary, file.fault, self._success_s = read, "", time.time()
+            logs.event("glossary read", {"file": name, "entries": len(read.entries)})
+        elif file.fault != read:
+            file.fault = read
+            what = "glossary kept" if file.glossary else "glossary not read"
+            logs.event(what, {"file": name, "reason": read}, logging.ERROR)
+
+    def _read(self, stamp: _Stamp) -> Glossary | str:
+        """Reads a file, or tells why it is no glossary. Blocks."""
+        assert self._folder is not None
+        try:
+            return self._glossary_of(self._folder / stamp[0], stamp)
+        except GlossaryError as error:
+            return str(error)
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+
+    def _glossary_of(self, path: Path, stamp: _Stamp) -> Glossary:
+        match = _NAME.fullmatch(path.name)
+        if not match:
+            raise GlossaryError("its name is not NAME.SOURCE-TARGET.tsv or .tbx, as a.en-de.tsv")
+        label = Label(match["name"], match["source"], match["target"])
+        for name, other in self._files.items():
+            if name != path.name and other.glossary and other.glossary.label == label:
+                raise GlossaryError(f"{name} has the same name and languages")
+        if not path.is_file():
+            # Reading a pipe would block.
+            raise GlossaryError("is not a regular file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise GlossaryError(f"is larger than {MAX_BYTES >> 20} MiB")
+        is_tbx = path.suffix == ".tbx"
+        entries = tbx.entries_of(content, label) if is_tbx else tsv.entries_of(content)
+        _, _, modified_ns, _, _ = stamp
+        return Glossary(label, entries, modified_ns // 1_000_000_000)
+
+
+def _joined(names: Iterable[str]) -> str:
+    names = list(names)
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,169 @@
+"""One glossary: its entries, and which of them a text contains.
+
+Whole words match, at most as many as an entry may have, so a search takes time in proportion to the
+text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from seqserve.v1 import generation_pb2
+
+Term = generation_pb2.Term
+
+MAX_CHARACTERS = 256
+"""Most characters of the source and of the target of a term, in code points."""
+MAX_ENTRIES = 10_000
+"""Most entries of a glossary."""
+MAX_WORDS = 32
+"""Most words and signs in the source of an entry."""
+
+# Tag and length of an entry on the wire, at most.
+_TAG_BYTES = 4
+# Scripts that write no space between words: each character counts as a word.
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+)
+# Particles follow a Korean word without a space, so an entry may end within a word.
+_HANGUL = r"\uac00-\ud7a3"
+# Marks are no letters to the pattern "\w", but vowels of many scripts are marks.
+_LAST_MARK = 0x1FFFF
+
+_Trie: TypeAlias = dict[str, Any]
+"""Entries by their words: the next word leads on, the empty one to the entry that ends there."""
+
+
+class GlossaryError(ValueError):
+    """A file is no glossary; the message says where and why."""
+
+
+class Label(NamedTuple):
+    """What tells glossaries apart."""
+
+    name: str
+    source: str
+    """Code of the source language."""
+    target: str
+    """Code of the target language."""
+
+
+class Glossary:
+    """The terms of one source and one target language."""
+
+    def __init__(self, label: Label, entries: Sequence[Term], modified_s: int = 0) -> None:
+        """Takes the entries; of those with equal sources the first one counts.
+
+        Raises:
+            GlossaryError: An entry is too long, or there are too many or none.
+        """
+        if not 1 <= len(entries) <= MAX_ENTRIES:
+            reason = f"has {len(entries):,} entries for {label.source} and {label.target}"
+            raise GlossaryError(f"{reason}; a glossary has 1 to {MAX_ENTRIES:,}")
+        self.label, self.entries, self.modified_s = label, entries, modified_s
+        self.num_bytes = sum(entry.ByteSize() + _TAG_BYTES for entry in entries)
+        """Most bytes of the entries on the wire."""
+        self._exact: _Trie = {}
+        self._folded: _Trie = {}
+        for entry in entries:
+            self._add(entry)
+
+    def terms_in(self, text: str) -> list[Term]:
+        """Lists the entries that a text contains, the longest first.
+
+        An entry in small letters matches any case, one with a capital only as it is written. Where
+        entries overlap, the longest one counts, then the first.
+        """
+        words = _words(text)
+        found = sorted(self._matches(words), key=lambda match: (-match.length, match.begin))
+        taken = bytearray(len(words))
+        terms: dict[int, Term] = {}
+        for match in found:
+            if not any(taken[match.begin : match.end]):
+                taken[match.begin : match.end] = b"\1" * (match.end - match.begin)
+                terms.setdefault(id(match.entry), match.entry)
+        return list(terms.values())
+
+    def _add(self, entry: Term) -> None:
+        words = [word.text for word in _words(entry.source)]
+        if len(words) > MAX_WORDS:
+            reason = f"has {len(words)} words and signs; at most {MAX_WORDS} are allowed"
+            raise GlossaryError(f"the source {entry.source!r:.80} {reason}")
+        is_small = entry.source == entry.source.lower()
+        trie = self._folded if is_small else self._exact
+        for word in words:
+            trie = trie.setdefault(word.casefold() if is_small else word, {})
+        trie.setdefault("", entry)
+
+    def _matches(self, words: Sequence[_Word]) -> Iterator[_Match]:
+        """Yields the longest entry that begins at each word, if any."""
+        exact = [word.text for word in words]
+        folded = [word.casefold() for word in exact]
+        for begin, word in enumerate(words):
+            if not word.may_begin:
+                continue
+            ends = _longest(self._exact, exact, begin), _longest(self._folded, folded, begin)
+            end, entry = max(ends, key=lambda each: each[0])
+            if entry is not None:
+                yield _Match(begin, end, words[end - 1].end - word.begin, entry)
+
+
+class _Word(NamedTuple):
+    """A word or a sign of a text."""
+
+    text: str
+    begin: int
+    end: int
+    may_begin: bool
+    """Whether an entry may begin with it."""
+
+
+class _Match(NamedTuple):
+    """An entry in a text; ``begin`` and ``end`` count words, ``length`` characters."""
+
+    begin: int
+    end: int
+    length: int
+    entry: Term
+
+
+def fault_of(term: Term) -> str:
+    """Tells what is wrong with the texts of a term; empty if nothing is."""
+    for which, text in (("source", term.source), ("target", term.target)):
+        if not text.strip():
+            return f"{which} is empty"
+        if len(text) > MAX_CHARACTERS:
+            reason = f"has {len(text)} characters; at most {MAX_CHARACTERS} are allowed"
+            return f"{which} {reason}"
+    return ""
+
+
+def _longest(trie: _Trie, words: Sequence[str], begin: int) -> tuple[int, Term | None]:
+    """Returns where the longest entry from a word on ends, and the entry."""
+    end, entry = begin, None
+    for place in range(begin, len(words)):
+        if (following := trie.get(words[place])) is None:
+            break
+        trie = following
+        if "" in trie:
+            end, entry = place + 1, trie[""]
+    return end, entry
+
+
+def _words(text: str) -> list[_Word]:
+    matches = _pattern().finditer(unicodedata.normalize("NFC", text))
+    return [_Word(match[0], *match.span(), match["within"] is None) for match in matches]
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    characters = map(chr, range(_LAST_MARK + 1))
+    marks = "".join(each for each in characters if unicodedata.category(each)[0] == "M")
+    alone = f"{_UNSPACED}{_HANGUL}"
+    word = rf"(?:[^\W{alone}]++|(?![{alone}])[{marks}])++"
+    within = rf"(?P<within>(?<=[{_HANGUL}])[{_HANGUL}])"
+    return re.compile(rf"{word}|{within}|[{alone}]|\S")

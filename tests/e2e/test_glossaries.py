@@ -1,0 +1,70 @@
+"""Glossaries of a running server: named by requests, listed by the command, read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seqserve import Client
+from seqserve.command.main import main
+
+from .conftest import MODELS
+from .process import ServerProcess, until
+
+COFFEE = "The coffee tastes good."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("glossaries")
+    (folder / "drinks.en-de.tsv").write_text("# drinks\ncoffee\tMokka\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    options = ("--glossaries", str(folder), "--watch-interval-s", "0.05")
+    with ServerProcess(MODELS, tmp_path_factory.mktemp("server"), *options) as server:
+        yield server
+        server.stop()
+
+
+def test_the_command_lists_glossaries_and_uses_one(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--target", server.target]
+    assert main(["models", "--glossaries", *target]) == 0
+    assert "drinks  en    de  1" in capsys.readouterr().out
+    languages = ["--source-language", "en", "--target-language", "de"]
+    assert main(["generate", COFFEE, "--glossary", "drinks", *languages, *target]) == 0
+    assert "Mokka" in capsys.readouterr().out
+
+
+def test_sources_without_a_term_are_answered_as_without_a_glossary(server: ServerProcess) -> None:
+    sources = ["It rains.", COFFEE, "We saw a good film.", "Some tea, please."]
+    with Client(server.target) as client:
+        plain = client.generate_batch(sources, model="en-de")
+        named = client.generate_batch(sources, model="en-de", glossary="drinks")
+        alone = client.generate(COFFEE, model="en-de", glossary="drinks")
+    assert [each.hypotheses for each in named[2:]] == [each.hypotheses for each in plain[2:]]
+    assert named[0].hypotheses == plain[0].hypotheses
+    assert named[1].hypotheses == alone.hypotheses
+    assert "Mokka" in alone.text
+
+
+def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_used(
+    folder: Path, server: ServerProcess
+) -> None:
+    file = folder / "drinks.en-de.tsv"
+    with Client(server.target) as client:
+        file.write_text("coffee\n")
+        until(lambda: bool(client.glossary("drinks").fault))
+        assert server.value("reload_successful", option="--glossaries") == 0
+        assert client.glossary("drinks").entries == (("coffee", "Mokka"),)
+        file.write_text("coffee\tBohnenkaffee\n")
+        until(lambda: client.glossary("drinks").entries == (("coffee", "Bohnenkaffee"),))
+        assert server.value("reload_successful", option="--glossaries") == 1
+        answer = client.generate(COFFEE, model="en-de", glossary="drinks")
+    assert "Bohnenkaffee" in answer.text or answer.hypotheses[0].unmet_terms

@@ -1,0 +1,83 @@
+"""Glossaries of TBX, in both editions, and what is no TBX or hostile."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqserve_server.front.glossaries.glossary import GlossaryError, Label
+from seqserve_server.front.glossaries.tbx import entries_of
+
+SECOND = """<?xml version="1.0"?>
+<!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">
+<martif type="TBX-Basic" xml:lang="en"><martifHeader><fileDesc><sourceDesc><p>term</p></sourceDesc>
+</fileDesc></martifHeader><text><body>
+<termEntry id="c1"><descrip type="definition">A drink &amp; more</descrip>
+  <langSet xml:lang="en-US"><tig><term>iced <hi>tea</hi>
+    drink</term><termNote type="partOfSpeech">noun</termNote></tig>
+    <ntig><termGrp><term>ice tea</term></termGrp></ntig></langSet>
+  <langSet xml:lang="fr"><tig><term>thé</term></tig></langSet>
+  <langSet xml:lang="de">
+    <tig><term>Kalttee</term>
+      <termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig>
+    <tig><term>Eistee</term></tig></langSet></termEntry>
+<termEntry id="c2"><langSet xml:lang="en"><tig><term>cake</term></tig></langSet></termEntry>
+</body></text></martif>"""
+
+THIRD = """<?xml version="1.0" encoding="UTF-8"?>
+<tbx type="TBX-Basic" style="dct" xml:lang="en" xmlns="urn:iso:std:iso:30042:ed-2"
+  xmlns:min="http://www.tbxinfo.net/ns/min" xmlns:basic="http://www.tbxinfo.net/ns/basic">
+<tbxHeader/><text><body>
+<conceptEntry id="1"><langSec xml:lang="de">
+    <termSec><term>Blätterteig</term></termSec>
+    <termSec><term>Plunder</term>
+      <min:administrativeStatus>preferredTerm-admn-sts</min:administrativeStatus></termSec>
+  </langSec><langSec xml:lang="en"><termSec><term>R&amp;D pastry</term></termSec></langSec>
+</conceptEntry>
+<conceptEntry id="2"><langSec xml:lang="en"><termSec><term>R&amp;D pastry</term></termSec></langSec>
+  <langSec xml:lang="de"><termSec><term>Gebäck</term></termSec></langSec></conceptEntry>
+</body></text></tbx>"""
+
+
+def read(text: str, source: str = "en", target: str = "de") -> list[tuple[str, str]]:
+    entries = entries_of(text.encode(), Label("a", source, target))
+    return [(entry.source, entry.target) for entry in entries]
+
+
+def test_second_edition() -> None:
+    assert read(SECOND) == [("iced tea drink", "Eistee"), ("ice tea", "Eistee")]
+    assert read(SECOND, "de", "fr") == [("Kalttee", "thé"), ("Eistee", "thé")]
+
+
+def test_third_edition() -> None:
+    assert read(THIRD) == [("R&D pastry", "Plunder")]
+    assert read(THIRD, "de", "en")[0] == ("Blätterteig", "R&D pastry")
+
+
+def test_languages_that_it_lacks_give_no_entries() -> None:
+    assert read(THIRD, "ko", "de") == []
+
+
+BOMB = """<!DOCTYPE tbx [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<tbx><text>&b;</text></tbx>"""
+FILE = """<!DOCTYPE tbx [<!ENTITY f SYSTEM "file:///etc/passwd">]><tbx>&f;</tbx>"""
+SKIPPED = """<!DOCTYPE tbx SYSTEM "a.dtd"><tbx>&nbsp;</tbx>"""
+PARAMETER = """<!DOCTYPE tbx [<!ENTITY % p SYSTEM "http://127.0.0.1/a.dtd"> %p;]><tbx/>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (BOMB, "line 1: has the entity 'a'"),
+        (FILE, "has the entity 'f'"),
+        (SKIPPED, "has the entity 'nbsp'"),
+        (PARAMETER, "has the entity 'p'"),
+        ("<tbx><text></tbx>", "line 1: is not well-formed XML: mismatched tag"),
+        ("tea\tTee", "is not well-formed XML"),
+        ("<html/>", "has the root 'html'"),
+        ("<tbx>" + "<a>" * 99, "within 64 others"),
+        (SECOND.replace("Eistee", "E" * 300), "has an entry whose target has 300 characters"),
+    ],
+)
+def test_what_is_no_tbx_or_hostile_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(GlossaryError, match=reason):
+        read(text)

@@ -1,0 +1,93 @@
+"""Glossaries of a server: what calls list, and what those that name one get."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from tests.unit.server.front.service import Service, request, serving
+
+from seqserve.v1 import generation_pb2, model_pb2
+from seqserve_server.contract.template import Template
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+
+LANGUAGES = Template(source_languages={"en": ""}, target_languages={"de": ""})
+# The model answers with the source, so that it has the targets of these.
+ENTRIES = [generation_pb2.Term(source=text, target=text) for text in ("tea", "cake")]
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    lines = "".join(f"{entry.source}\t{entry.target}\n" for entry in ENTRIES)
+    (tmp_path / "drinks.en-de.tsv").write_text(lines)
+    (tmp_path / "drinks.ko-de.tsv").write_text("차\tTee\n")
+    (tmp_path / "french.en-fr.tsv").write_text("tea\tthé\n")
+    async with serving(template=LANGUAGES, glossaries=tmp_path, slots=8) as service:
+        yield service
+
+
+async def test_glossaries_are_listed(service: Service) -> None:
+    answer = await service.models.ListGlossaries(model_pb2.ListGlossariesRequest())
+    labels = [(g.name, g.source_language, g.target_language) for g in answer.glossaries]
+    assert labels == [("drinks", "en", "de"), ("drinks", "ko", "de"), ("french", "en", "fr")]
+    assert answer.glossaries[0].entry_count == 2
+    assert answer.glossaries[0].modified_s > 1_000_000_000
+
+
+async def test_a_glossary_is_given_with_its_entries(service: Service) -> None:
+    asked = model_pb2.GetGlossaryRequest(glossary="drinks", source_language="en-US")
+    answer = await service.models.GetGlossary(asked)
+    assert answer.glossary.source_language == "en"
+    assert list(answer.entries) == ENTRIES
+    asked = model_pb2.GetGlossaryRequest(glossary="drinks")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await service.models.GetGlossary(asked)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (caught.value.details() or "").startswith("glossary: 'drinks' is for en to de, ko to de")
+
+
+async def test_terms_of_a_glossary_apply(service: Service) -> None:
+    answer = await service.generation.Generate(request("some TEA", glossary="drinks"))
+    assert "tea" in answer.hypotheses[0].text
+    assert not answer.hypotheses[0].unmet_terms
+    steam = [request("steam", glossary="drinks"), request("steam")]
+    first, second = [(await service.generation.Generate(each)).hypotheses for each in steam]
+    assert first == second, "whole words"
+    own = generation_pb2.Term(source="Tea", target="milk")
+    ending = request("Tea", glossary="drinks", terms=[own], max_decoding_length=4)
+    answer = await service.generation.Generate(ending)
+    assert "milk" in answer.hypotheses[0].text, "its own term goes before that of the glossary"
+
+
+async def test_terms_for_which_there_is_no_room_are_unmet(service: Service) -> None:
+    short = request("cake tea", glossary="drinks", max_decoding_length=5)
+    answer = await service.generation.Generate(short)
+    assert "cake" in answer.hypotheses[0].text
+    assert list(answer.hypotheses[0].unmet_terms) == ENTRIES[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("none", "'none' is not a glossary of the server; there are drinks, french"),
+        ("french", "'french' is for en to fr; the request is for en to de"),
+    ],
+)
+async def test_a_glossary_that_does_not_fit_is_refused(
+    service: Service, name: str, reason: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await service.generation.Generate(request("tea", glossary=name))
+    assert caught.value.details() == f"options.glossary: {reason}"
+
+
+async def test_a_glossary_is_a_parameter_of_the_open_inference_protocol(service: Service) -> None:
+    asked = open_inference_pb2.ModelInferRequest(model_name="echo")
+    tensor = asked.inputs.add(name="text", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(b"tea")
+    asked.parameters["glossary"].string_param = "french"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await service.inference.ModelInfer(asked)
+    assert "'french' is for en to fr" in (caught.value.details() or "")
