@@ -1,0 +1,44 @@
+{{/* Refuses values that would give servers that do not start, or that strangers can call unnoticed. */}}
+{{- define "seqserve.checks" -}}
+{{- $v := .Values }}
+{{- if not $v.image.repository }}
+  {{- fail "image.repository: name the image that server/Dockerfile makes" }}
+{{- end }}
+{{- $guarded := and $v.tls.secret (or $v.tokens.secret $v.tokens.lines $v.tls.clientCa) }}
+{{- if not (or $v.insecure $guarded) }}
+  {{- fail "tls.secret, and tokens or tls.clientCa: other pods reach the servers; or insecure: true, if the network itself keeps strangers out" }}
+{{- end }}
+{{- if and $v.insecure $v.tls.secret }}
+  {{- fail "insecure: it stands beside tls.secret; take one of them away" }}
+{{- end }}
+{{- if and $v.insecure (or $v.tokens.secret $v.tokens.lines) }}
+  {{- fail "insecure: clients send no tokens in clear; give tls.secret in its place" }}
+{{- end }}
+{{- if and $v.tokens.secret $v.tokens.lines }}
+  {{- fail "tokens: give secret or lines, not both" }}
+{{- end }}
+{{- if and $v.models.claim $v.models.init.image }}
+  {{- fail "models: give claim or init, not both" }}
+{{- end }}
+{{- if and (eq $v.autoscaling.by "slots") (not $v.autoscaling.prometheus) }}
+  {{- fail "autoscaling.prometheus: KEDA asks it for slots in use" }}
+{{- end }}
+{{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) }}
+  {{- fail "autoscaling.minReplicas: more than maxReplicas" }}
+{{- end }}
+{{- if and $v.networkPolicy.enabled $v.options.SEQSERVE_OTLP_ENDPOINT (not $v.networkPolicy.egress) }}
+  {{- fail "networkPolicy.egress: servers reach nothing, not even SEQSERVE_OTLP_ENDPOINT" }}
+{{- end }}
+{{- if and $v.gateway.enabled $v.tls.clientCa (not $v.gateway.clientSecret) }}
+  {{- fail "gateway.clientSecret: servers want a certificate of the gateway, by tls.clientCa" }}
+{{- end }}
+{{- if and $v.gateway.token.lend (not $v.gateway.token.secret) }}
+  {{- fail "gateway.token.secret: there is no token to lend" }}
+{{- end }}
+{{- if and $v.gateway.ingress.enabled (not $v.gateway.ingress.host) }}
+  {{- fail "gateway.ingress.host: name the host" }}
+{{- end }}
+{{- if and $v.gateway.ingress.enabled (not $v.gateway.enabled) }}
+  {{- fail "gateway.ingress: needs gateway.enabled" }}
+{{- end }}
+{{- end }}
