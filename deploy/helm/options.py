@@ -27,7 +27,12 @@ _GATEWAY_OWN = {
     *("target", "tls", "tls_ca", "tls_client_certificate", "tls_client_key", "tls_server_name"),
     *("token_file", "lend_token"),
 }
-_TYPES = {int: "integer", float: "number", bool: "boolean"}
+_TYPES: dict[Any, dict[str, Any]] = {
+    int: {"type": "integer"},
+    # `--set` makes a text of a number with a point.
+    float: {"type": ["number", "string"], "pattern": "^[0-9]*[.]?[0-9]+$"},
+    bool: {"type": "boolean"},
+}
 
 
 def schema_of(options: type[Any], own: set[str]) -> dict[str, Any]:
@@ -59,7 +64,7 @@ def _value(hint: Any, metadata: Any) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {"enum": [member.value for member in hint]}
     bounds = {name: metadata[name] for name in ("minimum", "maximum") if metadata[name] is not None}
-    return {"type": _TYPES.get(hint, "string"), **bounds}
+    return {**_TYPES.get(hint, {"type": "string"}), **bounds}
 
 
 if __name__ == "__main__":

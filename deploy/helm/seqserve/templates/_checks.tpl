@@ -4,15 +4,16 @@
 {{- if not $v.image.repository }}
   {{- fail "image.repository: name the image that server/Dockerfile makes" }}
 {{- end }}
-{{- $guarded := and $v.tls.secret (or $v.tokens.secret $v.tokens.lines $v.tls.clientCa) }}
+{{- $tokens := or $v.tokens.secret $v.tokens.lines }}
+{{- $guarded := and $v.tls.secret (or $tokens $v.tls.clientCa) }}
 {{- if not (or $v.insecure $guarded) }}
   {{- fail "tls.secret, and tokens or tls.clientCa: other pods reach the servers; or insecure: true, if the network itself keeps strangers out" }}
 {{- end }}
-{{- if and $v.insecure $v.tls.secret }}
-  {{- fail "insecure: it stands beside tls.secret; take one of them away" }}
+{{- if and $v.insecure $guarded }}
+  {{- fail "insecure: TLS and what shows who calls are there, so take it away" }}
 {{- end }}
-{{- if and $v.insecure (or $v.tokens.secret $v.tokens.lines) }}
-  {{- fail "insecure: clients send no tokens in clear; give tls.secret in its place" }}
+{{- if and (or $tokens $v.tls.clientCa) (not $v.tls.secret) }}
+  {{- fail "tls.secret: without it there are no certificates, and clients send no tokens" }}
 {{- end }}
 {{- if and $v.tokens.secret $v.tokens.lines }}
   {{- fail "tokens: give secret or lines, not both" }}

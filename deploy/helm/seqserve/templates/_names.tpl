@@ -14,7 +14,6 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "seqserve.labels" -}}
 {{ include "seqserve.selector" . }}
 app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 {{- end }}
 
 {{/* The address of the servers, which resolves to each of them. */}}
