@@ -1,4 +1,4 @@
-"""Renders the chart with Helm, from the environment ``build/helm`` that ``make test-helm`` makes."""
+"""Renders the chart with Helm, which is in ``build/helm``; ``make test-helm`` sets that up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks manifests against the schemas of their kinds: ``build/helm/bin/python schemas.py < manifests``.
+"""Checks manifests against the schemas of their kinds: ``python schemas.py < manifests``.
 
 It runs in the environment ``build/helm``. The schemas are those of Kubernetes itself (strict: a
 field that is not known is an error), models of KEDA and of the Prometheus operator, and the fields
@@ -83,19 +83,14 @@ def _errors_by_kserve(kind: str, value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, SCALARS[kind]):
             yield f"{path}: {value!r} is no {kind}"
     elif (model := _kserve(kind)) is not None:
-        names = {name: attribute for attribute, name in model.attribute_map.items()}
-        for name, part in value.items():
-            if name in names:
-                yield from _errors_by_kserve(
-                    model.openapi_types[names[name]], part, f"{path}.{name}"
-                )
-            else:
-                yield f"{path}: {name} is unknown"
-    elif kind.startswith("V1") and kind not in ("V1ObjectMeta",):
-        file = f"{kind[2:].lower()}-v1.json"
-        if (_schemas() / file).is_file():
-            for error in _errors_by_kubernetes(file, value):
-                yield f"{path}.{error}"
+        kinds = {model.attribute_map[name]: kind for name, kind in model.openapi_types.items()}
+        for name in value.keys() - kinds.keys():
+            yield f"{path}: {name} is unknown"
+        for name in value.keys() & kinds.keys():
+            yield from _errors_by_kserve(kinds[name], value[name], f"{path}.{name}")
+    elif (_schemas() / (file := f"{kind.removeprefix('V1').lower()}-v1.json")).is_file():
+        for error in _errors_by_kubernetes(file, value):
+            yield f"{path}.{error}"
 
 
 @functools.cache

@@ -1,9 +1,10 @@
-"""The chart: its manifests fit the schemas of their kinds, and the real server takes what they give."""
+"""The chart: its manifests fit the schemas of their kinds, and a real server runs as they say."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,9 +127,8 @@ def test_lint_has_nothing_against_it(tmp_path: Path) -> None:
     ],
 )
 def test_values_that_make_no_sense_are_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(Refused, match=".*") as refusal:
+    with pytest.raises(Refused, match=re.escape(message)):
         render(values)
-    assert message in str(refusal.value)
 
 
 @releases

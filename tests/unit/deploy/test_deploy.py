@@ -79,7 +79,7 @@ def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, A
     assert all(value.startswith(f"${{{name}:-") for name, value in passed.items())
 
 
-@pytest.mark.parametrize("service", ["server", "gateway", "prometheus"])
+@pytest.mark.parametrize("service", ["server", "gateway", "prometheus", "grafana"])
 def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], service: str) -> None:
     settings = compose[service]
     assert settings["read_only"] is True
