@@ -66,8 +66,9 @@ test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manif
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
-figures: $(VENV)/.ready ## Draw the pictures of the documentation again, two minutes.
+figures: $(VENV)/.ready ## Draw the pictures of the documentation again, three minutes.
 	$(BIN)/python docs/figures.py
+	$(BIN)/python -m docs.dashboard
 
 docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
 	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict

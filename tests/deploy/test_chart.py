@@ -243,6 +243,13 @@ def test_notes_say_how_to_call(tmp_path: Path) -> None:
     assert "in clear" not in notes
 
 
+def test_values_of_the_page_are_taken() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
+    [shown] = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    assert one(render({**OPEN, **shown}), "ScaledObject")["spec"]["maxReplicaCount"] == 8
+    assert f"with {len(RELEASES)} sets of values" in page
+
+
 def test_the_base_is_what_the_chart_gives() -> None:
     values = yaml.safe_load((KUSTOMIZE / "values.yaml").read_text("utf-8"))
     base = manifests_of((KUSTOMIZE / "seqserve.yaml").read_text("utf-8"))

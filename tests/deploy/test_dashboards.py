@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -22,39 +21,22 @@ from tests.e2e.process import ServerProcess, until
 from seqserve import Client, RetryPolicy
 from seqserve.errors import DeadlineExceeded, InvalidArgument, Overloaded
 
-from .helm import NAMESPACE, RELEASE, ROOT, one, render, run
+from .helm import NAMESPACE, RELEASE, one, render, run
+from .panels import FILES, GRAFANA, panels
 from .prometheus import RULES, Prometheus
 from .releases import OPEN, SLOTS
 
 pytestmark = pytest.mark.helm
 
-GRAFANA = ROOT / "deploy" / "grafana"
-FILES = sorted((GRAFANA / "dashboards").glob("*.json"))
-# What Grafana puts in the place of a variable.
-VARIABLES = {
-    "$__rate_interval": "1m",
-    "$model": ".*",
-    "$instance": ".*",
-    "$form": ".*",
-    "$objective": "0.999",
-}
 POD = {"namespace": NAMESPACE, "pod": f"{RELEASE}-6f7c9d8b5d-x2k4z"}
 SOURCE = "The coffee tastes good."
 
 
-def asked(file: Path) -> dict[str, str]:
-    """The queries of a dashboard's panels, by title and legend."""
-    found = {}
-    for panel in json.loads(file.read_text(encoding="utf-8"))["panels"]:
-        for target in panel.get("targets", ()):
-            query = target["expr"]
-            for name, value in VARIABLES.items():
-                query = query.replace(name, value)
-            found[f"{panel['title']}: {target['legendFormat']}"] = query
-    return found
-
-
-QUERIES = {f"{file.stem}: {name}": query for file in FILES for name, query in asked(file).items()}
+QUERIES = {
+    f"{panel.board}: {panel.title}: {legend}": query
+    for panel in panels()
+    for legend, query in panel.queries.items()
+}
 RULE_LIST: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(RULES.read_text("utf-8"))["groups"] for rule in group["rules"]
 ]

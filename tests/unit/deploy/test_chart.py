@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,14 @@ def objects(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[
             yield from objects(part, f"{path}/{name}")
 
 
+def default(*path: str) -> Any:
+    """The default of a value, by its names."""
+    found = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    for name in path:
+        found = found[name]
+    return found
+
+
 def test_it_takes_the_variables_of_the_commands(options: ModuleType) -> None:
     text = SCHEMA.read_text(encoding="utf-8")
     assert options.written(text) == text, "stale: run `make manifests`"
@@ -55,17 +64,18 @@ def test_every_object_refuses_names_it_does_not_know(schema: dict[str, Any]) -> 
 
 
 def test_every_value_has_a_default(schema: dict[str, Any]) -> None:
-    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-
-    def defaults(path: str) -> dict[str, Any]:
-        found = values
-        for name in filter(None, path.split("/")):
-            found = found[name]
-        return found
-
     for path, part in objects(schema):
-        if not path.endswith(("/options", "/items")):
-            assert set(part["properties"]) - {"global"} == set(defaults(path)), path
+        if not path.endswith("/options"):
+            names = set(default(*filter(None, path.split("/"))))
+            assert set(part["properties"]) - {"global"} == names, path
+
+
+def test_the_page_names_values_that_exist() -> None:
+    page = (HELM.parents[1] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \| ", page, re.MULTILINE)
+    assert rows
+    for name in (name for row in rows for name in re.findall(r"`(.+?)`", row)):
+        default(*name.split("."))
 
 
 def test_its_version_is_that_of_the_server() -> None:
