@@ -205,7 +205,7 @@ ENGINE = Dashboard(
         "Slots and queue": [
             Panel(
                 title="Slots in use",
-                text="Share of each version. KEDA adds servers by the sum of these lines.",
+                text="Share of each version now. KEDA adds servers by the sum of their averages.",
                 lines={
                     f"{_VERSION} on {{{{instance}}}}": f"seqserve_slots_in_use{{{_AT}}}"
                     f" / seqserve_slots{{{_AT}}}"
