@@ -98,4 +98,4 @@ def test_calls_go_on_when_one_is_killed(shown: list[str]) -> None:
 
 
 def test_another_token_is_taken_without_a_restart(shown: list[str]) -> None:
-    assert "en-de" in shown[5]
+    assert "regnet" in shown[5]
