@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,15 @@ def test_the_dashboards_are_all_there(rendered: dict[str, list[Manifest]]) -> No
     files = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
     assert data == {file.name: file.read_text("utf-8") for file in files}
     assert data
+
+
+def test_a_package_has_the_rules_and_the_dashboards(tmp_path: Path) -> None:
+    run("helm", "package", str(CHART), "--destination", str(tmp_path))
+    [package] = tmp_path.iterdir()
+    with tarfile.open(package) as archive:
+        names = {Path(name).name for name in archive.getnames()}
+    files = (ROOT / "deploy" / "grafana" / "dashboards").glob("*.json")
+    assert names >= {"rules.yml", *(file.name for file in files)}
 
 
 def test_notes_say_how_to_call(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
 DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
 KUBERNETES = (ROOT / "deploy" / "kustomize" / "seqserve.yaml").read_text()
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
+COMPOSE_TLS = ROOT / "deploy" / "compose" / "tls.yml"
 # Variables of the compose file alone.
 COMPOSE_OWN = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}
 DEFAULTS = ServeOptions()
@@ -221,9 +222,19 @@ def test_promtool_agrees(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_adds_tls_hands_out_only_options() -> None:
+    guarded = yaml.safe_load(COMPOSE_TLS.read_text())["services"]
+    for service, options in (("server", ServeOptions), ("gateway", GatewayOptions)):
+        known = {variable_of(field.name) for field in dataclasses.fields(options)}
+        assert set(guarded[service]["environment"]) <= known
+    assert guarded["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
+
+
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
-def test_compose_understands_the_file() -> None:
-    command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+@pytest.mark.parametrize("more", [[], [COMPOSE_TLS]], ids=["alone", "with tls"])
+def test_compose_understands_the_file(more: list[Path]) -> None:
+    files = [f"--file={file}" for file in (ROOT / "docker-compose.yml", *more)]
+    command = ["docker-compose", *files, "config", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
