@@ -22,7 +22,7 @@ class Panel:
     queries: dict[str, str]
 
 
-def panels(rate_interval: str = "1m") -> list[Panel]:
+def panels(rate_interval: str = "5m") -> list[Panel]:
     """Reads all panels; rates are those over ``rate_interval``."""
     values = {**VARIABLES, "$__rate_interval": rate_interval}
 
