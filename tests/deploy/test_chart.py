@@ -38,7 +38,7 @@ from .helm import (
     render,
     run,
 )
-from .releases import EVERYTHING, IMAGE, INGRESS, LINES, MUTUAL, OPEN, RELEASES, TLS
+from .releases import EVERYTHING, IMAGE, INGRESS, LINES, MUTUAL, OPEN, RELEASES, SLOTS, TLS
 
 pytestmark = pytest.mark.helm
 
@@ -214,6 +214,19 @@ def test_other_variables_give_other_pods(rendered: dict[str, list[Manifest]]) ->
 
     assert checksum("open") == checksum("one server")
     assert checksum("open") != checksum("large numbers")
+
+
+def test_an_option_overrides_what_the_chart_chooses() -> None:
+    def variables(**options: Any) -> dict[str, str]:
+        data: dict[str, str] = one(render({**OPEN, **SLOTS, "options": options}), "ConfigMap")[
+            "data"
+        ]
+        return data
+
+    chosen = {"SEQSERVE_HOST": "0.0.0.0", "SEQSERVE_MAX_CONNECTION_AGE_S": "300"}
+    assert chosen.items() <= variables().items()
+    own = variables(SEQSERVE_HOST="::", SEQSERVE_MAX_CONNECTION_AGE_S=60)
+    assert {"SEQSERVE_HOST": "::", "SEQSERVE_MAX_CONNECTION_AGE_S": "60"}.items() <= own.items()
 
 
 def test_an_autoscaler_alone_chooses_the_number(rendered: dict[str, list[Manifest]]) -> None:

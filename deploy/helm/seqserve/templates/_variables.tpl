@@ -1,10 +1,14 @@
-{{/* All variables of the server; options come last, so that they may choose other addresses. */}}
+{{/* All variables of the server; options come last, so that they may choose other values. */}}
 {{- define "seqserve.variables" -}}
 SEQSERVE_HOST: 0.0.0.0
 SEQSERVE_METRICS_HOST: 0.0.0.0
 SEQSERVE_MODEL_REPOSITORY: /models
 SEQSERVE_DRAIN_TIMEOUT_S: {{ .Values.drainSeconds | quote }}
 SEQSERVE_INSECURE: {{ .Values.insecure | quote }}
+{{- if ne .Values.autoscaling.by "none" }}
+# When a connection ends, its client looks for servers that were added.
+SEQSERVE_MAX_CONNECTION_AGE_S: 300
+{{- end }}
 {{- if .Values.tls.secret }}
 SEQSERVE_TLS_CERTIFICATE: /secrets/tls/tls.crt
 SEQSERVE_TLS_KEY: /secrets/tls/tls.key
