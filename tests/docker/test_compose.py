@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import time
 import urllib.parse
 import urllib.request
@@ -19,6 +18,8 @@ import pytest
 
 from seqserve import Client
 from seqserve.errors import CallError
+
+from .ports import free_ports
 
 if TYPE_CHECKING:
     from .conftest import Docker
@@ -71,7 +72,7 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
-    port, metrics_port, gateway_port, prometheus_port = _free_ports(4)
+    port, metrics_port, gateway_port, prometheus_port = free_ports(4)
     variables = {
         "COMPOSE_PROJECT_NAME": f"seqserve-test-{os.getpid()}",
         "SEQSERVE_IMAGE": server_image,
@@ -194,16 +195,6 @@ def test_the_server_stops_cleanly(stack: Stack) -> None:
     stack.docker.run("stop", "--time", "45", stack.server)
     assert stack.inspect("{{.State.ExitCode}}") == "0"
     assert stack.inspect("{{.State.OOMKilled}}") == "false"
-
-
-def _free_ports(count: int) -> list[int]:
-    # All are open at the same time, so no port is given twice.
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [opened.getsockname()[1] for opened in sockets]
-    finally:
-        for opened in sockets:
-            opened.close()
 
 
 def _eventually(read: Callable[[], T]) -> T:

@@ -26,7 +26,9 @@ OF_ANSWERS = {
     "return_top_tokens",
 }
 # Are common words too.
-AMBIGUOUS = {"glossary", "keep", "patience", "seed", "segmentation", "shortlist", "temperature", "terms"}
+AMBIGUOUS = {
+    *("glossary", "keep", "patience", "seed", "segmentation", "shortlist", "temperature", "terms"),
+}
 # Are fields of the requests to score too.
 OF_SCORES = {"source_language", "target_language"}
 NAMES = DECLARATIONS.keys() - OF_ANSWERS - AMBIGUOUS - OF_SCORES

@@ -24,8 +24,9 @@ ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
 DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
-KUBERNETES = (ROOT / "deploy" / "kubernetes.yml").read_text()
+KUBERNETES = (ROOT / "deploy" / "kustomize" / "seqserve.yaml").read_text()
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
+COMPOSE_TLS = ROOT / "deploy" / "compose" / "tls.yml"
 # Variables of the compose file alone.
 COMPOSE_OWN = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}
 DEFAULTS = ServeOptions()
@@ -40,10 +41,15 @@ def compose() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def deployment() -> dict[str, Any]:
-    """The pods of deploy/kubernetes.yml."""
-    parts: dict[str, Any] = {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
-    spec: dict[str, Any] = parts["Deployment"]["spec"]["template"]["spec"]
+def base() -> dict[str, Any]:
+    """The manifests that the chart gives for Kubernetes, by kind."""
+    return {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
+
+
+@pytest.fixture(scope="module")
+def deployment(base: dict[str, Any]) -> dict[str, Any]:
+    """Its pods."""
+    spec: dict[str, Any] = base["Deployment"]["spec"]["template"]["spec"]
     return spec
 
 
@@ -74,7 +80,7 @@ def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, A
     assert all(value.startswith(f"${{{name}:-") for name, value in passed.items())
 
 
-@pytest.mark.parametrize("service", ["server", "gateway", "prometheus"])
+@pytest.mark.parametrize("service", ["server", "gateway", "prometheus", "grafana"])
 def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], service: str) -> None:
     settings = compose[service]
     assert settings["read_only"] is True
@@ -100,15 +106,13 @@ def test_ports_are_the_defaults_of_the_server(compose: dict[str, Any]) -> None:
 
 
 def test_what_listens_to_all_says_that_it_means_it(
-    compose: dict[str, Any], deployment: dict[str, Any]
+    compose: dict[str, Any], base: dict[str, Any]
 ) -> None:
     assert "SEQSERVE_HOST=0.0.0.0" in DOCKERFILE
     assert "SEQSERVE_INSECURE=true" in DOCKERFILE
     insecure = compose["server"]["environment"]["SEQSERVE_INSECURE"]
     assert insecure == "${SEQSERVE_INSECURE:-true}"
-    [server] = deployment["containers"]
-    environment = {entry["name"]: entry["value"] for entry in server["env"]}
-    assert environment["SEQSERVE_INSECURE"] == "true"
+    assert base["ConfigMap"]["data"]["SEQSERVE_INSECURE"] == "true"
 
 
 def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) -> None:
@@ -149,9 +153,8 @@ def test_kubernetes_probes_what_the_server_offers(deployment: dict[str, Any]) ->
     ports = {port["name"]: port["containerPort"] for port in server["ports"]}
     assert ports == {"grpc": DEFAULTS.port, "metrics": DEFAULTS.metrics_port}
     assert deployment["securityContext"]["runAsNonRoot"] is True
-    # One worker for each core of the limit.
-    environment = {entry["name"]: entry["value"] for entry in server["env"]}
-    assert environment["SEQSERVE_WORKERS"] == server["resources"]["limits"]["cpu"]
+    # The server counts the cores of its limit itself.
+    assert server["resources"]["limits"]["cpu"] == server["resources"]["requests"]["cpu"]
 
 
 def test_the_image_runs_as_nobody_without_a_frontend_to_fetch() -> None:
@@ -219,9 +222,19 @@ def test_promtool_agrees(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_adds_tls_hands_out_only_options() -> None:
+    guarded = yaml.safe_load(COMPOSE_TLS.read_text())["services"]
+    for service, options in (("server", ServeOptions), ("gateway", GatewayOptions)):
+        known = {variable_of(field.name) for field in dataclasses.fields(options)}
+        assert set(guarded[service]["environment"]) <= known
+    assert guarded["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
+
+
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
-def test_compose_understands_the_file() -> None:
-    command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+@pytest.mark.parametrize("more", [[], [COMPOSE_TLS]], ids=["alone", "with tls"])
+def test_compose_understands_the_file(more: list[Path]) -> None:
+    files = [f"--file={file}" for file in (ROOT / "docker-compose.yml", *more)]
+    command = ["docker-compose", *files, "config", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
