@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack
 
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from seqserve import AsyncClient
 from seqserve._transport.method import Method
 from seqserve.auth import token_of
-from seqserve.decoding import BulkSource, GenerateOptions, Priority
+from seqserve.decoding import GenerateOptions, Priority
 from seqserve.errors import CallError
 from seqserve.request_id import REQUEST_ID, request_id
 from seqserve.results import Result
@@ -25,6 +26,9 @@ WINDOW = 8
 """Fewest texts of an array under way at a time; more would hold up callers that wait."""
 ROOM = 24
 """Texts of all arrays under way at a time, while no more than three arrays share them."""
+_BATCHES = 2
+# Of a batch, so that its texts find memory together.
+_MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
 _TRACE = ("traceparent", "tracestate")
 _PRINTABLE = re.compile(r"[\x20-\x7e]{1,512}")
@@ -85,36 +89,38 @@ class Call:
         return self._upstream.messages(method, request, self.left_s)
 
     async def generate_all(
-        self, sources: Sequence[BulkSource], **options: Unpack[GenerateOptions]
+        self, sources: Sequence[str], **options: Unpack[GenerateOptions]
     ) -> list[Result]:
         """Generates from each text of an array, and returns the results in its order.
 
-        A text may have options of its own, in a pair with it. A single text is an ordinary call.
-        Several share a window and have low priority, so that an array takes the slots that callers
-        of single texts leave. Arrays that begin while others are under way share :data:`ROOM` with
-        them.
+        A single text is an ordinary call. Several share a window and have low priority, so that an
+        array takes the slots that callers of single texts leave. Arrays that begin while others
+        are under way share :data:`ROOM` with them.
 
         Raises:
             CallError: A text failed; the others are cancelled.
         """
         if len(sources) == 1:
-            [source] = sources
-            text, own = (source, {}) if isinstance(source, str) else source
-            options.update(own)
-            return [await self.client.generate(text, timeout_s=self.left_s, **options)]
+            return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
         options.setdefault("priority", Priority.LOW)
-        results: dict[int, Result] = {}
         with self._upstream.array() as arrays:
-            window = max(WINDOW, ROOM // arrays)
-            outcomes = self.client.generate_bulk(
-                sources, concurrency=window, timeout_s=self.left_s, **options
-            )
-            async with aclosing(outcomes):
-                async for number, outcome in outcomes:
-                    if isinstance(outcome, CallError):
-                        raise outcome
-                    results[number] = outcome
-        return [results[number] for number in range(len(sources))]
+            # One batch runs while the last texts of the other one end.
+            window = asyncio.Semaphore(_BATCHES)
+            batches = _batches(sources, max(WINDOW, ROOM // arrays) // _BATCHES)
+
+            async def answered(batch: Sequence[str]) -> list[Result]:
+                async with window:
+                    outcomes = await self.client.generate_batch(
+                        batch, timeout_s=self.left_s, **options
+                    )
+                return [_result(outcome) for outcome in outcomes]
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    answers = [group.create_task(answered(batch)) for batch in batches]
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+        return [result for answer in answers for result in answer.result()]
 
     def _identify(self) -> None:
         """Has the calls of this task carry who calls, and for which request."""
@@ -129,6 +135,24 @@ class Call:
         caller = (("x-forwarded-for", peer.host),) if peer else ()
         authorization = self._upstream.authorization(self._token)
         METADATA.set(((REQUEST_ID, self.request_id), *caller, *trace, *authorization))
+
+
+def _result(outcome: Result | CallError) -> Result:
+    if isinstance(outcome, CallError):
+        raise outcome
+    return outcome
+
+
+def _batches(sources: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Divides an array into batches of a number of texts, of fewer if they are long."""
+    begin = characters = 0
+    for place, source in enumerate(sources):
+        characters += len(source)
+        if place - begin == size or (characters > _MAX_CHARACTERS and place > begin):
+            yield sources[begin:place]
+            begin, characters = place, len(source)
+    if sources:
+        yield sources[begin:]
 
 
 def bearer_of(request: Request) -> str | None:

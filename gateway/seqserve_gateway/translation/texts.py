@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from seqserve.command.run.document_run import source_of, translation_of
+from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.passage import Passage, Translation, parts
 from seqserve.errors import FailedPrecondition
@@ -16,6 +17,7 @@ from seqserve_gateway.translation.languages import Languages
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
 """Reads the passages of a text of one format."""
+_MOST_KEPT = DECLARATIONS["keep"].max_items
 # Beams that find alternatives worth reading.
 _LEAST_BEAMS = 5
 
@@ -120,14 +122,37 @@ async def _results(
     call: Call, passages: Sequence[Passage], options: GenerateOptions, is_marked: bool
 ) -> Sequence[Result | None]:
     """Returns the results of passages; None if the model cannot align what it writes."""
-    sources = [source_of(passage) for passage in passages]
-    try:
-        return await call.generate_all(sources, **options)
-    except FailedPrecondition as error:
-        # Failures within a bulk call have no reason that programs can read.
-        if not is_marked or "scorer" not in error.details:
-            raise
-        return [None] * len(passages)
+    results: list[Result | None] = []
+    for group, own in _requests(passages):
+        try:
+            results += await call.generate_all([passage.text for passage in group], **options | own)
+        except FailedPrecondition as error:
+            # Failures within a batch have no reason that programs can read.
+            if not is_marked or "scorer" not in error.details:
+                raise
+            results += [None] * len(group)
+    return results
+
+
+def _requests(
+    passages: Sequence[Passage],
+) -> Iterator[tuple[list[Passage], GenerateOptions]]:
+    """Groups passages, in order, with what their markup needs; a request keeps so many texts."""
+    group: list[Passage] = []
+    options: GenerateOptions = {}
+    keep: set[str] = set()
+    for passage in passages:
+        if len(keep.union(passage.kept)) > _MOST_KEPT:
+            yield group, options
+            group, options, keep = [], {}, set()
+        group.append(passage)
+        keep.update(passage.kept)
+        _, own = source_of(passage)
+        options |= own
+        if keep:
+            options["keep"] = sorted(keep)
+    if group:
+        yield group, options
 
 
 async def _written(

@@ -92,9 +92,19 @@ class FakeServer(
         yield from messages
 
     def GenerateBatch(self, request: Any, context: Any) -> Any:
+        context.add_callback(self.cancelled.set)
         self._note_metadata(context)
-        requests = (generation_pb2.GenerateRequest(source=source) for source in request.sources)
-        outcomes = [self._outcome(each, context) for each in requests]
+        shared = {"model": request.model, "version": request.version, "options": request.options}
+        outcomes = []
+        for source in request.sources:
+            if source.startswith("end "):
+                fail(context, grpc.StatusCode[source.split()[1]])
+            alone = generation_pb2.GenerateRequest(
+                source=source, priority=request.priority, **shared
+            )
+            outcomes.append(self._outcome(alone, context))
+        if any(source.startswith("hang") for source in request.sources):
+            self.cancelled.wait(3 * PATIENCE_S)
         return generation_pb2.GenerateBatchResponse(outcomes=outcomes)
 
     def GenerateBulk(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:

@@ -10,7 +10,6 @@ from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.door import Reader, house_of, opened, texts_of
 
-from seqserve.retry import RetryPolicy
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
 from seqserve_gateway.call import ROOM, WINDOW, Call
@@ -26,10 +25,8 @@ FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
 
 
 async def test_array_is_answered_in_its_order_at_low_priority(server: FakeServer) -> None:
-    # Some are answered at the second attempt, after texts behind them.
-    texts = [f"later 1 {n}" if n % 5 == 0 else f"w{n}" for n in range(40)]
-    house = house_of(server, retry=RetryPolicy(initial_backoff_s=0.001))
-    async with opened(house, FORM) as client:
+    texts = [f"w{n}" for n in range(60)]
+    async with opened(house_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert {request.priority for request in server.requests} == {generation_pb2.PRIORITY_LOW}
@@ -49,7 +46,8 @@ async def test_no_text_needs_no_call(server: FakeServer) -> None:
 
 
 async def test_error_of_one_text_is_that_of_the_array(server: FakeServer) -> None:
-    texts = ["a", "fail INVALID_ARGUMENT", *(f"hang {n}" for n in range(20))]
+    size = ROOM // 2
+    texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, size)), *("hang" for _ in range(20))]
     async with opened(house_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": texts})
     assert (answer.status_code, answer.json()["field"]) == (400, "source")
@@ -91,4 +89,12 @@ async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) 
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert list(texts_of(server)) == [f"hang {n}" for n in range(ROOM)]
+    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(ROOM))
+
+
+async def test_long_texts_are_fewer_in_a_batch(server: FakeServer) -> None:
+    texts = [f"{letter} " * 6_000 for letter in "abcdef"]
+    async with opened(house_of(server), FORM) as client:
+        answer = await client.post("/shout", json={"q": texts})
+    assert answer.json() == [text.upper() for text in texts]
+    assert len(server.metadata) == len(texts)
