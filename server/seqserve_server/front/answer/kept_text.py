@@ -7,13 +7,12 @@ comes from the word before it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.request.kept_spans import without
+from seqserve_server.front.request.kept_spans import places_of, without
 from seqserve_server.front.request.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
@@ -158,12 +157,7 @@ class _Places:
 
     def _occurrences(self, kept: str) -> list[Span]:
         """Finds where the text has a kept text, by itself, and nothing else is placed."""
-        before = r"(?<!\w)" if kept[0].isalnum() else ""
-        behind = r"(?!\w)" if kept[-1].isalnum() else ""
-        matches = re.finditer(f"{before}{re.escape(kept)}{behind}", self._text)
-        return [
-            place for place in (Span(*match.span()) for match in matches) if self._is_free(place)
-        ]
+        return [place for place in places_of(kept, self._text) if self._is_free(place)]
 
     def _is_free(self, place: Span) -> bool:
         return all(place.end <= begin or end <= place.begin for begin, end in self._taken)

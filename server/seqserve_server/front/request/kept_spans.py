@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from seqserve.placeholders import PLACEHOLDER
@@ -44,6 +44,9 @@ _NOT_PLACEHOLDERS = "|".join(
 )
 
 
+# What every placeholder has; most sentences have none of it.
+_SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[vV]\d|\(\)|\]\(|{_EMOJI}")
+_WORD = re.compile(r"\w")
 _NOTHING = generation_pb2.GenerationOptions()
 
 
@@ -60,13 +63,33 @@ class KeptTexts:
             if not text.strip() or len(text) > _MAX_CHARACTERS:
                 reason = f"have one of {len(text)} characters; each has 1 to {_MAX_CHARACTERS}"
                 raise InvalidRequest("options.keep", f"{reason}, and not white space alone")
-        self._pattern = _pattern(tuple(options.keep), options.keep_placeholders)
+        self._texts = tuple(options.keep)
+        self._keeps_placeholders = options.keep_placeholders
 
-    def spans(self, text: str) -> list[Span]:
-        """Finds the spans of a text that are kept, in order; none is in another."""
-        if self._pattern is None:
-            return []
-        return [Span(*match.span()) for match in self._pattern.finditer(text)]
+    def spans(self, text: str) -> Sequence[Span]:
+        """Finds the spans of a text that are kept, in order; none is in another.
+
+        Of spans that overlap the first one counts, and the longest of those that begin with it.
+        """
+        if not (self._texts or self._keeps_placeholders):
+            return ()
+        found = [span for kept in self._texts for span in places_of(kept, text)]
+        if self._keeps_placeholders and _SIGN.search(text):
+            found += [Span(*match.span()) for match in _placeholders().finditer(text)]
+        spans: list[Span] = []
+        for span in sorted(found, key=lambda span: (span.begin, -span.end)):
+            if not spans or span.begin >= spans[-1].end:
+                spans.append(span)
+        return spans
+
+
+def places_of(kept: str, text: str) -> Iterator[Span]:
+    """Yields where a text has a kept text, by itself where that begins or ends with a letter."""
+    end = 0
+    while (begin := text.find(kept, end)) >= 0:
+        end = begin + len(kept)
+        if not (_is_in_word(text, begin) or _is_in_word(text, end)):
+            yield Span(begin, end)
 
 
 def without(text: str, spans: Sequence[Span]) -> str:
@@ -77,19 +100,12 @@ def without(text: str, spans: Sequence[Span]) -> str:
 
 
 @cache
-def _placeholders() -> str:
-    return f"{PLACEHOLDER}|{_NOT_PLACEHOLDERS}"
+def _placeholders() -> re.Pattern[str]:
+    return re.compile(f"{PLACEHOLDER}|{_NOT_PLACEHOLDERS}")
 
 
-def _pattern(texts: tuple[str, ...], keeps_placeholders: bool) -> re.Pattern[str] | None:
-    # The longest of several that begin at one place.
-    parts = [_literal(text) for text in sorted(texts, key=len, reverse=True)]
-    if keeps_placeholders:
-        parts.append(_placeholders())
-    return re.compile("|".join(parts)) if parts else None
-
-
-def _literal(text: str) -> str:
-    before = r"(?<!\w)" if re.match(r"\w", text) else ""
-    behind = r"(?!\w)" if re.search(r"\w\Z", text) else ""
-    return f"{before}{re.escape(text)}{behind}"
+def _is_in_word(text: str, place: int) -> bool:
+    """Tells whether there is a letter or digit on both sides of a place."""
+    return _WORD.match(text[place - 1 : place]) is not None and (
+        _WORD.match(text[place : place + 1]) is not None
+    )
