@@ -95,6 +95,7 @@ def test_values_of_labels_are_bounded(server: ServerProcess, scraped: str) -> No
         "length",
         "stop_sequence",
         "time_limit",
+        "backlog",
         "queue_full",
         "queue_tokens",
         "queue_wait",
