@@ -16,6 +16,8 @@ from collections.abc import Collection
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from seqserve.documents.passage import has_words
+
 _OTHER_CODES = {"nb": "no"}
 """Codes of the library for languages that it calls otherwise."""
 # With no sequence that it knows, all languages are equally probable.
@@ -43,7 +45,7 @@ class Detector:
         """
         labels = {_OTHER_CODES.get(code, code): code for code in sorted(languages)}
         compared = labels.keys() & self._known
-        if not compared or not any(map(str.isalpha, text)):
+        if not compared or not has_words(text):
             return {}
         if compared != self._compared:
             self._identifier.set_languages(sorted(compared))

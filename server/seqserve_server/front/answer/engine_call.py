@@ -109,6 +109,22 @@ class EngineCall:
         assert isinstance(self._last, Finished)
         return self._last
 
+    async def attended(self) -> Finished:
+        """Gets the attention of a whole answer that was not asked for it; it ends no request.
+
+        Raises:
+            ServiceError: The attention cannot be had.
+        """
+        assert isinstance(self.spec, GenerateSpec)
+        answer, timeline = self.result(), self.timeline
+        options = replace(self.spec.options, return_attention=True)
+        await self._run(replace(self.spec, options=options, answer=answer))
+        # Times are those of decoding.
+        self.timeline = timeline
+        if isinstance(self._last, Failed):
+            raise self._last.error
+        return self.result()
+
     async def _complete(self) -> None:
         """Gets the attention that the answer lacks, and ends the request.
 

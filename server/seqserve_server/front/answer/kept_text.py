@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.request.kept_spans import places_of, without
 from seqserve_server.front.request.splitting import Span
@@ -40,6 +41,14 @@ class _Edit(NamedTuple):
     """White space that an insertion needs around it."""
 
 
+def lacks(text: str, source: str, spans: Sequence[Span]) -> bool:
+    """Tells whether a text needs more than a look to have what its source keeps."""
+    if not has_words(without(source, spans)):
+        return False
+    wanted = Counter(source[slice(*span)] for span in spans)
+    return any(sum(1 for _ in places_of(kept, text)) != wanted[kept] for kept in wanted)
+
+
 def keep(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
     """Puts kept spans of a source into a hypothesis, and tells where they are.
 
@@ -50,7 +59,7 @@ def keep(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
         source: The source.
         spans: Its spans that are kept, in order.
     """
-    if not any(map(str.isalpha, without(source, spans))):
+    if not has_words(without(source, spans)):
         # There is nothing to translate.
         message.text = source
         message.ClearField("alignment")

@@ -8,15 +8,17 @@ import time
 import unicodedata
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.alphabet import script_of
-from seqserve_server.contract.events import Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.errors import QueueFull
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.alignment import SourcePlaces, alignment_of
 from seqserve_server.front.answer.confidence import confidence
 from seqserve_server.front.answer.engine_call import EngineCall
-from seqserve_server.front.answer.kept_text import keep
+from seqserve_server.front.answer.kept_text import keep, lacks
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.parts import Part, Source
@@ -64,9 +66,9 @@ async def _written(
     model, sent, tokens = prepared.model, prepared.sent_options, part.tokens
     tokenizer = model.tokenizer
     attends, places = sent.return_attention, None
+    answer = await _with_places(model, text, part, call) if part.kept else call.result()
     if sent.return_alignment or part.kept:
         places = SourcePlaces.of(text, tokens, prepared.affixes, tokenizer)
-    answer = call.result()
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
@@ -100,6 +102,21 @@ async def _written(
         if attends or places or hypothesis.top_tokens:
             await asyncio.sleep(0)
     return response
+
+
+async def _with_places(model: ServedModel, text: str, part: Part, call: EngineCall) -> Finished:
+    """Returns an answer, with its attention where the model did not write what the source keeps."""
+    answer = call.result()
+    if any(hypothesis.attention for hypothesis in answer.hypotheses):
+        return answer
+    # A request whose time ran out in the queue has written nothing.
+    written = [each.token_ids for each in answer.hypotheses if each.token_ids]
+    texts = map(model.tokenizer.decode, written)
+    if model.manifest.can_score and any(lacks(each, text, part.kept) for each in texts):
+        # Without, what is kept stands where the source has it.
+        with suppress(QueueFull):
+            return await call.attended()
+    return answer
 
 
 def _keep(

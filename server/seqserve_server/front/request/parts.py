@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
@@ -176,9 +177,6 @@ class SourceReader:
         kept = self._kept.spans(text)
         rest = without(text, kept)
         options, terms = self._terms.of(rest, self._tokenizer.spelled(rest).text)
-        if kept and self._manifest.can_score:
-            # By the alignment they find their places.
-            options = replace(options, return_attention=True)
         if not self._is_read(rest, tokens):
             tokens = []
         return Part(span, tokens, options, terms, is_wrapped, kept)
@@ -195,7 +193,7 @@ class SourceReader:
 
     def _is_read(self, text: str, tokens: list[int]) -> bool:
         """Tells whether a segment has a letter, and the model reads any character of the text."""
-        if self._segmentation is not None and not any(map(str.isalpha, text)):
+        if self._segmentation is not None and not has_words(text):
             return False
         if len(tokens) > self._num_added:
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,10 +13,13 @@ from tests.unit.server.front.answer.written import written
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.manifest import SCORER, FileDigest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.answer.response import floats, weights_of
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.splitting import Span
 
 TOKENIZER = byte_tokenizer()
 MODEL = ServedModel(
@@ -26,6 +30,11 @@ MODEL = ServedModel(
 )
 UNK = MODEL.manifest.tokens.unk
 SOURCE = TOKENIZER.encode("xyz")
+
+
+def with_scorer(model: ServedModel) -> ServedModel:
+    files = {**model.manifest.files, SCORER: FileDigest(sha256="", bytes=0)}
+    return replace(model, manifest=replace(model.manifest, files=files))
 
 
 def ids(text: str) -> list[int]:
@@ -222,3 +231,36 @@ def test_attention_weights_state_their_layers() -> None:
 def test_floats_survive_a_round_trip() -> None:
     assert floats(packed([1.5, -0.25])).tolist() == [1.5, -0.25]
     assert len(floats(b"")) == 0
+
+
+KEPT = {"text": "xz yz", "tokens": TOKENIZER.encode("xz yz"), "kept": [Span(0, 2)]}
+"""A source whose first word is kept."""
+
+
+def test_what_the_model_wrote_needs_no_attention() -> None:
+    answer = Finished([Hypothesis(ids("b xz"), None, StopReason.EOS)])
+    [hypothesis] = written(MODEL, answer=answer, **KEPT).hypotheses
+    assert hypothesis.text == "b xz"
+    assert [(kept.target_begin, kept.target_end) for kept in hypothesis.kept] == [(2, 4)]
+
+
+def test_what_the_model_did_not_write_is_placed_by_attention() -> None:
+    tokens = ids("b cd")
+    answer = Hypothesis(tokens, None, StopReason.EOS)
+    source = KEPT["tokens"]
+    rows = [[float(place == at) for place in range(len(source))] for at in (4, 2, 0, 1)]
+    attended = answer._replace(attention=packed(*rows))
+    response = written(
+        with_scorer(MODEL), answer=Finished([answer]), attention=Finished([attended]), **KEPT
+    )
+    assert response.hypotheses[0].text == "b xz"
+    assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_ALIGNED
+    assert not response.hypotheses[0].HasField("alignment")
+
+
+def test_where_no_attention_can_be_had_nothing_is_lost() -> None:
+    answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS)])
+    full = QueueFull("full", 1.0)
+    response = written(with_scorer(MODEL), answer=answer, attention=full, **KEPT)
+    assert response.hypotheses[0].text.split() in (["xz", "b"], ["b", "xz"])
+    assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_INSERTED
