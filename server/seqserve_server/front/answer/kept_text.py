@@ -7,8 +7,9 @@ comes from the word before it.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from seqserve.documents.passage import has_words
@@ -66,7 +67,7 @@ def keep(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
         message.kept.extend(kept_in(source, spans))
         return
     links = _links(message.alignment)
-    places = _Places(message.text, source, links)
+    places = _Places(message.text, source, spans, links)
     edits: list[_Edit] = []
     rest = list(spans)
     for find in (places.generated, places.aligned):
@@ -94,9 +95,14 @@ def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
 class _Places:
     """Places of kept spans in a model's text."""
 
-    def __init__(self, text: str, source: str, links: Sequence[_Link]) -> None:
+    def __init__(
+        self, text: str, source: str, spans: Sequence[Span], links: Sequence[_Link]
+    ) -> None:
         self._text, self._source, self._links = text, source, links
-        self._taken: list[Span] = []
+        self._is_taken = bytearray(len(text))
+        begins = [span.begin for span in spans]
+        self._origins = [_origin(link.source, spans, begins) for link in links]
+        """The kept span that each token comes from; None where it comes from none."""
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
         """Finds spans that the model wrote as they are."""
@@ -106,25 +112,21 @@ class _Places:
         edits = []
         # One that is in another counts where it is alone.
         for kept, origins in sorted(by_text.items(), key=lambda each: -len(each[0])):
-            free = self._occurrences(kept)
-            while origins and free:
-                _, origin, place = max(
-                    (self._overlap(origin, place), origin, place)
-                    for origin in origins
-                    for place in free
-                )
-                origins.remove(origin)
-                free.remove(place)
-                self._taken.append(place)
+            for origin, place in self._paired(origins, self._occurrences(kept)):
+                self._take(place)
                 edits.append(_Edit(place, origin, generation_pb2.PLACEMENT_GENERATED))
         return edits
 
     def aligned(self, spans: Sequence[Span]) -> list[_Edit]:
         """Finds what the model wrote from spans, each by the run of tokens that come from it."""
         edits = []
+        tokens: defaultdict[Span, list[int]] = defaultdict(list)
+        for index, origin in enumerate(self._origins):
+            if origin is not None:
+                tokens[origin].append(index)
         for span in spans:
-            if (place := self._run(span)) is not None:
-                self._taken.append(place)
+            if tokens[span] and (place := self._run(span, tokens[span])) is not None:
+                self._take(place)
                 edits.append(_Edit(place, span, generation_pb2.PLACEMENT_ALIGNED))
         return edits
 
@@ -132,7 +134,8 @@ class _Places:
         """Chooses a place for a span from which the model wrote nothing."""
         text, source = self._text, self._source
         at = self._behind(span.begin) if self._links else self._across(span.begin)
-        at = next((taken.end for taken in self._taken if taken.begin < at < taken.end), at)
+        while 0 < at < len(text) and self._is_taken[at - 1] and self._is_taken[at]:
+            at += 1
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
         front = " " if is_apart and at and not text[at - 1].isspace() else ""
         follows = source[span.end : span.end + 1]
@@ -169,27 +172,41 @@ class _Places:
         return [place for place in places_of(kept, self._text) if self._is_free(place)]
 
     def _is_free(self, place: Span) -> bool:
-        return all(place.end <= begin or end <= place.begin for begin, end in self._taken)
+        return not any(self._is_taken[slice(*place)])
 
-    def _overlap(self, origin: Span, place: Span) -> int:
-        return sum(
-            _common(link.source, origin) > 0 and _common(link.target, place) > 0
-            for link in self._links
-        )
+    def _take(self, place: Span) -> None:
+        self._is_taken[slice(*place)] = b"\1" * (place.end - place.begin)
 
-    def _run(self, span: Span) -> Span | None:
+    def _paired(self, origins: list[Span], places: list[Span]) -> Iterator[tuple[Span, Span]]:
+        """Pairs spans with places that have their text: by attention, the others in order."""
+        if len(origins) != len(places):
+            begins = [place.begin for place in places]
+            votes = Counter(
+                (origin, place)
+                for link, origin in zip(self._links, self._origins, strict=True)
+                if (place := _origin(link.target, places, begins)) and origin in origins
+            )
+            for (origin, place), _ in votes.most_common():
+                if origin in origins and place in places:
+                    origins.remove(origin)
+                    places.remove(place)
+                    yield origin, place
+        yield from zip(origins, places, strict=False)
+
+    def _run(self, span: Span, tokens: Sequence[int]) -> Span | None:
         """Finds the run of tokens with most of them from a span and fewest from elsewhere."""
         best_gain, best, gain, begin = 0, None, 0, 0
-        for link in self._links:
-            if not self._is_free(link.target):
+        for index in range(tokens[0], tokens[-1] + 1):
+            place = self._links[index].target
+            if not self._is_free(place):
                 gain = 0
                 continue
             if gain <= 0:
-                gain, begin = 0, link.target.begin
-            comes = _common(link.source, span) > 0
+                gain, begin = 0, place.begin
+            comes = self._origins[index] == span
             gain += 1 if comes else -1
             if comes and gain > best_gain:
-                best_gain, best = gain, Span(begin, link.target.end)
+                best_gain, best = gain, Span(begin, place.end)
         return self._grown(best, span) if best else None
 
     def _grown(self, place: Span, span: Span) -> Span | None:
@@ -197,11 +214,9 @@ class _Places:
         begin, end = place
         text, source = self._text, self._source
         if _is_word(source, span):
-            while begin and not text[begin - 1].isspace() and self._is_free(Span(begin - 1, end)):
+            while begin and self._may_take(begin - 1):
                 begin -= 1
-            while (
-                end < len(text) and not text[end].isspace() and self._is_free(Span(begin, end + 1))
-            ):
+            while end < len(text) and self._may_take(end):
                 end += 1
         kept = source[slice(*span)]
         while begin < end and text[end - 1] in _MARKS and kept[-1] != text[end - 1]:
@@ -209,6 +224,9 @@ class _Places:
         while begin < end and text[begin] in _MARKS and kept[0] != text[begin]:
             begin += 1
         return Span(begin, end) if begin < end else None
+
+    def _may_take(self, at: int) -> bool:
+        return not (self._text[at].isspace() or self._is_taken[at])
 
 
 _UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
@@ -229,12 +247,15 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
     moved: list[_Link] = []
     edits = sorted(edits, key=lambda edit: (edit.target.begin, edit.target.end, edit.source))
     read = length = 0
-    rest = [link for link in links if not any(_common(link.target, edit.target) for edit in edits)]
+    is_edited = bytearray(len(text))
+    for begin, end in (edit.target for edit in edits):
+        is_edited[begin:end] = b"\1" * (end - begin)
+    rest = deque(link for link in links if not any(is_edited[slice(*link.target)]))
     for edit in [*edits, None]:
         until = len(text) if edit is None else edit.target.begin
         shift = length - read
         while rest and rest[0].target.end <= until:
-            link = rest.pop(0)
+            link = rest.popleft()
             moved.append(_Link(link.source, Span(*(at + shift for at in link.target))))
         parts.append(text[read:until])
         length += until - read
@@ -282,5 +303,7 @@ def _links(alignment: generation_pb2.Alignment) -> list[_Link]:
     return [_Link(Span(a, b), Span(c, d)) for a, b, c, d in columns]
 
 
-def _common(one: Span, other: Span) -> int:
-    return max(0, min(one.end, other.end) - max(one.begin, other.begin))
+def _origin(place: Span, spans: Sequence[Span], begins: Sequence[int]) -> Span | None:
+    """Returns the span, of spans in order, that a place has characters of."""
+    index = bisect_right(begins, max(place.begin, place.end - 1)) - 1
+    return spans[index] if index >= 0 and place.begin < spans[index].end else None
