@@ -20,6 +20,7 @@ from seqserve.language_codes import AUTO, folded
 from seqserve_gateway.call import Call
 from seqserve_gateway.deepl.glossaries import ENDPOINTS, glossary_of
 from seqserve_gateway.deepl.keyed import keyed_fields_of
+from seqserve_gateway.deepl.openapi import OPENAPI
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.translation import xml
 from seqserve_gateway.translation.errors import error_as
@@ -141,4 +142,5 @@ FORM = Form(
         *ENDPOINTS,
     ],
     error=error_as("message"),
+    openapi=OPENAPI,
 )

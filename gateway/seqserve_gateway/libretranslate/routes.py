@@ -17,6 +17,7 @@ from seqserve.results import DetectedLanguage
 from seqserve_gateway.call import Call
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.libretranslate.downloads import Downloads
+from seqserve_gateway.libretranslate.openapi import OPENAPI
 from seqserve_gateway.translation.errors import error_as
 from seqserve_gateway.translation.fields import Fields, fields_of, refusal
 from seqserve_gateway.translation.files import SUFFIXES, translated_file
@@ -133,4 +134,5 @@ FORM = Form(
         Endpoint(path="/frontend/settings", answer=_settings, methods=["GET"]),
     ],
     error=error_as("error"),
+    openapi=OPENAPI,
 )
