@@ -4,16 +4,17 @@
     python -m bench.confidence model/configs/en-de.toml --foreign eng-fra.tsv.gz
 
 translates the validation and the test sentences of a recipe, which the model has not seen; the same
-in texts of several sentences, for which it was not made; and their translations in a language that
-it does not read. The coefficients that fit chrF on the validation texts are printed, for
-``server/seqserve_server/front/answer/confidence.py``; ``docs/confidence.svg`` shows the test texts.
+in capitals, in small letters, and with other names; in texts of several sentences, for which it was
+not made; and their translations in a language that it does not read. The coefficients that fit chrF
+on the validation texts are printed, for ``server/seqserve_server/front/answer/confidence.py``;
+``docs/confidence.svg`` shows the test texts.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from seqserve import Client
 from seqserve.errors import CallError
 from seqserve.palette import GREY
 from seqserve_model.data import Pair, Split, read_pairs, split_pairs
+from seqserve_model.made.language import Language
+from seqserve_model.made.sentences import Sentences
 from seqserve_model.recipe import Recipe
 from seqserve_plot.picture import grid, save
 from seqserve_server.front.answer.confidence import INTERCEPT, WEIGHTS, features
@@ -100,9 +103,17 @@ def _split(recipe: Recipe) -> Split:
 
 
 def _texts(pairs: list[Pair], foreign: dict[str, str]) -> Iterator[Pair]:
-    """Yields sentences, half of them again in texts of each length, and foreign sentences."""
+    """Yields sentences, typed in several ways too, in texts of several, and foreign ones."""
     yield from pairs
     order = random.Random(1)
+    names = Sentences(Language.of("en"), Language.of("de"), order)
+    ways: tuple[Callable[[Pair], Pair | None], ...] = (
+        lambda pair: Pair(pair.source.upper(), pair.target.upper()),
+        lambda pair: Pair(pair.source.lower(), pair.target),
+        names.names,
+    )
+    for way in ways:
+        yield from filter(None, map(way, order.sample(pairs, len(pairs) // 4)))
     for length in _LENGTHS:
         drawn = order.sample(pairs, len(pairs) // 2)
         for begin in range(0, len(drawn), length):

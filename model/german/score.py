@@ -50,12 +50,17 @@ class Line:
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path, help="directory of a training run or of an artifact")
+    parser.add_argument(
+        "path", nargs="?", type=Path, help="training run or artifact; if not given, a server"
+    )
+    parser.add_argument("--target", default="localhost:50051", help="the server")
     parser.add_argument("--beam-size", type=int, help="for an artifact; greedy search by default")
     parser.add_argument("--translations", action="store_true", help="print what was translated")
     arguments = parser.parse_args()
     lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
-    options = EvaluateOptions(path=arguments.path, beam_size=arguments.beam_size, threads=1)
+    options = EvaluateOptions(
+        path=arguments.path, target=arguments.target, beam_size=arguments.beam_size, threads=1
+    )
     with open_translator(options) as translate:
         translations = translate([line.source for line in lines])
         if arguments.translations:
