@@ -15,6 +15,9 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.splitting import Span
 
+_UNFINISHED = "\ufffd"
+"""Stands at the end of a text whose last bytes are not a whole character yet."""
+
 
 class SourcePlaces(NamedTuple):
     """Where the tokens of a source are in its text."""
@@ -89,15 +92,35 @@ def _spans(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[Span]:
         if not tokenizer.is_hidden(id_):
             waiting.append(index)
         if piece := stream.push([id_]):
-            _place(spans, waiting, _trimmed(text, begin, begin + len(piece)))
+            _place(spans, waiting, text, begin, begin + len(piece), ids, tokenizer)
             begin, waiting = begin + len(piece), []
-    _place(spans, waiting, _trimmed(text, begin, len(text)))
+    _place(spans, waiting, text, begin, len(text), ids, tokenizer)
     return spans
 
 
-def _place(spans: list[Span], indexes: list[int], span: Span) -> None:
+def _place(
+    spans: list[Span],
+    indexes: list[int],
+    text: str,
+    begin: int,
+    end: int,
+    ids: Sequence[int],
+    tokenizer: Tokenizer,
+) -> None:
+    """Gives tokens that came together their places between ``begin`` and ``end``.
+
+    A byte waits for what may belong to its character, and so may hold up tokens behind it.
+    """
+    together: list[int] = []
     for index in indexes:
-        spans[index] = span
+        together.append(index)
+        own_end = end
+        if index != indexes[-1]:
+            own_end = min(end, len(tokenizer.decode(ids[: index + 1]).rstrip(_UNFINISHED)))
+        if own_end > begin or index == indexes[-1]:
+            for each in together:
+                spans[each] = _trimmed(text, begin, own_end)
+            begin, together = own_end, []
 
 
 def _trimmed(text: str, begin: int, end: int) -> Span:

@@ -36,6 +36,8 @@ _NOT_PLACEHOLDERS = "|".join(
         rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})(?![\w-]|\.\w)",
         # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1. Two numbers alone may be a decimal fraction.
         r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
+        # Codes: KX7-4492, MP3, COVID-19.
+        r"(?<![\w-])[A-Z]+(?:\d|-\d)[A-Z\d]*(?:-[A-Z\d]+)*(?![\w-])",
         r"(?<!\w)\$[A-Za-z_]\w*|(?<![\w-])--[a-z][\w-]*\w",
         r"(?<!\w)[A-Za-z]\w*(?:_\w+)+(?:\(\))?|(?<![\w.])[A-Za-z_][\w.]*\(\)",
         r"(?<![\w&#])#[^\W\d_]\w*|(?<![\w@.])@[A-Za-z_][\w]*",
@@ -45,7 +47,7 @@ _NOT_PLACEHOLDERS = "|".join(
 
 
 # What every placeholder has; most sentences have none of it.
-_SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[vV]\d|\(\)|\]\(|{_EMOJI}")
+_SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\)|\]\(|{_EMOJI}")
 _WORD = re.compile(r"\w")
 _NOTHING = generation_pb2.GenerationOptions()
 

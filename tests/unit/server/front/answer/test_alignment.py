@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 
 import pytest
 import tokenizers
@@ -87,3 +88,13 @@ def test_attention_to_the_end_token_alone_goes_to_the_text_if_there_is_one(sourc
     end = len(tokenizer.encode(source)) - 1
     found = links(tokenizer, source, ["▁Auto"], [end])
     assert found == ([("red", "Auto")] if source else [])
+
+
+def test_a_byte_that_is_a_character_takes_nothing_from_the_word_behind_it() -> None:
+    tokenizer = Tokenizer.load(Path("models/en-de/2/tokenizer.json"))
+    target = tokenizer.tokens(tokenizer.encode_target("Das {x} 🎉 so")[:-1])
+    assert "<0x7D>" in target
+    found = links(tokenizer, "a b", target, [0] * len(target))
+    written = [text for _, text in found]
+    assert "}" in written and written.count("🎉") == 4
+    assert written[-1] == "so"

@@ -47,6 +47,7 @@ def kept(text: str, *keep: str, keep_placeholders: bool = True) -> list[str]:
             "a-b_c.tar.gz",
         ),
         *("--force", "MAX_SIZE", "sort_by()", "print()", "`git pull -r`"),
+        *("KX7-4492", "MP3", "COVID-19", "A4"),
         *("#winter", "@maria_92", "🙂", "👩🏽‍🚀", "❤️", "1️⃣", "🇩🇪"),
     ],
 )
