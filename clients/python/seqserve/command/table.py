@@ -76,6 +76,10 @@ COMMANDS = {
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"
     ),
+    "load": Command(
+        module="seqserve.command.load",
+        help="send load to a server, and measure how long its answers take",
+    ),
     "gateway": Command(
         module="seqserve_gateway.command",
         help="open a server to HTTP: JSON, and the forms of other translation services",
