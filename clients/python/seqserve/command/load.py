@@ -24,7 +24,7 @@ from seqserve.load.page import page
 from seqserve.load.plan import Load
 from seqserve.load.rate_search import LEAST_REQUESTS, Probe, best_of, highest_rate, p99_ms
 from seqserve.load.report import compared, differences, lines_of, probes_of
-from seqserve.load.result import Result, details_of, result_of
+from seqserve.load.result import Result, details_of, faults_of, result_of
 from seqserve.options import parse
 
 _EPILOG = """\
@@ -151,6 +151,10 @@ def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
         "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
     }
     report = [*probes_of(probes, limit_ms), "", *lines_of(result)]
+    if broken := [each for each in probes if not each.holds]:
+        first = min(broken, key=lambda each: each.rate_per_s)
+        faults = faults_of(results[first.rate_per_s][0])
+        report += [f"Beware, at {first.rate_per_s:,g} a second: {fault}." for fault in faults]
     _write(options, result, answers, report, probes)
     return 0 if best else 1
 

@@ -9,7 +9,7 @@ from html import escape
 
 from seqserve.palette import SERIES
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 300, 64, 16, 40, 44
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 300, 64, 24, 40, 44
 _TICKS = 6
 
 

@@ -74,16 +74,16 @@ def send(load: Load, caller: Caller, processes: int, answered: Callable[[int], N
 
 def _collected(pipes: list[Connection], answered: Callable[[int], None]) -> list[Sent]:
     parts: list[Sent] = []
-    while len(parts) < len(pipes):
-        for pipe in multiprocessing.connection.wait(pipes):
+    at_work = {*pipes}
+    while at_work:
+        for pipe in multiprocessing.connection.wait(at_work):
             assert isinstance(pipe, Connection)
             message = _received(pipe)
             if isinstance(message, int):
                 answered(message)
             else:
                 parts.append(message)
-                pipes = [each for each in pipes if each is not pipe]
-                break
+                at_work.remove(pipe)
     return parts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any, Self
 
@@ -74,19 +75,21 @@ class GrpcCaller:
         request = generation_pb2.GenerateRequest()
         request.CopyFrom(self._request)
         request.source = source
+        call: dict[str, Any] = {"metadata": self._metadata}
+        if not math.isinf(timeout_s):
+            call["timeout"] = timeout_s
         try:
             if self._streamed:
-                return await self._stream(request, timeout_s)
-            response = await self._generate(request, timeout=timeout_s, metadata=self._metadata)
+                return await self._stream(self._generate_stream(request, **call))
+            response = await self._generate(request, **call)
         except grpc.aio.AioRpcError as failed:
             return Reply(error=failed.code().name, details=error_of_call(failed).details)
         return _reply(response, time.perf_counter())
 
-    async def _stream(self, request: generation_pb2.GenerateRequest, timeout_s: float) -> Reply:
+    async def _stream(self, messages: Any) -> Reply:
         at_s: list[float] = []
         result = None
-        call = self._generate_stream(request, timeout=timeout_s, metadata=self._metadata)
-        async for message in call:
+        async for message in messages:
             if message.HasField("result"):
                 result = message.result
             else:

@@ -88,8 +88,9 @@ class HttpCaller:
             is_kept = True
             return Reply(error=f"HTTP {failure.status}", details=_details(failure.body))
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-            reason = f"no answer from {self._address}: {error}"
-            return Reply(error="UNAVAILABLE", details=reason)
+            is_closed = isinstance(error, EOFError)
+            reason = "it closed the connection; is that HTTP?" if is_closed else error
+            return Reply(error="UNAVAILABLE", details=f"no answer from {self._address}: {reason}")
         finally:
             if connection is not None:
                 if is_kept and connection.is_open:

@@ -22,7 +22,7 @@ _STYLE = """
 body { margin: 0 auto; max-width: 46rem; padding: 1rem; background: var(--ground);
   color: var(--ink); font-family: system-ui, sans-serif; }
 pre, figure { background: var(--surface); border: 1px solid var(--line); border-radius: 6px;
-  margin: 1rem 0; overflow-x: auto; padding: .8rem; }
+  margin: 1rem 0; padding: .8rem; white-space: pre-wrap; }
 svg { display: block; width: 100%; }
 h1 { font-size: 1.3rem; }
 p { color: var(--faint); }
@@ -44,7 +44,7 @@ def page(
         probes: Of a search for the highest rate.
     """
     settings = ", ".join(
-        f"{key} {value}"
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in result.items()
         if key in ("backend", "target", "model_id", "request_rate", "max_concurrency", "date")
         and value is not None
@@ -87,8 +87,8 @@ def _over_time(result: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator
 def _percentiles(result: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator[str]:
     series = []
     times = times_of(answers, streamed=result["stream"])
-    for name in ("e2el", *(set(times) & {"ttft", "itl"})):
-        if values := sorted(times[name]):
+    for name in ("e2el", "ttft", "itl"):
+        if values := sorted(times.get(name, [])):
             series.append(Series(name=TIMES[name], points=_curve(values)))
     ends = [value for each in series for _, value in each.points]
     return chart(
@@ -143,10 +143,7 @@ def _search(result: Mapping[str, Any], probes: Sequence[Probe]) -> Iterator[str]
         f"p99 by rate, and the limit of {result['limit_p99_ms']:g} ms",
         _log_axis("requests a second", [rate for rate, _ in points]),
         _log_axis("ms", [result["limit_p99_ms"], *(value for _, value in points)]),
-        [
-            Series(name="p99", points=points),
-            Series(name="probes", points=points, is_line=False),
-        ],
+        [Series(name="p99", points=points)],
         limit=result["limit_p99_ms"],
     )
 

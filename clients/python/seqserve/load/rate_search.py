@@ -66,7 +66,7 @@ def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Pr
             if low < _LEAST_RATE_PER_S:
                 return probes
     while high / low > _PRECISION:
-        middle = math.sqrt(low * high)
+        middle = float(f"{math.sqrt(low * high):.4g}")
         if held(middle):
             low = middle
         else:

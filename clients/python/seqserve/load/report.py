@@ -53,7 +53,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         share = result["completed"] / sent
         lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
     lines += _errors(result)
-    return [*lines, *(f"Beware: {fault}." for fault in faults_of(result))]
+    return [*lines, *(line for fault in faults_of(result) for line in ("", f"Beware: {fault}."))]
 
 
 def _times(result: Mapping[str, Any]) -> list[str]:

@@ -158,18 +158,17 @@ def _finite(seconds: float) -> float | None:
 
 def faults_of(result: Mapping[str, Any]) -> list[str]:
     """Tells what makes the times of a result doubtful; nothing if all is well."""
+    advice = "--processes, or another machine, may help"
     faults = []
     late_ms, whole_ms = result["p99_lateness_ms"], result["p99_e2el_ms"]
     if whole_ms is not None and late_ms > max(1.0, 0.1 * whole_ms):
         faults.append(
-            f"the load generator was late by {late_ms:.1f} ms (p99), more than a tenth of the"
-            " answers' p99: the times have its delay in them"
+            f"the load generator was late by {late_ms:,.1f} ms (p99), more than a tenth of the"
+            f" answers' p99, and its delay is part of the times; {advice}"
         )
     if result["generator_cpu_share"] > 0.9:
         faults.append(
             f"a process of the load generator was busy for {result['generator_cpu_share']:.0%} of"
-            " the time: it, not the server, may be the limit"
+            f" the time: it, not the server, may be the limit; {advice}"
         )
-    if faults:
-        faults.append("--processes sends from more of them, or use another machine")
     return faults
