@@ -13,7 +13,7 @@ from typing import Any
 
 from seqserve import errors
 from seqserve.command.json_line import json_line
-from seqserve.command.load_options import FIRST_RATE_PER_S, Backend, LoadOptions, finite
+from seqserve.command.load_options import Backend, LoadOptions, finite
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.declarations import DECLARATIONS
 from seqserve.files import label_of, written_whole
@@ -124,33 +124,39 @@ def _result(options: LoadOptions, load: Load, sent: Sent) -> Result:
 
 def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     limit_ms = options.p99 or 0.0
-    results: dict[float, tuple[Result, list[Answer]]] = {}
     # What takes much longer has broken the limit: the next rate need not wait for it.
     load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))
+    # What breaks the limit even alone breaks it at every rate.
+    requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
+    lone_load = replace(load, rate_per_s=None, in_flight=1, requests=requests)
+    lone = _send(options, lone_load, caller)
+    lone_ms = p99_ms(lone.answers)
+    results = {0.0: (_result(options, lone_load, lone), lone.answers)}
 
     def probe(rate_per_s: float) -> Probe:
         seconds = load.seconds and max(load.seconds, LEAST_REQUESTS / rate_per_s)
-        warm_ups = 0 if results else load.warm_ups
-        tried = replace(
-            load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=warm_ups
-        )
+        tried = replace(load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=0)
         sent = _send(options, tried, caller)
         late_ms = p99_ms(sent.answers)
         if is_terminal(sys.stderr):
-            print(f"seqserve: {rate_per_s:,.1f} a second: p99 {late_ms:,.1f} ms", file=sys.stderr)
+            print(f"seqserve: {rate_per_s:,g} a second: p99 {late_ms:,.1f} ms", file=sys.stderr)
         results[rate_per_s] = _result(options, tried, sent), sent.answers
         return Probe(rate_per_s, late_ms, late_ms <= limit_ms)
 
-    probes = highest_rate(probe, options.request_rate or FIRST_RATE_PER_S)
+    probes: list[Probe] = []
+    if lone_ms <= limit_ms:
+        served_per_s = results[0.0][0]["request_throughput"]
+        probes = highest_rate(probe, options.request_rate or float(f"{served_per_s / 2:.4g}"))
     best = best_of(probes)
-    lowest = min(probes, key=lambda each: each.rate_per_s)
-    result, answers = results[(best or lowest).rate_per_s]
+    result, answers = results[best.rate_per_s if best else 0.0]
     result |= {
         "limit_p99_ms": limit_ms,
+        "lone_p99_ms": finite(lone_ms),
         "highest_request_rate": best.rate_per_s if best else None,
         "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
     }
-    report = [*probes_of(probes, limit_ms), "", *lines_of(result)]
+    report = [f"One at a time: p99 {lone_ms:,.1f} ms.", *probes_of(probes, limit_ms)]
+    report += ["", *lines_of(result)]
     if broken := [each for each in probes if not each.holds]:
         first = min(broken, key=lambda each: each.rate_per_s)
         faults = faults_of(results[first.rate_per_s][0])

@@ -28,8 +28,6 @@ from seqserve.options import flag_of, option
 from seqserve.requests import generate_request
 from seqserve.target import grpc_target
 
-FIRST_RATE_PER_S = 16.0
-"""Where a search for the highest rate begins."""
 _HTTP_TARGET = "localhost:5000"
 _DURATION_S = 10.0
 _WARM_UPS = 16
@@ -79,7 +77,7 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
     request_rate: float | None = option(
         None,
         help="Mean requests a second of an open loop, inf for all at once; for --find-rate the"
-        f" first rate, by default {FIRST_RATE_PER_S:g}.",
+        " first rate, by default half of what is answered one at a time.",
         minimum=0.001,
         group="how requests come",
     )

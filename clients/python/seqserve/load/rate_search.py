@@ -19,8 +19,8 @@ LEAST_REQUESTS = 100
 """Of a probe; of fewer requests a hundredth is none."""
 # Highest rate that broke the limit by the highest that held it.
 _PRECISION = 1.05
-_LEAST_RATE_PER_S = 0.05
-_MOST_RATE_PER_S = 1e5
+# How far it goes from the first rate: a probe at a low one takes long.
+_MOST_UP, _MOST_DOWN = 1e6, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Pr
     if held(first_per_s):
         while held(high := 2 * low):
             low = high
-            if low > _MOST_RATE_PER_S:
+            if low >= first_per_s * _MOST_UP:
                 return probes
     else:
         while not held(low := high / 2):
             high = low
-            if low < _LEAST_RATE_PER_S:
+            if low <= first_per_s / _MOST_DOWN:
                 return probes
     while high / low > _PRECISION:
         middle = float(f"{math.sqrt(low * high):.4g}")

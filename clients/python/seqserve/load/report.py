@@ -77,7 +77,7 @@ def _errors(result: Mapping[str, Any]) -> list[str]:
 
 
 def probes_of(probes: Sequence[Probe], limit_ms: float) -> list[str]:
-    """Lays out a search for the highest rate."""
+    """Lays out a search for the highest rate, which may have ended before the first."""
     rows = [
         (f"{probe.rate_per_s:,.1f}", _number(probe.p99_ms), "yes" if probe.holds else "no")
         for probe in sorted(probes, key=lambda probe: probe.rate_per_s)
@@ -85,11 +85,11 @@ def probes_of(probes: Sequence[Probe], limit_ms: float) -> list[str]:
     heads = ("REQUESTS A SECOND", "P99, MS", f"WITHIN {limit_ms:g} MS")
     best = best_of(probes)
     found = (
-        "No rate that was tried holds the limit."
+        f"No rate holds p99 within {limit_ms:g} ms."
         if best is None
         else f"Highest rate: {best.rate_per_s:,.1f} requests a second, p99 {best.p99_ms:,.1f} ms."
     )
-    return [*aligned([heads, *rows], right=(0, 1)), "", found]
+    return [*(aligned([heads, *rows], right=(0, 1)) if rows else ()), "", found]
 
 
 def compared(

@@ -10,8 +10,8 @@ from seqserve.load.answer import Answer
 from seqserve.load.rate_search import Probe, best_of, highest_rate, p99_ms
 
 
-@pytest.mark.parametrize("capacity", [0.4, 16.0, 31.0, 333.0, 5000.0])
-@pytest.mark.parametrize("first", [1.0, 16.0, 700.0])
+@pytest.mark.parametrize("capacity", [23.0, 31.0, 100.0, 690.0])
+@pytest.mark.parametrize("first", [5.0, 16.0, 700.0])
 def test_it_ends_close_below_the_capacity(capacity: float, first: float) -> None:
     probes = highest_rate(lambda rate: Probe(rate, 1.0, rate <= capacity), first)
     best = best_of(probes)

@@ -139,7 +139,7 @@ def test_report_of_a_search() -> None:
         ["32.0", "inf", "no"],
     ]
     assert lines[-1] == "Highest rate: 24.0 requests a second, p99 30.0 ms."
-    assert probes_of(PROBES[1:2], 50.0)[-1] == "No rate that was tried holds the limit."
+    assert probes_of(PROBES[1:2], 50.0)[-1] == "No rate holds p99 within 50 ms."
 
 
 def test_two_results_side_by_side() -> None:
