@@ -37,12 +37,13 @@ Three ways to send:
 Without any of them it is a closed loop of 32, without --duration and --num-prompts ten seconds.
 
 --find-rate --p99 50 looks for the highest rate at which 99 of 100 requests are answered within
-50 ms; each rate is tried for --duration, and a request that fails counts as late.
+50 ms. Each rate is tried for --duration, and longer if it takes longer for 100 requests to come; a
+request that fails counts as late.
 
 Times count from the moment at which a request was due, so that a wait before its sending is not
 lost. Requests are sent once, never again. A time to the first token needs --stream. "generator
 late" is the delay of this command itself: if it is not small beside the times, use --processes.
-Repeated texts may be answered from what a server keeps: `seqserve serve --cache-mb 0` keeps none.
+A server refuses one client sooner than many: `seqserve serve --caller-share 1` gives this one all.
 
 Names of options and of the keys in --save-result are those of `vllm bench serve` where it has them.
 Options of `seqserve generate` for search, sampling and lengths apply too, such as --beam-size;
