@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -261,7 +261,10 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
         settings = self.settings()
         tls, token = settings["tls"], settings["token"]
         if self.backend is not Backend.GRPC:
-            return HttpCaller(self.address, self.form(), tls=tls, token=token)
+            form = self.form()
+            if self.backend is Backend.LIBRETRANSLATE and token is not None:
+                form = replace(form, fields={**form.fields, "api_key": token})
+            return HttpCaller(self.address, form, tls=tls, token=token)
         request = generate_request("", **self.call())
         return GrpcCaller(self.address, request, streamed=self.stream, tls=tls, token=token)
 
@@ -315,7 +318,7 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
             "max_concurrency": load.in_flight,
             "trace": str(self.trace) if self.trace else None,
             "num_prompts": load.requests,
-            "seconds": load.seconds,
+            "duration_limit": load.seconds,
             "seed": load.seed,
             "processes": self.processes,
             "goodput": self.limits_ms(),

@@ -105,7 +105,9 @@ class HttpCaller:
             if connection.is_open:
                 return connection
             await connection.__aexit__()
-        return await HttpConnection(self._address, self._context, self._headers).__aenter__()
+        name = self._tls.server_name if self._tls else None
+        connection = HttpConnection(self._address, self._context, self._headers, name)
+        return await connection.__aenter__()
 
 
 async def _post(connection: HttpConnection, path: str, facts: Mapping[str, Any]) -> Reply:

@@ -32,6 +32,7 @@ class HttpConnection:
         address: str,
         tls: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        server_name: str | None = None,
     ) -> None:
         """Takes what connects when it is entered.
 
@@ -39,16 +40,19 @@ class HttpConnection:
             address: Host and port.
             tls: Encrypts, if not None.
             headers: Of each request, beside those of its body.
+            server_name: In the server's certificate; the host if None.
         """
         self._address = address
         self._tls = tls
+        self._server_name = server_name
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
 
     async def __aenter__(self) -> Self:
         """Connects."""
         host, _, port = self._address.rpartition(":")
+        name = self._server_name if self._tls else None
         self._reader, self._writer = await asyncio.open_connection(
-            host.strip("[]"), int(port), ssl=self._tls
+            host.strip("[]"), int(port), ssl=self._tls, server_hostname=name
         )
         return self
 

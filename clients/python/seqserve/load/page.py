@@ -16,6 +16,7 @@ from seqserve.palette import style_sheet
 
 _MAX_POINTS = 3000
 _COLUMNS = 60
+_LEAST_A_COLUMN = 20
 # Of a percentile p, at -log10(1 - p): each step to the right is ten times as rare.
 _PERCENTILES = ((0.0, "0"), (0.301, "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"))
 _STYLE = """
@@ -106,8 +107,10 @@ def _curve(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _rates(result: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator[str]:
-    width_s = result["duration"] / _COLUMNS
-    counts = {name: [0] * (_COLUMNS + 1) for name in ("due", "answered", "failed")}
+    columns = max(1, min(_COLUMNS, len(answers) // _LEAST_A_COLUMN))
+    width_s = result["duration"] / columns
+    # The last one has what came at the very end.
+    counts = {name: [0] * (columns + 1) for name in ("due", "answered", "failed")}
     for answer in answers:
         counts["due"][int(answer.due_s / width_s)] += 1
         if answer.error:
@@ -126,7 +129,7 @@ def _rates(result: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator[str
                 name=name,
                 points=[
                     ((at + 0.5) * width_s, count / width_s)
-                    for at, count in enumerate(numbers[:_COLUMNS])
+                    for at, count in enumerate(numbers[:columns])
                 ],
             )
             for name, numbers in counts.items()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +16,9 @@ import pytest
 from seqserve.command.load_options import Backend, LoadOptions
 from seqserve.command.main import main
 from seqserve.errors import OptionError
+from seqserve.load.http_caller import HttpForm
 
-from ..fake_server import FakeServer
+from ..fake_server import PATIENCE_S, FakeServer
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -225,3 +230,34 @@ def test_what_is_sent_without_options() -> None:
     capped = LoadOptions(request_rate=3.0, max_concurrency=2, num_prompts=9).load()
     assert not capped.is_closed
     assert (capped.in_flight, capped.seconds, capped.requests) == (2, None, 9)
+
+
+def test_a_token_is_the_key_of_libretranslate(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = LoadOptions(
+        backend=Backend.LIBRETRANSLATE,
+        target_language="de",  # type: ignore[call-arg]
+        token="secret",
+    )
+    sent: list[HttpForm] = []
+    monkeypatch.setattr(
+        "seqserve.command.load_options.HttpCaller",
+        lambda address, form, **_: sent.append(form),
+    )
+    options.caller()
+    assert sent[0].fields["api_key"] == "secret"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_interrupted_load_ends_quietly(server: FakeServer, processes: int) -> None:
+    command = [sys.executable, "-m", "seqserve", "load", "--target", server.target]
+    command += ["--duration", "60", "--processes", str(processes), "--num-warmups", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        until_s = time.monotonic() + PATIENCE_S
+        while len(server.requests) < 50 and time.monotonic() < until_s:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, out, err) == (130, b"", b"")
+    assert len(server.requests) >= 50

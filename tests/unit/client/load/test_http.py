@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from tests.certificates import Certificates
 
 from seqserve.errors import OptionError
 from seqserve.load.answer import Reply
@@ -57,9 +59,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(answer: Callable[[bytes], bytes]) -> AsyncIterator[tuple[str, Server]]:
+async def serving(
+    answer: Callable[[bytes], bytes], context: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[str, Server]]:
     double = Server(answer)
-    server = await asyncio.start_server(double.talk, "127.0.0.1", 0)
+    server = await asyncio.start_server(double.talk, "127.0.0.1", 0, ssl=context)
     async with server:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", double
         # The caller has closed its connections.
@@ -181,6 +185,25 @@ async def test_the_token_is_sent_and_never_in_clear() -> None:
         assert b"authorization: Bearer secret\r\n" in double.heads[0]
     with pytest.raises(OptionError, match="in clear"):
         HttpCaller("example.com:80", FORM, token="secret")
+
+
+@pytest.mark.parametrize("name", [None, "localhost", "example.com"])
+async def test_calls_are_encrypted_and_the_server_is_checked(
+    certificates: Certificates, name: str | None
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificates.server)
+    tls = TLS(ca=certificates.ca, server_name=name)
+    async with (
+        serving(lambda _: sized("200 OK", b"{}"), context) as (address, double),
+        HttpCaller(address.replace("127.0.0.1", "localhost"), FORM, tls=tls, token="t") as caller,
+    ):
+        reply = await caller.send("a", math.inf)
+    if name == "example.com":
+        assert (reply.error, double.heads) == ("UNAVAILABLE", [])
+        assert "certificate verify failed" in reply.details
+    else:
+        assert reply.error == ""
 
 
 async def test_files_of_tls_that_cannot_be_read() -> None:
