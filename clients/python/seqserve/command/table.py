@@ -118,6 +118,7 @@ call a running server:
   seqserve generate --file source.txt > target.txt
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention "The coffee tastes good."
+  seqserve load --request-rate 50
 
 make a model and serve it:
   seqserve prepare --numbers 20000 --out data/numbers.tsv
