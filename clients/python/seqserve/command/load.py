@@ -16,7 +16,7 @@ from seqserve.command.json_line import json_line
 from seqserve.command.load_options import Backend, LoadOptions, finite
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.declarations import DECLARATIONS
-from seqserve.files import label_of, written_whole
+from seqserve.files import label_of, replaceable, written_whole
 from seqserve.load import generator
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.generator import Sent
@@ -25,7 +25,7 @@ from seqserve.load.plan import Load
 from seqserve.load.rate_search import LEAST_REQUESTS, Probe, best_of, highest_rate, p99_ms
 from seqserve.load.report import compared, differences, lines_of, probes_of
 from seqserve.load.result import Result, details_of, faults_of, result_of
-from seqserve.options import parse
+from seqserve.options import flag_of, parse
 
 _EPILOG = """\
 Three ways to send:
@@ -74,6 +74,9 @@ def main(argv: list[str]) -> int:
     )
     if options.compare:
         return _compare(options)
+    for name in ("save_result", "html"):
+        if path := getattr(options, name):
+            replaceable(path, option=flag_of(name))
     load = options.load()
     caller = options.caller()
     _check_server(options, caller, load)
@@ -131,26 +134,29 @@ def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
     lone_load = replace(load, rate_per_s=None, in_flight=1, requests=requests)
     lone = _send(options, lone_load, caller)
-    lone_ms = p99_ms(lone.answers)
-    results = {0.0: (_result(options, lone_load, lone), lone.answers)}
+    lone_ms, answers = p99_ms(lone.answers), lone.answers
+    results = {0.0: _result(options, lone_load, lone)}
 
     def probe(rate_per_s: float) -> Probe:
+        nonlocal answers
         seconds = load.seconds and max(load.seconds, LEAST_REQUESTS / rate_per_s)
         tried = replace(load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=0)
         sent = _send(options, tried, caller)
         late_ms = p99_ms(sent.answers)
         if is_terminal(sys.stderr):
             print(f"seqserve: {rate_per_s:,g} a second: p99 {late_ms:,.1f} ms", file=sys.stderr)
-        results[rate_per_s] = _result(options, tried, sent), sent.answers
-        return Probe(rate_per_s, late_ms, late_ms <= limit_ms)
+        results[rate_per_s] = _result(options, tried, sent)
+        if holds := late_ms <= limit_ms:
+            # Each rate that holds is higher than the one before.
+            answers = sent.answers
+        return Probe(rate_per_s, late_ms, holds)
 
     probes: list[Probe] = []
     if lone_ms <= limit_ms:
-        served_per_s = results[0.0][0]["request_throughput"]
+        served_per_s = results[0.0]["request_throughput"]
         probes = highest_rate(probe, options.request_rate or float(f"{served_per_s / 2:.4g}"))
     best = best_of(probes)
-    result, answers = results[best.rate_per_s if best else 0.0]
-    result |= {
+    result = results[best.rate_per_s if best else 0.0] | {
         "limit_p99_ms": limit_ms,
         "lone_p99_ms": finite(lone_ms),
         "highest_request_rate": best.rate_per_s if best else None,
@@ -160,7 +166,7 @@ def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     report += ["", *lines_of(result)]
     if broken := [each for each in probes if not each.holds]:
         first = min(broken, key=lambda each: each.rate_per_s)
-        faults = faults_of(results[first.rate_per_s][0])
+        faults = faults_of(results[first.rate_per_s])
         report += [f"Beware, at {first.rate_per_s:,g} a second: {fault}." for fault in faults]
     _write(options, result, answers, report, probes)
     return 0 if best else 1

@@ -118,6 +118,15 @@ def test_files(seqserve: Run, tmp_path: Path) -> None:
     assert main(["load", "--compare", str(kept), str(kept)]) == 0
 
 
+def test_a_place_that_takes_no_file_is_refused_before_the_load(
+    seqserve: Run, tmp_path: Path, server: FakeServer
+) -> None:
+    for flag in ("--save-result", "--html"):
+        status, _, err = seqserve("load", flag, str(tmp_path))
+        assert (status, server.requests) == (2, [])
+        assert f"{flag}: {tmp_path}: is not a regular file" in err
+
+
 def test_comparing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new, other = (tmp_path / name for name in ("old.json", "new.json", "other.json"))
     old.write_text('{"seed": 1, "duration": 1.0, "request_throughput": 10.0, "p99_e2el_ms": 50.0}')
