@@ -91,12 +91,12 @@ def test_errors_by_kind_and_refusals_apart(
     assert len(server.requests) == 61
 
 
-def test_nothing_is_answered(seqserve: Run, tmp_path: Path) -> None:
+def test_the_call_before_the_load_tells_why_none_can_be_sent(seqserve: Run, tmp_path: Path) -> None:
     path = texts(tmp_path, "cancelled 2 times")
     arguments = ("--dataset-path", path, "--num-prompts", "1", "--num-warmups", "0")
-    status, out, _ = seqserve("load", *arguments, "--max-attempts", "1")
-    # The call before ends the command: it fails as those of other commands do.
+    status, out, err = seqserve("load", *arguments, "--max-attempts", "1")
     assert (status, out) == (1, "")
+    assert "CANCELLED: cancelled, says the fake" in err
 
 
 def test_a_server_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
