@@ -21,6 +21,7 @@ from bench import base_size_copy
 from bench.provenance import Provenance
 from bench.scenarios import (
     gateway,
+    generator,
     imported,
     marian,
     offline,
@@ -71,6 +72,10 @@ def _overhead(_rounds: int) -> Any:
     return overhead.measure(offline.shipped_artifacts()[0], overhead.Plan())
 
 
+def _load(rounds: int) -> Any:
+    return generator.measure(generator.Plan(rounds=rounds))
+
+
 def _roofline(_rounds: int) -> Any:
     return [roofline.measure(artifact, [1, 8, 32]) for artifact in offline.shipped_artifacts()]
 
@@ -109,6 +114,12 @@ _PARTS = {
         "over HTTP beside LibreTranslate on the same weights; needs build/libretranslate",
         gateway.measure,
         gateway.tables,
+        is_apart=True,
+    ),
+    "load": _Part(
+        "what `seqserve load` costs itself, beside a server that does nothing",
+        _load,
+        generator.tables,
         is_apart=True,
     ),
     "scaling": _Part(

@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Closing, gc_freeze
-from bench.load.generator import MAX_DECODING_LENGTH
 from seqserve_server.contract.events import Failed, Finished
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions

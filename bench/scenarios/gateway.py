@@ -23,16 +23,17 @@ from typing import Any
 
 import uvloop
 
+from bench.calls import caller_of
 from bench.drivers import libretranslate
 from bench.drivers.ctranslate2 import CTranslate2Converter
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
-from bench.load.generator import Caller
-from bench.load.http_caller import HttpCaller
-from bench.load.latency import percentile
 from bench.scenarios.offline import shipped_artifacts
 from bench.scenarios.online import in_turn
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
+from seqserve.load.http_connection import HttpConnection
+from seqserve.load.latency import percentile
+from seqserve.load.loops import call
 from seqserve_export.restore import restore
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -189,7 +190,7 @@ async def _round(address: str, plan: Plan) -> Figures:
 
 
 async def _array(address: str, sentences: Sequence[str]) -> list[str]:
-    async with HttpCaller(address) as caller:
+    async with HttpConnection(address) as caller:
         answer = await caller.post("/translate", {"q": list(sentences), **_PAIR})
     texts: list[str] = answer["translatedText"]
     assert len(texts) == len(sentences)
@@ -203,7 +204,7 @@ async def _closed(address: str, callers: int, seconds: float) -> list[float]:
     sentences = cycle(everyday())
 
     async def send() -> None:
-        async with HttpCaller(address) as caller:
+        async with HttpConnection(address) as caller:
             while (began_s := time.perf_counter()) < end_s:
                 await caller.post("/translate", {"q": next(sentences), **_PAIR})
                 times_s.append(time.perf_counter() - began_s)
@@ -224,7 +225,7 @@ async def _jobs(address: str, plan: Plan) -> float:
 
     async def send() -> None:
         nonlocal done
-        async with HttpCaller(address) as caller:
+        async with HttpConnection(address) as caller:
             while (sent_s := time.perf_counter()) < end_s:
                 await caller.post("/translate", {"q": sentences, **_PAIR})
                 answered_s = time.perf_counter()
@@ -239,11 +240,11 @@ async def _lone(ours: _Running, plan: Plan) -> Figures:
     """Measures calls one at a time: over gRPC, and over both routes of HTTP, in turns."""
     server = ours.processes[0]
     async with AsyncExitStack() as stack:
-        grpc = await stack.enter_async_context(Caller(server.address))
-        http = await stack.enter_async_context(HttpCaller(ours.address))
+        grpc = await stack.enter_async_context(caller_of(server.address))
+        http = await stack.enter_async_context(HttpConnection(ours.address))
 
         async def over_grpc(text: str) -> None:
-            await grpc.call(text, time.perf_counter(), 0.0)
+            await call(grpc, text, time.perf_counter(), 0.0)
 
         async def generate(text: str) -> None:
             await http.post("/v1/generate", {"source": text, "options": {"return_scores": False}})
@@ -258,9 +259,9 @@ async def _lone(ours: _Running, plan: Plan) -> Figures:
         }
         times_s: dict[str, list[float]] = {name: [] for name in ways}
         for text in everyday()[: plan.lone_calls]:
-            for name, call in ways.items():
+            for name, way in ways.items():
                 began_s = time.perf_counter()
-                await call(text)
+                await way(text)
                 times_s[name].append(time.perf_counter() - began_s)
     return {name: 1e3 * statistics.median(each) for name, each in times_s.items()}
 

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Rows, optimum
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
 from bench.drivers.seqserve import SeqserveDriver
 from bench.drivers.transformers import TransformersDriver, marian_of
-from bench.load.generator import MAX_DECODING_LENGTH
 from bench.models import SHIPPED, marian_base, newest, random_sources, write_unproven
 from bench.sentences import everyday
 from bench.tables import Table

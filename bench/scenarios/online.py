@@ -19,11 +19,15 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from bench.calls import caller_of, check_answers
 from bench.drivers.server_process import Server, ServerProcess, batch_server, seqserve_server
-from bench.load.generator import Caller, check_answers, closed_loop, draw_for, open_loop, poisson
-from bench.load.latency import Answer, Run, Series
 from bench.sentences import everyday
+from bench.series import Run, Series
 from bench.tables import Table
+from seqserve.load.answer import Answer
+from seqserve.load.arrivals import draw_for, random_arrivals, within
+from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.loops import call, closed_loop, open_loop
 from seqserve_server.contract.manifest import Manifest
 
 T = TypeVar("T")
@@ -113,10 +117,10 @@ async def _measured(
     servers: dict[str, ServerProcess], sentences: Sequence[str], plan: Plan
 ) -> list[Series]:
     async with AsyncExitStack() as stack:
-        callers: list[tuple[Series, Caller]] = []
+        callers: list[tuple[Series, GrpcCaller]] = []
         for name, server in servers.items():
             for streamed in (False,) if callers else (False, True):
-                caller = Caller(server.address, streamed=streamed)
+                caller = caller_of(server.address, streamed=streamed)
                 await stack.enter_async_context(caller)
                 callers.append((Series(name + " streamed" * streamed), caller))
         for _, caller in callers:
@@ -129,7 +133,7 @@ async def _measured(
 
 
 async def _closed_rounds(
-    callers: Sequence[tuple[Series, Caller]], sentences: Sequence[str], plan: Plan
+    callers: Sequence[tuple[Series, GrpcCaller]], sentences: Sequence[str], plan: Plan
 ) -> None:
     for round_ in range(plan.rounds):
         for series, caller in in_turn(callers, round_):
@@ -137,7 +141,9 @@ async def _closed_rounds(
             series.full.append(await _closed_run(caller, sentences, _IN_FLIGHT, plan))
 
 
-async def _closed_run(caller: Caller, sentences: Sequence[str], in_flight: int, plan: Plan) -> Run:
+async def _closed_run(
+    caller: GrpcCaller, sentences: Sequence[str], in_flight: int, plan: Plan
+) -> Run:
     sources = draw_for(sentences, plan.seconds, plan.seed)
     run = await _timed(closed_loop(caller, sources, in_flight), plan)
     check_answers(run.answers)
@@ -145,7 +151,7 @@ async def _closed_run(caller: Caller, sentences: Sequence[str], in_flight: int, 
 
 
 async def _open_rounds(
-    callers: Sequence[tuple[Series, Caller]],
+    callers: Sequence[tuple[Series, GrpcCaller]],
     sentences: Sequence[str],
     plan: Plan,
     capacity_per_s: float,
@@ -153,9 +159,12 @@ async def _open_rounds(
     for round_ in range(plan.rounds):
         for share in plan.shares:
             seed = f"{plan.seed} {round_} {share}"
-            arrivals = poisson(share * capacity_per_s, plan.seconds, sentences, seed)
+            drawn = random_arrivals(share * capacity_per_s, sentences, seed)
+            arrivals = [*within(drawn, seconds=plan.seconds)]
             for series, caller in in_turn(callers, round_):
                 run = await _timed(open_loop(caller, arrivals, plan.timeout_s), plan)
+                # A batch without waiting callers still runs, and must not slow the next run.
+                await call(caller, sentences[0], time.perf_counter(), 0.0)
                 series.points.setdefault(share, []).append(run)
 
 

@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from bench.calls import caller_of, check_answers
 from bench.drivers.engine_process import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
-from bench.load.generator import Caller, check_answers, closed_loop
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
+from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.loops import closed_loop
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
 
@@ -124,7 +126,7 @@ def _start(command: Server, log: Path, texts: Sequence[str], plan: Plan) -> dict
 
 
 async def _load_once(server: ServerProcess, texts: Sequence[str], plan: Plan) -> None:
-    async with Caller(server.address) as caller:
+    async with caller_of(server.address) as caller:
         check_answers(await closed_loop(caller, texts, plan.in_flight))
 
 
@@ -132,7 +134,7 @@ async def _rounds(
     engine: EngineProcess, server: ServerProcess, texts: Sequence[str], plan: Plan
 ) -> list[tuple[LoopRun, ServerRun]]:
     rounds: list[tuple[LoopRun, ServerRun]] = []
-    async with Caller(server.address) as caller:
+    async with caller_of(server.address) as caller:
         # Round 0 only warms both up.
         for round_ in range(plan.rounds + 1):
             alone = engine.decode()
@@ -147,7 +149,7 @@ async def _rounds(
 
 
 async def _serve_all(
-    server: ServerProcess, caller: Caller, texts: Sequence[str], in_flight: int
+    server: ServerProcess, caller: GrpcCaller, texts: Sequence[str], in_flight: int
 ) -> ServerRun:
     """Sends all texts, ``in_flight`` at a time, and reads the server's clocks before and after."""
     steps_s, cpu_s = _step_seconds(server), _cpu_seconds(server)

@@ -17,6 +17,7 @@ from tests.examples import examples
 
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token
+from seqserve.command.main import main
 from seqserve_gateway.forms import FORMS
 from seqserve_gateway.reference import document_of
 
@@ -174,3 +175,18 @@ def test_any_request_of_the_document_gets_an_answer_of_it(operation: Any, gatewa
         assert response.status_code in (200, 400, 403, 404, 429, 504)
 
     check()
+
+
+@pytest.mark.parametrize("way", ["grpc", "http", "http --stream", "libretranslate"])
+def test_load_of_each_kind_is_answered(
+    way: str, gateway: Gateway, shipped: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend, *rest = way.split()
+    target = shipped.target if backend == "grpc" else gateway.url.removeprefix("http://")
+    options = ["--num-prompts", "20", "--max-concurrency", "2", "--target-language", "de"]
+    command = ["load", "--backend", backend, "--target", target, *options, *rest, "--json"]
+    assert main(command) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["completed"], result["failed"]) == (20, 0)
+    assert (result["total_output_tokens"] > 0) is (backend != "libretranslate")
+    assert ("p99_itl_ms" in result) is ("--stream" in rest)

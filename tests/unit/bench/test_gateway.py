@@ -1,16 +1,11 @@
-"""The comparison over HTTP: its tables, its caller, and the files of the other server."""
+"""The comparison over HTTP: its tables, and the files of the other server."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from bench.drivers.libretranslate import write_package
-from bench.load.http_caller import HttpCaller
 from bench.scenarios.gateway import LIBRE, OURS, PLAIN, tables
 
 
@@ -40,36 +35,6 @@ def test_ratios_are_those_within_a_round() -> None:
         ["4.50", "0.50 (0.50-0.50)"],
         ["5.00", "1.00 (1.00-1.00)"],
     ]
-
-
-@asynccontextmanager
-async def echoing(status: str) -> AsyncIterator[str]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            [length] = [line[16:] for line in head.split(b"\r\n") if line.startswith(b"Content-L")]
-            body = await reader.readexactly(int(length))
-            writer.write(
-                f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
-            )
-            if b"last" in body:
-                break
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-async def test_caller_keeps_its_connection() -> None:
-    async with echoing("200 OK") as address, HttpCaller(address) as caller:
-        for facts in ({"q": "ü"}, {"q": ["last"]}):
-            assert await caller.post("/translate", facts) == facts
-
-
-async def test_caller_shows_why_it_was_refused() -> None:
-    async with echoing("429 Too Many Requests") as address, HttpCaller(address) as caller:
-        with pytest.raises(RuntimeError, match=r"429 Too Many Requests: .*last"):
-            await caller.post("/translate", {"q": "last"})
 
 
 def test_package_of_argos_has_a_pair_and_its_way_back(tmp_path: Path) -> None:

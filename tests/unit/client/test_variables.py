@@ -11,6 +11,7 @@ import pytest
 
 from seqserve.command.attention import AttentionOptions
 from seqserve.command.generate import GenerateCommandOptions
+from seqserve.command.load_options import LoadOptions as SentLoadOptions
 from seqserve.command.models import LoadOptions, TrafficOptions, UnloadOptions
 from seqserve.command.score import ScoreOptions
 from seqserve.command.table import COMMANDS
@@ -39,6 +40,7 @@ ALL: list[Any] = [
     HealthcheckOptions,
     ImportOptions,
     LoadOptions,
+    SentLoadOptions,
     PrepareOptions,
     ScoreOptions,
     ServeOptions,
@@ -55,6 +57,7 @@ CLIENTS: list[Any] = [
     GatewayOptions,
     GenerateCommandOptions,
     LoadOptions,
+    SentLoadOptions,
     PlaygroundOptions,
     ScoreOptions,
     TokenizeOptions,
@@ -143,6 +146,7 @@ def test_parsing_tells_of_them(warns: bool, capsys: pytest.CaptureFixture[str]) 
         ("attention", "SEQSERVE_TARGT"),
         ("tokenize", "SEQSERVE_TARGT"),
         ("models", "SEQSERVE_TARGT"),
+        ("load", "SEQSERVE_TARGT"),
     ],
 )
 def test_every_command_tells_of_them(

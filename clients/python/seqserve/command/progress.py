@@ -52,9 +52,9 @@ class Progress:
         self._next_s = self._began_s + _INTERVAL_S
         self._count = 0
 
-    def advance(self) -> None:
-        """Adds one."""
-        self._count += 1
+    def advance(self, count: int = 1) -> None:
+        """Adds to the count."""
+        self._count += count
         if self._is_shown and self._clock() >= self._next_s:
             self._show()
 

@@ -76,6 +76,10 @@ COMMANDS = {
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"
     ),
+    "load": Command(
+        module="seqserve.command.load",
+        help="send load to a server, and measure how long its answers take",
+    ),
     "gateway": Command(
         module="seqserve_gateway.command",
         help="open a server to HTTP: JSON, and the forms of other translation services",
@@ -114,6 +118,7 @@ call a running server:
   seqserve generate --file source.txt > target.txt
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention "The coffee tastes good."
+  seqserve load --request-rate 50
 
 make a model and serve it:
   seqserve prepare --numbers 20000 --out data/numbers.tsv

@@ -1,4 +1,4 @@
-"""Percentiles, rates and limits, and the report of a comparison, on answers made by hand."""
+"""Rates, limits, and the report of a comparison, on answers made by hand."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import json
 import math
 
 import pytest
-from bench.load.latency import (
-    Answer,
-    HighestRate,
-    Quantiles,
-    Run,
-    Series,
-    highest_rate,
-    percentile,
-    served_rate,
-    share_within,
-    steady_rate,
-)
+from bench.calls import check_answers
 from bench.scenarios import online
-from hypothesis import given
-from hypothesis import strategies as st
+from bench.series import HighestRate, Run, Series, highest_rate
+
+from seqserve.load.answer import Answer
+from seqserve.load.latency import Quantiles
 
 
 def answer(due_s: float, total_s: float) -> Answer:
@@ -31,45 +22,11 @@ def failure(due_s: float) -> Answer:
     return Answer(due_s=due_s, sent_s=0.001, error="DEADLINE_EXCEEDED")
 
 
-def test_percentiles_are_values_that_were_seen() -> None:
-    values = [float(number) for number in range(100, 0, -1)]
-    assert [percentile(values, share) for share in (0.5, 0.9, 0.99, 1.0)] == [50, 90, 99, 100]
-
-
-def test_percentile_of_one() -> None:
-    assert percentile([7.0], 0.0) == percentile([7.0], 0.99) == 7.0
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
-def test_no_less_than_its_share_is_at_or_below_a_percentile(
-    values: list[float], share: float
-) -> None:
-    bound = percentile(values, share)
-    assert sum(value <= bound for value in values) >= share * len(values) * (1 - 1e-9)
-    assert sum(value < bound for value in values) < max(1.0, share * len(values))
-
-
 def test_failed_requests_took_for_ever() -> None:
     run = Run([answer(0.0, 0.01)] * 98 + [failure(0.0)] * 2, 1.0, 0.1)
     assert run.total.p90 == 0.01
     assert math.isinf(run.total.p99) and math.isinf(run.first.p99)
     assert run.sent == Quantiles(p50=0.001, p90=0.001, p99=0.001)
-
-
-def test_served_rate_lasts_until_the_last_answer() -> None:
-    assert served_rate([answer(0.0, 0.1), answer(0.5, 0.1)], 1.0) == 2.0
-    assert served_rate([answer(0.0, 0.1), answer(0.5, 1.5)], 1.0) == 1.0
-    assert served_rate([failure(0.0)], 1.0) == 0.0
-
-
-def test_steady_rate_leaves_out_beginning_and_end() -> None:
-    answers = [answer(0.0, at_s) for at_s in (0.5, 0.9, 1.0, 2.0, 2.9, 3.0, 3.5)]
-    assert steady_rate(answers, 3.0) == pytest.approx(3 / 2.0)
-
-
-def test_share_within_counts_failures() -> None:
-    answers = [answer(0.0, 0.1), answer(0.0, 0.2), answer(0.0, 0.3), failure(0.0)]
-    assert share_within(answers, 0.2) == 0.5
 
 
 def test_highest_rate_lies_between_points() -> None:
@@ -136,3 +93,9 @@ def test_report_and_tables_of_a_comparison() -> None:
 def test_another_server_begins_each_round() -> None:
     orders = ["".join(online.in_turn("abc", number)) for number in range(4)]
     assert orders == ["abc", "bca", "cab", "abc"]
+
+
+def test_a_closed_loop_in_which_a_call_failed_is_refused() -> None:
+    check_answers([answer(0.0, 0.1)])
+    with pytest.raises(SystemExit, match="calls failed: DEADLINE_EXCEEDED"):
+        check_answers([answer(0.0, 0.1), failure(0.0)])

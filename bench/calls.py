@@ -1,0 +1,29 @@
+"""What every benchmark asks of a server over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seqserve.load.answer import Answer
+from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.requests import generate_request
+
+MAX_DECODING_LENGTH = 64
+"""Most target tokens of every request."""
+
+
+def caller_of(address: str, *, streamed: bool = False) -> GrpcCaller:
+    """Makes a caller of one server, for answers at once or streamed."""
+    # The other engines compute no scores either.
+    request = generate_request("", max_decoding_length=MAX_DECODING_LENGTH, return_scores=False)
+    return GrpcCaller(address, request, streamed=streamed)
+
+
+def check_answers(answers: Iterable[Answer]) -> None:
+    """Refuses a closed loop in which a call failed: no load is more than a server can bear.
+
+    Raises:
+        SystemExit: A call failed.
+    """
+    if errors := {answer.error for answer in answers if answer.error}:
+        raise SystemExit(f"calls failed: {', '.join(sorted(errors))}")

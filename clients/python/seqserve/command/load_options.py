@@ -1,0 +1,330 @@
+"""The options of ``seqserve load``, and what they ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from seqserve import errors
+from seqserve.arguments import DEFAULT_CONCURRENCY, DEFAULT_TARGET, DEFAULT_TIMEOUT_S
+from seqserve.command.connection import ModelCallOptions
+from seqserve.command.decoding import DecodingOptions
+from seqserve.command.run.source_file import SourceFile
+from seqserve.decoding import GenerateOptions
+from seqserve.load.answer import Caller
+from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.http_caller import HttpCaller, HttpForm
+from seqserve.load.plan import Load
+from seqserve.load.result import GOODPUT_TIMES, Result
+from seqserve.load.texts import SENTENCES, moments_of, texts_of
+from seqserve.options import flag_of, option
+from seqserve.requests import generate_request
+from seqserve.target import grpc_target
+
+_HTTP_TARGET = "localhost:5000"
+_DURATION_S = 10.0
+_WARM_UPS = 16
+
+
+class Backend(Enum):
+    """What a server speaks."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+    LIBRETRANSLATE = "libretranslate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions(ModelCallOptions, DecodingOptions):
+    """The options of ``seqserve load``."""
+
+    results: list[Path] = option([], help="Two results, with --compare.", positional=True)
+    target: str = option(
+        "",
+        help=f"Address of the server, host:port; by default {DEFAULT_TARGET}, over HTTP"
+        f" {_HTTP_TARGET}.",
+        group="connection",
+    )
+    backend: Backend = option(
+        Backend.GRPC,
+        help="What the server speaks: http is /v1/generate of `seqserve gateway`.",
+    )
+    stream: bool = option(False, help="Ask for streams, and time their first token and pieces.")
+    dataset_path: Path | None = option(
+        None,
+        help="File of texts to draw from: one a line, or in .jsonl the field 'prompt' or 'source';"
+        " by default a few sentences in English.",
+    )
+    num_prompts: int | None = option(None, help="Number of requests.", minimum=1)
+    duration: float | None = option(
+        None,
+        help=f"Seconds for which requests are sent; by default {_DURATION_S:g} if neither"
+        " --num-prompts nor --trace ends them.",
+        minimum=0.01,
+    )
+    num_warmups: int = option(
+        _WARM_UPS, help="Requests before, which are not measured.", minimum=0, maximum=100_000
+    )
+    seed: int = option(0, help="Of arrivals and the choice of texts; equal seeds, equal load.")
+
+    request_rate: float | None = option(
+        None,
+        help="Mean requests a second of an open loop, inf for all at once; for --find-rate the"
+        " first rate, by default half of what is answered one at a time.",
+        minimum=0.001,
+        group="how requests come",
+    )
+    burstiness: float = option(
+        1.0,
+        help="Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process,"
+        " less comes in bursts, more is steadier.",
+        minimum=0.01,
+        maximum=1000,
+        group="how requests come",
+    )
+    max_concurrency: int | None = option(
+        None,
+        help="Maximum number of requests under way.",
+        minimum=1,
+        maximum=100_000,
+        group="how requests come",
+    )
+    trace: Path | None = option(
+        None,
+        help="File of the moments at which requests come, in seconds, one a line.",
+        group="how requests come",
+    )
+    processes: int = option(
+        1,
+        help="Processes that send, where one cannot keep up.",
+        minimum=1,
+        maximum=256,
+        group="how requests come",
+    )
+
+    find_rate: bool = option(
+        False,
+        help="Look for the highest rate at which --p99 holds.",
+        group="limits",
+    )
+    p99: float | None = option(
+        None,
+        help="Milliseconds within which 99 of 100 requests must be answered, for --find-rate.",
+        minimum=0.001,
+        group="limits",
+    )
+    timeout_s: float | None = option(
+        None,
+        help="Seconds after which a request is given up, from when it was due; by default"
+        f" {DEFAULT_TIMEOUT_S:g}.",
+        minimum=0.001,
+        group="connection",
+    )
+    goodput: list[str] = option(
+        [],
+        help="Count the requests within a time in milliseconds: ttft:200 (first token), tpot:20"
+        " (each after it), e2el:1000 (whole answer).",
+        metavar="TIME:MS",
+        group="limits",
+    )
+
+    json: bool = option(False, help="Print the result as one JSON object.", group="output")
+    save_result: Path | None = option(
+        None, help="File to write the result to, JSON.", group="output"
+    )
+    save_detailed: bool = option(
+        False, help="Write the times of every request to --save-result too.", group="output"
+    )
+    html: Path | None = option(
+        None,
+        help="File to write a page with plots to, which needs nothing else.",
+        group="output",
+    )
+    compare: bool = option(
+        False,
+        help="Compare two files of --save-result instead, the second by the first.",
+        group="output",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks that the options go together."""
+        for name, reason in self._faults().items():
+            if reason:
+                raise errors.OptionError(f"{flag_of(name)}: {reason}")
+        if self.backend is not Backend.GRPC:
+            if "/" in self.address or "," in self.address:
+                reason = f"{self.address!r} is not one host:port; write for instance {_HTTP_TARGET}"
+                raise errors.OptionError(f"--target: {reason}")
+            grpc_target(self.address)
+        self.limits_ms()
+        self.form()
+
+    def _faults(self) -> dict[str, str | bool]:
+        """Returns what is wrong by the option; what is empty or false is right."""
+        compared, rate = len(self.results), self.request_rate or 0.0
+        alone = "does not go with --find-rate, which chooses when requests come"
+        places = self.max_concurrency or self.processes
+        return {
+            "compare": compared != 2 * self.compare
+            and f"compares two files of --save-result, and {compared} are given",
+            "find_rate": self.find_rate is not bool(self.p99)
+            and "goes with --p99, and --p99 with it",
+            "trace": self.trace is not None
+            and ((self.find_rate and alone) or (rate > 0 and "does not go with --request-rate")),
+            "max_concurrency": self.find_rate and self.max_concurrency is not None and alone,
+            "num_prompts": math.isinf(rate)
+            and self.num_prompts is None
+            and "--request-rate inf needs a number of requests",
+            "request_rate": math.isinf(rate)
+            and self.find_rate
+            and "--find-rate begins at a number",
+            "processes": self.processes > places
+            and f"{self.processes} cannot share {places} of --max-concurrency",
+            "save_detailed": self.save_detailed
+            and self.save_result is None
+            and "needs --save-result",
+            "stream": self.stream
+            and self.backend is Backend.LIBRETRANSLATE
+            and "LibreTranslate has no streams",
+        }
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        default = DEFAULT_TARGET if self.backend is Backend.GRPC else _HTTP_TARGET
+        return self.target or default
+
+    def call(self) -> GenerateOptions:
+        """Returns the options of each request; the seed is not one of them."""
+        call: GenerateOptions = {
+            "model": self.model,
+            "version": self.model_version,
+            **self.decoding(),
+        }
+        call["seed"] = None
+        return call
+
+    def limits_ms(self) -> dict[str, float]:
+        """Reads --goodput.
+
+        Raises:
+            OptionError: It is malformed, or needs a stream.
+        """
+        limits: dict[str, float] = {}
+        for word in " ".join(self.goodput).split():
+            name, _, value = word.partition(":")
+            try:
+                limits[name] = float(value)
+            except ValueError:
+                limits[name] = math.nan
+            if name not in GOODPUT_TIMES or not limits[name] > 0:
+                names = ", ".join(GOODPUT_TIMES)
+                raise errors.OptionError(
+                    f"--goodput: {word!r} is not TIME:MS, such as e2el:100; times are {names}"
+                )
+            if name != "e2el" and not self.stream:
+                raise errors.OptionError(f"--goodput: {name} needs --stream")
+        return limits
+
+    def form(self) -> HttpForm:
+        """Returns the form of requests over HTTP.
+
+        Raises:
+            OptionError: An option has no place in it.
+        """
+        call = self.call()
+        if self.backend is not Backend.LIBRETRANSLATE:
+            facts = json_format.MessageToDict(
+                generate_request("", **call), preserving_proto_field_name=True
+            )
+            path = "/v1/generate:stream" if self.stream else "/v1/generate"
+            return HttpForm(path=path, text_field="source", fields=facts, is_streamed=self.stream)
+        source, target = call.pop("source_language"), call.pop("target_language")
+        if target is None:
+            raise errors.OptionError("--target-language: LibreTranslate needs one, such as de")
+        call["model_version"] = call.pop("version")  # type: ignore[typeddict-unknown-key]
+        for name, value in call.items():
+            if value is not None:
+                raise errors.OptionError(f"{flag_of(name)}: LibreTranslate has no such option")
+        facts = {"source": source or "auto", "target": target, "format": "text"}
+        return HttpForm(path="/translate", text_field="q", fields=facts)
+
+    def caller(self) -> Caller:
+        """Makes what sends the requests."""
+        settings = self.settings()
+        tls, token = settings["tls"], settings["token"]
+        if self.backend is not Backend.GRPC:
+            form = self.form()
+            if self.backend is Backend.LIBRETRANSLATE and token is not None:
+                form = replace(form, fields={**form.fields, "api_key": token})
+            return HttpCaller(self.address, form, tls=tls, token=token)
+        request = generate_request("", **self.call())
+        return GrpcCaller(self.address, request, streamed=self.stream, tls=tls, token=token)
+
+    def load(self) -> Load:
+        """Reads the files, and returns what is sent."""
+        trace_s = None
+        if self.trace is not None:
+            with closing(SourceFile(self.trace, option="--trace")) as lines:
+                trace_s = moments_of(lines, lines.name)
+        seconds = self.duration
+        if seconds is None and self.num_prompts is None and trace_s is None:
+            seconds = _DURATION_S
+        is_open = self.request_rate is not None or trace_s is not None
+        in_flight = self.max_concurrency
+        return Load(
+            sources=self._texts(),
+            rate_per_s=self.request_rate,
+            burstiness=self.burstiness,
+            trace_s=trace_s,
+            in_flight=in_flight if is_open else in_flight or DEFAULT_CONCURRENCY,
+            requests=self.num_prompts,
+            seconds=seconds,
+            timeout_s=self.settings()["timeout_s"],
+            warm_ups=self.num_warmups,
+            seed=self.seed,
+        )
+
+    def _texts(self) -> Sequence[str]:
+        if self.dataset_path is None:
+            return SENTENCES
+        with closing(SourceFile(self.dataset_path, option="--dataset-path")) as lines:
+            is_json = self.dataset_path.suffix == ".jsonl"
+            return texts_of(lines, lines.name, is_json=is_json)
+
+    def facts(self, load: Load) -> Result:
+        """Returns what a result says of the load."""
+        return {
+            "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "backend": self.backend.value,
+            "target": self.address,
+            "model_id": self.model,
+            "options": {
+                name: value.value if isinstance(value, Enum) else value
+                for name, value in self.call().items()
+                if value is not None
+            },
+            "stream": self.stream,
+            "dataset_path": str(self.dataset_path) if self.dataset_path else None,
+            "request_rate": None if load.is_closed else finite(load.rate_per_s),
+            "burstiness": load.burstiness,
+            "max_concurrency": load.in_flight,
+            "trace": str(self.trace) if self.trace else None,
+            "num_prompts": load.requests,
+            "duration_limit": load.seconds,
+            "seed": load.seed,
+            "processes": self.processes,
+            "goodput": self.limits_ms(),
+        }
+
+
+def finite(value: float | None) -> float | str | None:
+    """Writes infinity as vLLM does, for JSON has none."""
+    return "inf" if value is not None and math.isinf(value) else value

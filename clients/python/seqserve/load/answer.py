@@ -1,0 +1,70 @@
+"""One request as its caller saw it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, Self
+
+REFUSALS = {"RESOURCE_EXHAUSTED", "HTTP 429"}
+"""Statuses by which a server says that it has too much to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back for one text; moments are of :func:`time.perf_counter`."""
+
+    first_at_s: float = math.inf
+    """The first message; the only one, where the answer is not streamed."""
+    gaps_s: tuple[float, ...] = ()
+    """Seconds between the pieces of a stream."""
+    tokens: int = 0
+    """Of the target; 0 where the server does not tell."""
+    source_tokens: int = 0
+    error: str = ""
+    """Name of the status; empty where it went well."""
+    details: str = ""
+    """What the server said of the error."""
+
+
+def gaps_of(moments_s: Sequence[float]) -> tuple[float, ...]:
+    """Returns the times between moments."""
+    return tuple(after - before for before, after in pairwise(moments_s))
+
+
+class Caller(Protocol):
+    """Calls one server; connects when it is entered, and can be pickled before."""
+
+    async def __aenter__(self) -> Self:
+        """Connects."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes the connections."""
+
+    async def send(self, source: str, timeout_s: float) -> Reply:
+        """Sends a text once and waits for the end of its answer, which may be an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One request. Times are seconds since it was due."""
+
+    due_s: float
+    """When it was due, from the beginning of the run."""
+    late_s: float = 0.0
+    """How late the load generator was; the wait for a place among those in flight comes after."""
+    sent_s: float
+    first_s: float = math.inf
+    """The first message; the only one, where the answer is not streamed."""
+    total_s: float = math.inf
+    """The complete answer; infinite where it failed."""
+    gaps_s: tuple[float, ...] = ()
+    """Between the pieces of a stream."""
+    tokens: int = 0
+    source_tokens: int = 0
+    error: str = ""
+    """Name of the status; empty where it went well."""
+    details: str = ""
+    """What the server said of the error."""

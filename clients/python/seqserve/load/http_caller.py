@@ -1,0 +1,160 @@
+"""A caller over HTTP: as many connections as calls under way, no retries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from seqserve.auth import metadata_of
+from seqserve.errors import OptionError
+from seqserve.load.answer import Reply, gaps_of
+from seqserve.load.http_connection import HttpConnection, HttpFailure
+from seqserve.target import is_local
+from seqserve.tls import TLS
+
+# Where the forms have it, of an error as JSON: our gateway and DeepL, LibreTranslate, OpenAI.
+_DETAILS = ("detail", "error", "message")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpForm:
+    """What a request looks like, as JSON."""
+
+    path: str
+    text_field: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """All others."""
+    is_streamed: bool = False
+    """Whether the answer is server-sent events: pieces, then a ``result``."""
+
+
+class HttpCaller:
+    """Calls one server; a connection without a call waits for the next one."""
+
+    def __init__(
+        self, address: str, form: HttpForm, *, tls: TLS | None = None, token: str | None = None
+    ) -> None:
+        """Takes what to call.
+
+        Args:
+            address: Host and port.
+            form: Of each request.
+            tls: Encryption.
+            token: Bearer token of a server that requires one.
+
+        Raises:
+            OptionError: The token is malformed, or would cross the network in clear.
+        """
+        self._address, self._form, self._tls = address, form, tls
+        private = tls is not None or is_local(address)
+        self._headers = dict(metadata_of(token, is_private=private))
+
+    async def __aenter__(self) -> Self:
+        """Reads the files of TLS; each call connects if it needs to.
+
+        Raises:
+            OptionError: A file cannot be read.
+        """
+        self._context = _context(self._tls)
+        self._idle: list[HttpConnection] = []
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes the connections."""
+        for connection in self._idle:
+            await connection.__aexit__()
+
+    async def send(self, source: str, timeout_s: float) -> Reply:
+        """Sends a text once and waits for the end of its answer, which may be an error."""
+        connection: HttpConnection | None = None
+        is_kept = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self._connection()
+                facts = {**self._form.fields, self._form.text_field: source}
+                send = _stream if self._form.is_streamed else _post
+                reply = await send(connection, self._form.path, facts)
+                is_kept = True
+                return reply
+        except TimeoutError:
+            return Reply(error="DEADLINE_EXCEEDED", details=f"no answer within {timeout_s:g} s")
+        except HttpFailure as failure:
+            is_kept = True
+            return Reply(error=f"HTTP {failure.status}", details=_details(failure.body))
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+            is_closed = isinstance(error, EOFError)
+            reason = "it closed the connection; is that HTTP?" if is_closed else error
+            return Reply(error="UNAVAILABLE", details=f"no answer from {self._address}: {reason}")
+        finally:
+            if connection is not None:
+                if is_kept and connection.is_open:
+                    self._idle.append(connection)
+                else:
+                    await connection.__aexit__()
+
+    async def _connection(self) -> HttpConnection:
+        while self._idle:
+            # The one used last, so that a server closes those that are too many.
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            await connection.__aexit__()
+        name = self._tls.server_name if self._tls else None
+        connection = HttpConnection(self._address, self._context, self._headers, name)
+        return await connection.__aenter__()
+
+
+async def _post(connection: HttpConnection, path: str, facts: Mapping[str, Any]) -> Reply:
+    answer = await connection.post(path, facts)
+    return _reply(answer, time.perf_counter())
+
+
+async def _stream(connection: HttpConnection, path: str, facts: Mapping[str, Any]) -> Reply:
+    at_s: list[float] = []
+    reply = Reply(error="INTERNAL", details="the stream ended without a result")
+    async for name, data in connection.events(path, facts):
+        if name == "error":
+            reply = Reply(error=data.get("code", "INTERNAL"), details=data.get("detail", ""))
+        elif "result" in data:
+            gaps_s = gaps_of(at_s)
+            first_at_s = at_s[0] if at_s else time.perf_counter()
+            reply = _reply(data["result"], first_at_s, gaps_s)
+        else:
+            at_s.append(time.perf_counter())
+    return reply
+
+
+def _reply(answer: Any, first_at_s: float, gaps_s: tuple[float, ...] = ()) -> Reply:
+    facts = answer if isinstance(answer, dict) else {}
+    return Reply(
+        first_at_s=first_at_s,
+        gaps_s=gaps_s,
+        tokens=int(facts.get("generated_tokens", 0)),
+        source_tokens=int(facts.get("source_tokens", 0)),
+    )
+
+
+def _details(body: str) -> str:
+    with suppress(ValueError):
+        facts = json.loads(body)
+        if isinstance(facts, dict):
+            return next((str(facts[name]) for name in _DETAILS if name in facts), body)
+    return body
+
+
+def _context(tls: TLS | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise OptionError(f"tls: a file cannot be used: {error}") from None
+    return context

@@ -1,0 +1,136 @@
+"""The loops that send requests: open, and closed with a fixed number in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+from seqserve.load.answer import Answer, Caller
+from seqserve.load.arrivals import Arrival
+
+PATIENCE_S = 60.0
+"""Only a server that hangs answers later."""
+
+
+def _nothing(answer: Answer) -> None:
+    pass
+
+
+async def call(
+    caller: Caller,
+    source: str,
+    began_s: float,
+    due_s: float,
+    timeout_s: float = PATIENCE_S,
+    late_s: float = 0.0,
+) -> Answer:
+    """Sends one request and waits for its end.
+
+    Args:
+        caller: Whom to call.
+        source: The text.
+        began_s: Beginning of the run, on the clock of :func:`time.perf_counter`.
+        due_s: When the request is due, from there.
+        timeout_s: How long after that the caller gives up.
+        late_s: How late the load generator was.
+    """
+    at_s = began_s + due_s
+    sent_s = time.perf_counter() - at_s
+    reply = await caller.send(source, max(0.0, timeout_s - sent_s))
+    if reply.error:
+        return Answer(
+            due_s=due_s, late_s=late_s, sent_s=sent_s, error=reply.error, details=reply.details
+        )
+    return Answer(
+        due_s=due_s,
+        late_s=late_s,
+        sent_s=sent_s,
+        first_s=reply.first_at_s - at_s,
+        total_s=time.perf_counter() - at_s,
+        gaps_s=reply.gaps_s,
+        tokens=reply.tokens,
+        source_tokens=reply.source_tokens,
+    )
+
+
+async def open_loop(
+    caller: Caller,
+    arrivals: Iterable[Arrival],
+    timeout_s: float,
+    *,
+    in_flight: int | None = None,
+    began_s: float | None = None,
+    answered: Callable[[Answer], None] = _nothing,
+) -> list[Answer]:
+    """Sends every request when it is due, whatever is still unanswered.
+
+    Args:
+        caller: Whom to call.
+        arrivals: When and what, in order.
+        timeout_s: How long after a request is due its caller gives up.
+        in_flight: Most requests under way; the others wait, and their time runs. None for no limit.
+        began_s: When the run begins, on the clock of :func:`time.perf_counter`; now if None.
+        answered: Called after each request.
+    """
+    gc.collect()
+    began_s = time.perf_counter() if began_s is None else began_s
+    places: AbstractAsyncContextManager[None] = (
+        nullcontext() if in_flight is None else asyncio.Semaphore(in_flight)
+    )
+
+    async def arrived(arrival: Arrival) -> Answer:
+        late_s = time.perf_counter() - began_s - arrival.due_s
+        async with places:
+            answer = await call(caller, arrival.source, began_s, arrival.due_s, timeout_s, late_s)
+        answered(answer)
+        return answer
+
+    calls: list[asyncio.Task[Answer]] = []
+    async with asyncio.TaskGroup() as group:
+        for arrival in arrivals:
+            ahead_s = began_s + arrival.due_s - time.perf_counter()
+            await asyncio.sleep(max(0.0, ahead_s))
+            calls.append(group.create_task(arrived(arrival)))
+    return [call.result() for call in calls]
+
+
+async def closed_loop(
+    caller: Caller,
+    sources: Iterable[str],
+    in_flight: int,
+    timeout_s: float = PATIENCE_S,
+    *,
+    began_s: float | None = None,
+    answered: Callable[[Answer], None] = _nothing,
+) -> list[Answer]:
+    """Keeps a number of requests under way until the sources are used up.
+
+    A request is due when the one before it has been answered.
+
+    Args:
+        caller: Whom to call.
+        sources: The texts.
+        in_flight: How many are under way.
+        timeout_s: How long each waits.
+        began_s: When the run began, on the clock of :func:`time.perf_counter`; now if None.
+        answered: Called after each request.
+    """
+    gc.collect()
+    began_s = time.perf_counter() if began_s is None else began_s
+    waiting = iter(sources)
+    answers: list[Answer] = []
+
+    async def one_after_the_other() -> None:
+        for source in waiting:
+            due_s = time.perf_counter() - began_s
+            answer = await call(caller, source, began_s, due_s, timeout_s)
+            answered(answer)
+            answers.append(answer)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(in_flight):
+            group.create_task(one_after_the_other())
+    return answers

@@ -1,0 +1,81 @@
+"""The highest rate at which a limit holds, as MLPerf's server scenario asks for it.
+
+Source: MLPerf Inference rules, server scenario: Poisson arrivals, a limit on a percentile of the
+latency; what is not answered counts as late.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from seqserve.load.answer import Answer
+from seqserve.load.latency import percentile
+
+SHARE = 0.99
+"""Of requests that must be answered within the limit."""
+LEAST_REQUESTS = 100
+"""Of a probe; of fewer requests a hundredth is none."""
+# Highest rate that broke the limit by the highest that held it.
+_PRECISION = 1.05
+# How far it goes from the first rate: a probe at a low one takes long.
+_MOST_UP, _MOST_DOWN = 1e6, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A load at one rate."""
+
+    rate_per_s: float
+    p99_ms: float
+    """Over all requests; infinite if more than a hundredth failed."""
+    holds: bool
+
+
+def p99_ms(answers: Sequence[Answer]) -> float:
+    """Returns the 99th percentile of whole answers; a request that failed took for ever."""
+    return 1e3 * percentile([answer.total_s for answer in answers], SHARE)
+
+
+def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Probe]:
+    """Doubles a rate until it breaks the limit, or halves it until it holds, and then bisects.
+
+    Args:
+        probe: Sends load at a rate.
+        first_per_s: The first rate.
+
+    Returns:
+        All probes, in the order in which they were made.
+    """
+    probes: list[Probe] = []
+
+    def held(rate_per_s: float) -> bool:
+        probes.append(probe(rate_per_s))
+        return probes[-1].holds
+
+    low = high = first_per_s
+    if held(first_per_s):
+        while held(high := 2 * low):
+            low = high
+            if low >= first_per_s * _MOST_UP:
+                return probes
+    else:
+        while not held(low := high / 2):
+            high = low
+            if low <= first_per_s / _MOST_DOWN:
+                return probes
+    while high / low > _PRECISION:
+        middle = float(f"{math.sqrt(low * high):.4g}")
+        if held(middle):
+            low = middle
+        else:
+            high = middle
+    return probes
+
+
+def best_of(probes: Sequence[Probe]) -> Probe | None:
+    """Returns the probe at the highest rate below which, as far as was seen, all hold."""
+    broken = min((probe.rate_per_s for probe in probes if not probe.holds), default=math.inf)
+    held = [probe for probe in probes if probe.holds and probe.rate_per_s < broken]
+    return max(held, key=lambda probe: probe.rate_per_s, default=None)

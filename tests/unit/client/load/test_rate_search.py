@@ -1,0 +1,44 @@
+"""The search for the highest rate, on servers that are functions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from seqserve.load.answer import Answer
+from seqserve.load.rate_search import Probe, best_of, highest_rate, p99_ms
+
+
+@pytest.mark.parametrize("capacity", [23.0, 31.0, 100.0, 690.0])
+@pytest.mark.parametrize("first", [5.0, 16.0, 700.0])
+def test_it_ends_close_below_the_capacity(capacity: float, first: float) -> None:
+    probes = highest_rate(lambda rate: Probe(rate, 1.0, rate <= capacity), first)
+    best = best_of(probes)
+    assert best is not None
+    assert capacity / 1.06 <= best.rate_per_s <= capacity
+    assert len(probes) < 25
+    assert len({probe.rate_per_s for probe in probes}) == len(probes)
+
+
+def test_no_rate_holds() -> None:
+    probes = highest_rate(lambda rate: Probe(rate, math.inf, False), 16.0)
+    assert best_of(probes) is None
+    assert len(probes) < 12
+
+
+def test_every_rate_holds() -> None:
+    probes = highest_rate(lambda rate: Probe(rate, 1.0, True), 16.0)
+    assert best_of(probes) == probes[-1]
+
+
+def test_a_rate_above_a_broken_one_does_not_count() -> None:
+    probes = [Probe(1.0, 1.0, True), Probe(2.0, 9.0, False), Probe(3.0, 1.0, True)]
+    assert best_of(probes) == probes[0]
+
+
+def test_failures_are_late() -> None:
+    served = Answer(due_s=0.0, sent_s=0.0, total_s=0.01)
+    failed = Answer(due_s=0.0, sent_s=0.0, error="UNAVAILABLE")
+    assert p99_ms([served] * 99 + [failed]) == 10.0
+    assert math.isinf(p99_ms([served] * 98 + [failed] * 2))

@@ -1,0 +1,180 @@
+"""The result of a load, its report and its page, of answers made by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from seqserve.command.json_line import json_line
+from seqserve.load.answer import Answer
+from seqserve.load.chart import Axis
+from seqserve.load.generator import Sent
+from seqserve.load.page import page
+from seqserve.load.rate_search import Probe
+from seqserve.load.report import compared, differences, lines_of, probes_of
+from seqserve.load.result import details_of, faults_of, result_of
+
+SETTINGS = {"date": "today", "target": "<host>:1", "request_rate": 10.0, "stream": True}
+
+
+def served(due_s: float, total_s: float, late_s: float = 0.0) -> Answer:
+    return Answer(
+        due_s=due_s,
+        late_s=late_s,
+        sent_s=late_s,
+        first_s=total_s / 2,
+        total_s=total_s,
+        gaps_s=(0.01, 0.03),
+        tokens=3,
+        source_tokens=5,
+    )
+
+
+def failed(due_s: float, error: str, details: str = "") -> Answer:
+    return Answer(due_s=due_s, sent_s=0.0, error=error, details=details)
+
+
+ANSWERS = [
+    *(served(0.1 * number, 0.1 if number < 90 else 0.4) for number in range(100)),
+    failed(9.9, "RESOURCE_EXHAUSTED", "the queue\nis full"),
+    failed(9.95, "HTTP 429"),
+    failed(9.99, "INTERNAL", "x" * 500),
+]
+
+
+def result(answers: list[Answer] = ANSWERS, cpu_share: float = 0.2, **goodput: float) -> Any:
+    sent = Sent(answers, cpu_s=0.0103, cpu_share=cpu_share)
+    settings = {**SETTINGS, "goodput": goodput}
+    return result_of(sent, settings, seconds=10.0, streamed=True, goodput=goodput)
+
+
+def test_keys_and_counts() -> None:
+    facts = result()
+    assert json.loads(json_line(facts)) == facts
+    assert facts["duration"] == pytest.approx(10.3)
+    counts = {name: facts[name] for name in ("completed", "failed", "refused")}
+    assert counts == {"completed": 100, "failed": 3, "refused": 2}
+    assert facts["request_throughput"] == pytest.approx(100 / 10.3)
+    assert facts["total_output_tokens"] == 300
+    assert facts["total_token_throughput"] == pytest.approx(800 / 10.3)
+    assert facts["generator_cpu_us_per_request"] == pytest.approx(100.0)
+    assert facts["error_counts"] == {"RESOURCE_EXHAUSTED": 1, "HTTP 429": 1, "INTERNAL": 1}
+    assert facts["error_examples"]["RESOURCE_EXHAUSTED"] == "the queue is full"
+    assert len(facts["error_examples"]["INTERNAL"]) == 120
+
+
+def test_times_are_of_what_was_answered() -> None:
+    facts = result()
+    assert facts["mean_e2el_ms"] == pytest.approx(130.0)
+    assert facts["median_e2el_ms"] == pytest.approx(100.0)
+    assert facts["p99_e2el_ms"] == facts["max_e2el_ms"] == pytest.approx(400.0)
+    assert facts["median_ttft_ms"] == pytest.approx(50.0)
+    assert facts["median_tpot_ms"] == pytest.approx(25.0)
+    assert facts["mean_itl_ms"] == pytest.approx(20.0)
+    assert facts["std_itl_ms"] == pytest.approx(10.0)
+
+
+def test_goodput_counts_what_keeps_every_limit() -> None:
+    facts = result(e2el=200.0, ttft=60.0)
+    assert facts["good_share"] == pytest.approx(90 / 103)
+    assert facts["request_goodput"] == pytest.approx(90 / 10.3)
+    assert result(e2el=200.0, ttft=40.0)["good_share"] == 0.0
+
+
+def test_nothing_was_answered() -> None:
+    facts = result([failed(0.0, "UNAVAILABLE")])
+    assert facts["mean_e2el_ms"] is None
+    assert "UNAVAILABLE         1" in "\n".join(lines_of(facts))
+    assert "<svg" in page(facts, [failed(0.0, "UNAVAILABLE")], [])
+
+
+def test_details_of_every_request() -> None:
+    details = details_of(ANSWERS)
+    assert {len(values) for values in details.values()} == {103}
+    assert (details["e2els"][0], details["e2els"][-1]) == (0.1, None)
+    assert details["errors"][-1] == "INTERNAL"
+
+
+@pytest.mark.parametrize(
+    ("late_s", "cpu_share", "words"),
+    [
+        (0.0, 0.2, []),
+        (0.009, 0.2, []),
+        (0.02, 0.2, ["late by 20.0 ms (p99)"]),
+        (0.02, 0.95, ["late by 20.0 ms (p99)", "busy for 95%"]),
+    ],
+)
+def test_a_late_or_busy_generator_is_told(
+    late_s: float, cpu_share: float, words: list[str]
+) -> None:
+    facts = result([served(0.0, 0.1, late_s)] * 100, cpu_share)
+    assert facts["max_lateness_ms"] == pytest.approx(1e3 * late_s)
+    faults = faults_of(facts)
+    assert len(faults) == len(words)
+    assert all(word in fault for word, fault in zip(words, faults, strict=True))
+
+
+def test_report() -> None:
+    lines = "\n".join(lines_of(result(e2el=200.0)))
+    assert "requests   103 in 10.3 s: 10.0/s" in lines
+    assert "refused    2\nfailed     1\n" in lines
+    assert "whole answer        130.0  100.0  130.0" not in lines
+    assert re.search(r"whole answer +130\.0 +100\.0 +100\.0 +400\.0 +400\.0", lines)
+    assert "Times are those of the 97.1% of requests that were answered." in lines
+    assert "good       8.7/s, 87.4% of all: e2el 200 ms" in lines
+
+
+PROBES = [Probe(16.0, 10.0, True), Probe(32.0, float("inf"), False), Probe(24.0, 30.0, True)]
+
+
+def test_report_of_a_search() -> None:
+    lines = probes_of(PROBES, 50.0)
+    assert [line.split() for line in lines[1:4]] == [
+        ["16.0", "10.0", "yes"],
+        ["24.0", "30.0", "yes"],
+        ["32.0", "inf", "no"],
+    ]
+    assert lines[-1] == "Highest rate: 24.0 requests a second, p99 30.0 ms."
+    assert probes_of(PROBES[1:2], 50.0)[-1] == "No rate holds p99 within 50 ms."
+
+
+def test_two_results_side_by_side() -> None:
+    first, second = result(), result([served(0.0, 0.05)] * 10)
+    second["request_rate"] = 20.0
+    rows = {line[:28].strip(): line.split() for line in compared(first, second, ["a", "b"])}
+    assert rows["whole answer, p50, ms"][-3:] == ["100.0", "50.0", "0.50"]
+    assert rows["refused"][-3:] == ["2", "0", "0.00"]
+    assert differences(first, second, ["a", "b"]) == ["request_rate: 10.0 in a, 20.0 in b"]
+
+
+def test_page_stands_alone_and_is_well_formed() -> None:
+    facts = result() | {"limit_p99_ms": 50.0}
+    text = page(facts, ANSWERS, ["<b>", "two"], PROBES)
+    assert "&lt;host&gt;:1" in text and "<b>" not in text
+    assert not re.search(r"https?://|<script|@import|url\(", text)
+    assert "prefers-color-scheme: dark" in text
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(pictures) == 4
+    for picture in pictures:
+        svg = ElementTree.fromstring(picture)
+        assert "nan" not in picture and "inf" not in picture
+        assert {"path", "text"} <= {each.tag for each in svg.iter()}
+
+
+@pytest.mark.parametrize(
+    ("axis", "names"),
+    [
+        (Axis("", 0.0, 10.0), ["0", "2", "4", "6", "8", "10"]),
+        (Axis("", 0.0, 0.5), ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]),
+        (Axis("", 1.0, 30.0, is_log=True), ["1", "2", "5", "10", "20"]),
+        (Axis("", 0.001, 2000.0, is_log=True), ["0.001", "0.01", "0.1", "1", "10", "100", "1,000"]),
+        (Axis("", 3.0, 3.0), ["3"]),
+    ],
+)
+def test_marks_of_an_axis(axis: Axis, names: list[str]) -> None:
+    assert [name for _, name in axis.marks()] == names
+    assert all(0.0 <= axis.share(value) <= 1.0 for value, _ in axis.marks())
