@@ -146,6 +146,12 @@ class DecodingOptions:
         )
 
     @cached_property
+    def follows_drafts(self) -> bool:
+        """Whether a draft may save steps: its row takes the graph's own choice after the prefix."""
+        changes_choice = self.sampling or self.needs_distribution or self.may_suppress
+        return self.rows == 1 and not (changes_choice or self.return_top_tokens)
+
+    @cached_property
     def outcome(self) -> str:
         """Writes all that whole answers depend on: every option but the time limit."""
         return repr(replace(self, time_limit_s=math.inf))

@@ -47,6 +47,8 @@ class Part(NamedTuple):
     """Whether it is only a part of a line or sentence, which is too long."""
     kept: Sequence[Span] = ()
     """What of its text comes back as it is."""
+    draft: tuple[int, ...] = ()
+    """Token ids that its target may have."""
 
     @property
     def kept_bytes(self) -> list[int]:
@@ -92,7 +94,7 @@ class SourceReader:
     ) -> None:
         """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        _, self._affixes, self._segmentation, self._kept = options
+        _, self._affixes, self._segmentation, self._kept, self._drafts = options
         self._terms = Terms(terms, glossary, options.decoding, model)
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
@@ -181,7 +183,8 @@ class SourceReader:
             options = replace(options, return_attention=True)
         if not self._is_read(rest, tokens):
             tokens = []
-        return Part(span, tokens, options, terms, is_wrapped, kept)
+        draft = self._drafts.draft_of(text) if tokens and options.follows_drafts else ()
+        return Part(span, tokens, options, terms, is_wrapped, kept, draft)
 
     def tokens(self, text: str) -> list[int]:
         """Tokenizes a text, and adds what the model reads beside it."""
