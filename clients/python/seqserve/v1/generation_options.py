@@ -143,7 +143,8 @@ class GenerationOptions(TypedDict, total=False):
     token."""
 
     draft_source: bool | None
-    """The source is the draft: for models that correct or normalise. Not beside target_draft."""
+    """The source, or each segment of it, is its own draft: for models that correct or normalise.
+    Not beside target_draft."""
 
     vocabulary_allow: Sequence[str] | None
     """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At

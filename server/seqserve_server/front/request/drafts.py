@@ -16,11 +16,11 @@ class TargetDrafts(NamedTuple):
     """The drafts of a request."""
 
     token_ids: tuple[int, ...] = ()
-    """The draft of every source and segment, the end token last; empty for none."""
+    """The draft of each source that is one text, no longer than a target; empty for none."""
     prefix: tuple[int, ...] = ()
     """Token ids with which a target begins whose draft is its source."""
     tokenizer: Tokenizer | None = None
-    """What makes a draft of each source; None if sources are no drafts."""
+    """What makes a draft of each source or segment; None if sources are no drafts."""
 
     @classmethod
     def of(
@@ -43,10 +43,13 @@ class TargetDrafts(NamedTuple):
         forced = decoding.prefix
         if options.draft_source:
             return cls((), forced, tokenizer)
-        return cls(_behind(forced, tokenizer.encode_target(text))) if text else cls()
+        if not text:
+            return cls()
+        draft = _behind(forced, tokenizer.encode_target(text))
+        return cls(draft[: decoding.max_decoding_length + 1])
 
     def draft_of(self, source: str) -> tuple[int, ...]:
-        """Returns the draft of a source or segment, the end token last; empty for none."""
+        """Returns the draft of a source; empty for none."""
         if self.tokenizer is None:
             return self.token_ids
         return _behind(self.prefix, self.tokenizer.encode_target(source))

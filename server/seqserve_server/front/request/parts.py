@@ -152,6 +152,9 @@ class SourceReader:
                         raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
                     parts.append(part)
                     yield
+        if len(parts) > 1 and self._drafts.token_ids:
+            # It is the draft of one text.
+            parts = [part._replace(draft=()) for part in parts]
         num_tokens = sum(len(part.tokens) for part in parts)
         source = Source(text, parts, num_tokens, is_divided=True)
         if segmentation.is_default and (only := source.only):

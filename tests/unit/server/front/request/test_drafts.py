@@ -46,9 +46,10 @@ def test_source_is_the_draft() -> None:
     assert drafts("ab", draft_source=False) == [()]
 
 
-def test_segments_have_the_same_draft_or_their_own() -> None:
+def test_each_of_several_segments_may_be_its_own_draft() -> None:
     lines = {"segmentation": "lines"}
-    assert drafts("ab\ncd", target_draft="xy", **lines) == [ids("xy")] * 2
+    assert drafts("ab\n", target_draft="xy", **lines) == [ids("xy")]
+    assert drafts("ab\ncd", target_draft="xy", **lines) == [()] * 2
     assert drafts("ab\ncd\n--", draft_source=True, **lines) == [ids("ab"), ids("cd"), ()]
 
 
