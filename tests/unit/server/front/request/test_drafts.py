@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,12 +11,18 @@ from tests.unit.server.front.echo import MAX_TARGET, byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import Priority
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import read_options
-from seqserve_server.front.request.parts import SourceReader
+from seqserve_server.front.request.parts import Part, SourceReader
+from seqserve_server.front.request.prepared import Prepared
+from seqserve_server.front.request.splitting import Span
 
 MODEL = ServedModel(
     manifest=manifest(),
@@ -39,6 +46,23 @@ def ids(text: str) -> tuple[int, ...]:
 def test_text_is_tokenized_with_its_end() -> None:
     assert drafts("ab", target_draft="cd") == [ids("cd")]
     assert drafts("ab", target_draft="") == drafts("ab") == [()]
+
+
+def test_engine_gets_it() -> None:
+    options = DecodingOptions(max_decoding_length=MAX_TARGET)
+    prepared = Prepared(
+        model=MODEL,
+        sources=[],
+        sent_options=generation_pb2.GenerationOptions(),
+        options=options,
+        affixes=Affixes(),
+        priority=Priority.NORMAL,
+        is_bulk=False,
+    )
+    call = cast(ServerCall, SimpleNamespace(spec_fields=dict))
+    part = Part(Span(0, 1), [5, 2], options, draft=(7, 2))
+    spec = prepared.spec(part, call, streamed=False, is_bulk=False)
+    assert pickle.loads(pickle.dumps(spec)).draft == (7, 2)
 
 
 def test_source_is_the_draft() -> None:
@@ -68,7 +92,7 @@ def test_prefix_comes_before_a_draft_without_it() -> None:
         {"no_repeat_ngram_size": 2},
         {"min_decoding_length": 2},
         {"return_top_tokens": 2},
-        {"return_alternatives": True, "num_hypotheses": 2},
+        {"return_alternatives": True},
         {"terms": [generation_pb2.Term(source="ab", target="x")]},
     ],
 )
