@@ -41,6 +41,8 @@ OTHERS = {
     "slots_in_use": MODEL,
     "slots": MODEL,
     "cache_bytes": MODEL,
+    "drafted_tokens_total": MODEL,
+    "accepted_draft_tokens_total": MODEL,
     "cancelled_total": MODEL,
     "deadline_exceeded_total": {"model", "version", "where"},
     "rejected_total": {"model", "reason"},

@@ -146,6 +146,13 @@ class DecodingOptions:
         )
 
     @cached_property
+    def follows_drafts(self) -> bool:
+        """Whether a draft may save steps: its row takes the graph's own choice after the prefix."""
+        changes_choice = self.sampling or self.needs_distribution or self.may_suppress
+        reads_lists = self.return_top_tokens or self.return_alternatives
+        return self.rows == 1 and not (changes_choice or reads_lists)
+
+    @cached_property
     def outcome(self) -> str:
         """Writes all that whole answers depend on: every option but the time limit."""
         return repr(replace(self, time_limit_s=math.inf))

@@ -90,6 +90,8 @@ class GenerateSpec(RequestSpec):
     options: DecodingOptions
     streamed: bool = False
     """Whether new tokens are sent after every step."""
+    draft: tuple[int, ...] = ()
+    """Token ids that the target may have, the end token last; they never change it."""
     answer: Finished | None = None
     """Finished hypotheses that lack only their attention; set in the second request."""
 

@@ -78,6 +78,8 @@ HISTOGRAMS = {
 COUNTERS = {
     "source_tokens": "Source tokens encoded.",
     "generated_tokens": "Target tokens, also those done before a deadline passed or a cancel.",
+    "drafted_tokens": "Tokens of drafts that were verified.",
+    "accepted_draft_tokens": "Verified tokens of drafts that were right.",
     "cancelled": "Requests that were cancelled.",
     "step_seconds": "Time in steps.",
     "step_outside_runtime_seconds": "Time in steps, but outside ONNX Runtime.",

@@ -145,6 +145,50 @@ class SlotCache:
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
+    def draft_inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
+        """Lists the inputs of a pass in which a row reads tokens: :func:`draft_graph` tells.
+
+        It computes log-probabilities where the last step did.
+        """
+        rows, length = len(tokens), int(self.lengths[row])
+        source_length = max(int(self.source_lengths[row]), _MIN_LENGTH)
+        one, has_scores = slice(row, row + 1), np.array(self.returned_logprobs)
+        return {
+            "tokens": np.array(tokens)[:, None],
+            "lengths": np.arange(length, length + rows, dtype=np.int32),
+            "max_length": np.array([length + rows], np.int32),
+            "source_last_index": self._source_last_index[one].repeat(rows),
+            "max_source_length": np.array([source_length], np.int32),
+            "has_options": has_scores,
+            "only_scores": has_scores,
+            "return_logprobs": has_scores,
+            "bias_tokens": self._masks.tokens[:0, None],
+            "bias_values": self._masks.values[:0, None],
+            "top_k": np.empty(0, np.int64),
+            "num_logits": np.empty(0, np.int64),
+            "allowed_tokens": self._limited.tokens[:0],
+            "projected_rows": np.arange(rows),
+            **{name: array[one, :, :length] for name, array in self._target.arrays.items()},
+            **{name: array[one, :, :source_length] for name, array in self._cross.arrays.items()},
+            **{name: array[one] for name, array in self._cross.last.items()},
+        }
+
+    def write(self, row: int, entries: Sequence[Array]) -> None:
+        """Writes keys and values behind those of a row, which is no longer then.
+
+        ``entries`` ``[1, H, R, D]`` are in the order of the inputs of a pass.
+        """
+        begin = int(self.lengths[row])
+        for cache, new in zip(self._target.arrays.values(), entries, strict=True):
+            cache[row, :, begin : begin + new.shape[2]] = new[0]
+
+    def append(self, row: int, token: int) -> int:
+        """Gives a row the next token without a step; returns its length."""
+        self.tokens[row] = token
+        self.lengths[row] += 1
+        self._rows_measured = 0
+        return int(self.lengths[row])
+
     def clear(self) -> None:
         """Empties all rows, no further than they are filled."""
         self._target.clear(int(self.lengths.max()))

@@ -26,6 +26,9 @@ class Observer:
             outside_s: The part of it that was spent outside ONNX Runtime.
         """
 
+    def drafted(self, drafted: int, accepted: int) -> None:
+        """A part of a draft was read, of as many tokens; greedy search writes ``accepted``."""
+
     def first_tokens(self, requests: Sequence[Request]) -> None:
         """Requests have their first token."""
 

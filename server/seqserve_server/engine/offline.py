@@ -164,9 +164,17 @@ class Offline:
         self._stack.close()
 
     def decode(
-        self, sources: Sequence[list[int]], options: DecodingOptions | None = None
+        self,
+        sources: Sequence[list[int]],
+        options: DecodingOptions | None = None,
+        drafts: Sequence[tuple[int, ...]] = (),
     ) -> list[Finished]:
         """Decodes token ids, the end token last in each source.
+
+        Args:
+            sources: Token ids.
+            options: Of all of them.
+            drafts: A draft of each target, if there are any.
 
         Raises:
             InvalidRequest: A source or an option is out of the model's limits.
@@ -178,7 +186,11 @@ class Offline:
         # Sources of similar length are encoded together, and the longest ones do not come last,
         # when they would run with few beside them.
         order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
-        specs = [GenerateSpec(source=sources[index], options=options) for index in order]
+        drafts = drafts or [()] * len(sources)
+        specs = [
+            GenerateSpec(source=sources[index], options=options, draft=drafts[index])
+            for index in order
+        ]
         answers = dict(zip(order, generate(self._engine, specs), strict=True))
         return [answers[index] for index in range(len(sources))]
 

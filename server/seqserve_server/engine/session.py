@@ -28,8 +28,11 @@ def open_session(
     *,
     packs: bool = True,
     profile: Path | None = None,
+    graph: bytes | None = None,
 ) -> ort.InferenceSession:
     """Opens the graph ``name`` of the artifact in ``folder``.
+
+    One that was made from it, ``graph``, goes in its place.
 
     Unless it ``packs`` the weights as its kernels like them, it runs slower on those of the file,
     which take no memory of their own.
@@ -56,9 +59,13 @@ def open_session(
         # What the manifest does not name was not checked either.
         raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
     check_references(path, manifest.files)
+    if graph is not None:
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(folder)
+        )
     try:
         session = ort.InferenceSession(
-            path,
+            path if graph is None else graph,
             options,
             providers=[_PROVIDERS[provider]],
             disabled_optimizers=_DISABLED_OPTIMIZERS,

@@ -45,6 +45,12 @@ class StatsRecorder(Observer):
             self._stats.totals["step_seconds"] += duration_s
             self._stats.totals["step_outside_runtime_seconds"] += outside_s
 
+    def drafted(self, drafted: int, accepted: int) -> None:
+        """Counts the tokens of a part of a draft."""
+        with self._lock:
+            self._stats.totals["drafted_tokens"] += drafted
+            self._stats.totals["accepted_draft_tokens"] += accepted
+
     def first_tokens(self, requests: Sequence[Request]) -> None:
         """Measures the wait for a slot and for the first token."""
         with self._lock:

@@ -18,6 +18,7 @@ from seqserve_server.contract.options import missing_terms
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.search import Search
+from seqserve_server.engine.draft_pass import DraftPass
 from seqserve_server.engine.encoding import SourceEncoder
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.packing import Array, CrossKV, EncodedSource
@@ -62,7 +63,11 @@ class Worker:
         self._observer = observer
         self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)
-        self._search = Search(self._cache, runtime.manifest, detokenize, runtime.shortlist)
+        reader = runtime.draft_reader
+        draft_pass = DraftPass(reader, self._cache) if reader else None
+        self._search = Search(
+            self._cache, runtime.manifest, detokenize, runtime.shortlist, draft_pass
+        )
         # Lower bounds of when the next row is late. They do not rise when a row leaves, so they may
         # be too early, never too late.
         self._next_deadline_s = math.inf
@@ -113,6 +118,7 @@ class Worker:
         if self._rows:
             rows = len(self._rows)
             self._advance()
+            self._verify_draft()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
         return self._take_events()
@@ -262,6 +268,23 @@ class Worker:
             self._report_progress()
         if ended.finished:
             self._finish(ended.finished, now_s)
+
+    def _verify_draft(self) -> None:
+        """Gives one row the tokens of its draft that are right, and handles its end."""
+        began_s = time.perf_counter()
+        verified = self._search.verify_draft()
+        if verified is None:
+            return
+        self._runtime_s += time.perf_counter() - began_s
+        self._observer.drafted(verified.drafted, verified.accepted)
+        request, tokens = verified.request, verified.token_ids
+        if verified.finished:
+            # The last one comes with the answer.
+            tokens = tokens[:-1]
+            self._vacate([verified.row])
+        if tokens and request in self._streaming:
+            self._events.append((request, Progress(tokens)))
+        self._finish(verified.finished, time.monotonic())
 
     def _note_first_tokens(self, now_s: float, rows: int) -> None:
         for request in self._without_token:

@@ -23,6 +23,7 @@ _OF_SERVER = {"segmentation"}
 _HEADINGS = {
     "alternatives": "alternatives, as many as --num-hypotheses",
     "sampling": "sampling, in place of search; any of these switches it on",
+    "drafts": "drafts of the answer, which do not change it",
     "constraints": (
         "constraints; tokens are written as `generate --json` shows them, with ▁ for a space"
     ),

@@ -138,6 +138,14 @@ class GenerationOptions(TypedDict, total=False):
     """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
     models --glossaries` lists them."""
 
+    target_draft: str | None
+    """Text that the answer may be, or nearly: what of it is right comes at once, not token by
+    token."""
+
+    draft_source: bool | None
+    """The source, or each segment of it, is its own draft: for models that correct or normalise.
+    Not beside target_draft."""
+
     vocabulary_allow: Sequence[str] | None
     """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At
     most 4096."""

@@ -57,6 +57,26 @@ class RowDecoder:
         ended: list[int] = done.nonzero()[0].tolist()
         return ended, [answer for row in ended for answer in self._finish(row)]
 
+    def extend(
+        self, row: int, tokens: list[int], log_probabilities: list[float]
+    ) -> tuple[int, list[tuple[Request, Finished]]]:
+        """Appends tokens to the only row of a request without a step, up to its end.
+
+        There are fewer of them than the row has left. Nothing of its request changes what comes
+        next.
+
+        Returns:
+            How many it has taken, and the request where it is answered.
+        """
+        rows, state = self._rows, self._rows.states[row]
+        for count, (token, found) in enumerate(zip(tokens, log_probabilities, strict=True), 1):
+            length = rows.cache.append(row, token)
+            rows.tokens[row, length - 1], rows.log_probabilities[row, length - 1] = token, found
+            rows.scores[row] += found
+            if state.constraints.end(rows.output(row, length)):
+                return count, self._finish(row)
+        return len(tokens), []
+
     def _score(self, lengths: Array, tokens: Array, inspected: list[int]) -> None:
         """Chooses ``tokens [R]`` anew where rows ask for it; keeps log-probabilities and scores."""
         rows, count = self._rows, len(tokens)

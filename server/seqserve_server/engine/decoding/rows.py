@@ -39,6 +39,12 @@ class RowState:
         self.is_dropped = False
         """Whether it is an alternative that is too improbable."""
 
+    @property
+    def row(self) -> int:
+        """The row of a search that has no other."""
+        [row] = self.beams
+        return row
+
 
 class Rows:
     """Arrays over all slots, and a :class:`RowState` for each row in use."""

@@ -18,11 +18,13 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
 from seqserve_server.engine.decoding.constraints import Constraints, Detokenize
+from seqserve_server.engine.decoding.drafts import Drafts, Verified
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
+from seqserve_server.engine.draft_pass import DraftPass
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.shortlist import Shortlist
@@ -49,8 +51,17 @@ class Search:
         manifest: Manifest,
         detokenize: Detokenize,
         shortlist: Shortlist | None = None,
+        draft_pass: DraftPass | None = None,
     ) -> None:
-        """Starts with no row; requests choose from the shortlist, where the model has one."""
+        """Starts with no row.
+
+        Args:
+            cache: Where rows are.
+            manifest: Of the model.
+            detokenize: Turns tokens into text.
+            shortlist: Requests choose from it, where the model has one.
+            draft_pass: Verifies drafts; without one they are ignored.
+        """
         self._cache = cache
         self._eos = manifest.tokens.eos
         self._vocabulary_size = manifest.architecture.vocabulary_size
@@ -61,6 +72,7 @@ class Search:
         self._proposals = Proposals(self._rows)
         self._row_decoder = RowDecoder(self._rows, self._proposals, self._eos)
         self._beams: dict[int, BeamBatch] = {}
+        self._drafts = Drafts(self._rows, self._row_decoder, draft_pass) if draft_pass else None
 
     def join(self, rows: list[int], request: Request) -> None:
         """Starts the rows of a request, as many as its options say."""
@@ -79,6 +91,9 @@ class Search:
             if size not in self._beams:
                 self._beams[size] = BeamBatch(size, self._rows, self._proposals, self._eos)
             self._beams[size].start(rows)
+        takes_draft = options.follows_drafts and candidates is None
+        if self._drafts is not None and request.generate.draft and takes_draft:
+            self._drafts.put(rows[0], request.generate.draft)
 
     def _candidates(self, request: Request) -> Array | None:
         """Lists the tokens that a request may choose from, rising; None for all."""
@@ -99,6 +114,8 @@ class Search:
         state = self._rows.leave(row)
         if state is not None and state.outputs is not None:
             self._outputs.remove(state.outputs)
+        if state is not None and self._drafts is not None:
+            self._drafts.remove(state)
 
     def last_token(self, row: int) -> int:
         """Returns the newest token of a row."""
@@ -111,7 +128,17 @@ class Search:
             free, answers = batch.advance()
             done += free
             finished += answers
+        if self._drafts:
+            self._drafts.follow()
         return Advance(sorted(done), finished)
+
+    def verify_draft(self) -> Verified | None:
+        """Gives a row the next tokens of its draft, as far as they are right, without a step.
+
+        Returns:
+            None where no row has a draft that saves time now.
+        """
+        return self._drafts.verify() if self._drafts else None
 
     def interrupt(self, request: Request) -> Finished:
         """Returns what a request has found so far; its rows must leave then."""
@@ -132,6 +159,6 @@ class Search:
         Raises:
             AssertionError: Something is left.
         """
-        assert not self._rows.states and self._outputs.is_empty
+        assert not (self._rows.states or self._drafts) and self._outputs.is_empty
         assert all(batch.advance() == ([], []) for batch in self._beams.values())
         self._cache.assert_idle()

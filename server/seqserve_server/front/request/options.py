@@ -24,6 +24,7 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.drafts import TargetDrafts
 from seqserve_server.front.request.kept_spans import KeptTexts
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.rules import check_rules
@@ -58,6 +59,8 @@ class RequestOptions(NamedTuple):
     """How sources are divided; None for not at all."""
     kept: KeptTexts = KeptTexts()
     """What comes back as it is."""
+    drafts: TargetDrafts = TargetDrafts()
+    """What targets may be."""
 
 
 def converted_options(
@@ -80,7 +83,13 @@ def converted_options(
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _converted(options, manifest, tokenizer, affixes)
     check_rules(options, decoding, manifest, max_rows)
-    return RequestOptions(decoding, affixes, segmentation_of(sent, manifest), KeptTexts(options))
+    return RequestOptions(
+        decoding,
+        affixes,
+        segmentation_of(sent, manifest),
+        KeptTexts(options),
+        TargetDrafts.of(options, decoding, tokenizer),
+    )
 
 
 def priority_of(priority: int) -> Priority:

@@ -48,6 +48,8 @@ class Part(NamedTuple):
     """Whether it is only a part of a line or sentence, which is too long."""
     kept: Sequence[Span] = ()
     """What of its text comes back as it is."""
+    draft: tuple[int, ...] = ()
+    """Token ids that its target may have."""
 
     @property
     def kept_bytes(self) -> list[int]:
@@ -93,7 +95,7 @@ class SourceReader:
     ) -> None:
         """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        _, self._affixes, self._segmentation, self._kept = options
+        _, self._affixes, self._segmentation, self._kept, self._drafts = options
         self._terms = Terms(terms, glossary, options.decoding, model)
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
@@ -151,6 +153,9 @@ class SourceReader:
                         raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
                     parts.append(part)
                     yield
+        if len(parts) > 1 and self._drafts.token_ids:
+            # It is the draft of one text.
+            parts = [part._replace(draft=()) for part in parts]
         num_tokens = sum(len(part.tokens) for part in parts)
         source = Source(text, parts, num_tokens, is_divided=True)
         if segmentation.is_default and (only := source.only):
@@ -179,7 +184,8 @@ class SourceReader:
         options, terms = self._terms.of(rest, self._tokenizer.spelled(rest).text)
         if not self._is_read(rest, tokens):
             tokens = []
-        return Part(span, tokens, options, terms, is_wrapped, kept)
+        draft = self._drafts.draft_of(text) if tokens and options.follows_drafts else ()
+        return Part(span, tokens, options, terms, is_wrapped, kept, draft)
 
     def tokens(self, text: str) -> list[int]:
         """Tokenizes a text, and adds what the model reads beside it."""

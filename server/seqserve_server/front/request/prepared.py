@@ -90,6 +90,7 @@ class Prepared:
         return GenerateSpec(
             source=part.tokens,
             options=part.options,
+            draft=part.draft,
             streamed=streamed,
             priority=self.priority,
             start_token=self.affixes.start_token,

@@ -19,6 +19,7 @@ _TERMS = ("terms", "glossary")
 _EXCLUDES = {
     "coverage_penalty": ("return_alternatives",),
     "prefix_bias_beta": ("return_alternatives", *_TERMS, "vocabulary_allow"),
+    "draft_source": ("target_draft",),
     "return_alternatives": (*_TERMS, *_SAMPLING),
     "segmentation": EXCLUDED,
     **dict.fromkeys(_TERMS, _SAMPLING),

@@ -153,6 +153,32 @@ class FakeStep:
         return past.astype(int).tolist()  # type: ignore[no-any-return]
 
 
+class FakeDraftReader:
+    """Stands for the graph that reads drafts; records how many tokens each pass read."""
+
+    def __init__(self) -> None:
+        self.passes: list[int] = []
+
+    def read(self, inputs: dict[str, Any]) -> list[Any]:
+        caches = [array for name, array in inputs.items() if name.startswith("self_")]
+        crossed = [array for name, array in inputs.items() if name.startswith("cross_")]
+        tokens = inputs["tokens"][:, 0].tolist()
+        before = caches[-1][0, 0, :, 0].astype(int).tolist()
+        length = int(inputs["source_last_index"][0]) + 1
+        source = crossed[-1][0, 0, :length, 0].astype(int).tolist()
+        self.passes.append(len(tokens))
+        assert inputs["lengths"].tolist() == [len(before) + at for at in range(len(tokens))]
+        assert inputs["max_length"].tolist() == [len(before) + len(tokens)]
+        found = [
+            next_token(source, [*before, *tokens[: at + 1]], may_end=True)
+            for at in range(len(tokens))
+        ]
+        scores = [score for _, score in found] if inputs["return_logprobs"] else []
+        entries = np.array(tokens, np.float32)[None, None, :, None]
+        best = np.array([[token] for token, _ in found])
+        return [best, np.array(scores, np.float32), *(entries for _ in caches)]
+
+
 class FakeRuntime:
     """Stands for a loaded model; records what it is asked to run."""
 
@@ -170,6 +196,7 @@ class FakeRuntime:
         """How many targets each run of the scorer took."""
         self.can_score = True
         self.shortlist: Shortlist | None = None
+        self.draft_reader: FakeDraftReader | None = None
         self.inputs: dict[str, Any] = {}
         """Buffers that the steps of the last cache read."""
         self.outputs: dict[str, Any] = {}

@@ -191,3 +191,11 @@ def test_time_that_an_answer_ran_is_measured_once() -> None:
     # The second request of an answer gets its attention.
     recorder.ended(request(answer=answer, encode_began_s=12.0, finished_s=13.0), answer)
     assert observed(recorder.snapshot(), "compute_duration_seconds") == pytest.approx((1, 2.0))
+
+
+def test_counts_tokens_of_drafts() -> None:
+    recorder = StatsRecorder()
+    recorder.drafted(7, 3)
+    recorder.drafted(20, 20)
+    totals = recorder.snapshot().totals
+    assert (totals["drafted_tokens"], totals["accepted_draft_tokens"]) == (27, 23)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tests.unit.server.engine.fake_runtime import (
     EOS,
+    MAX_SOURCE,
     VOCABULARY_SIZE,
+    FakeDraftReader,
     FakeRuntime,
     detokenize,
     expected,
@@ -38,6 +40,7 @@ class Notes(Observer):
         self.steps: list[int] = []
         self.first: list[Request] = []
         self.cancellations: list[Request] = []
+        self.drafted_tokens: list[tuple[int, int]] = []
 
     def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
         self.encodings.append(list(lengths))
@@ -45,6 +48,9 @@ class Notes(Observer):
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
         assert 0 <= outside_s <= duration_s
         self.steps.append(rows)
+
+    def drafted(self, drafted: int, accepted: int) -> None:
+        self.drafted_tokens.append((drafted, accepted))
 
     def first_tokens(self, requests: Sequence[Request]) -> None:
         self.first += requests
@@ -687,3 +693,110 @@ def test_warm_up_runs_rows_that_choose_from_candidates_and_leaves_none() -> None
 )
 def test_doubling(most: int, sizes: list[int]) -> None:
     assert doubling(most) == sizes
+
+
+class DraftStepper(Stepper):
+    """A stepper whose model reads drafts, and the targets of sources without one."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.runtime.draft_reader = self.reader = FakeDraftReader()
+        self.runtime.manifest = make_manifest(
+            limits=Limits(max_source_length=MAX_SOURCE, max_target_length=60)
+        )
+        self.worker = Worker(
+            self.runtime, self.scheduler, 4, 100, self.notes, detokenize, idle_s=0.0
+        )
+
+    @staticmethod
+    def target(*source: int, longest: int = 40) -> tuple[int, ...]:
+        options = DecodingOptions(max_decoding_length=longest)
+        best = expected([*source, EOS], options).best
+        return (*best.token_ids, *([EOS] if best.stop_reason is StopReason.EOS else []))
+
+
+LONG = (43, 21)
+"""A source whose target has 19 tokens, all of them different."""
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_right_draft_takes_few_steps(scored: bool) -> None:
+    stepper = DraftStepper()
+    target = stepper.target(*LONG)
+    request = stepper.submit(*LONG, longest=40, scored=scored, draft=target)
+    stepper.finish()
+    stepper.assert_decoded(request)
+    stepper.assert_empty()
+    stepper.worker.assert_idle()
+    assert stepper.reader.passes[0] == 8
+    assert len(stepper.notes.steps) == 2
+    assert all(drafted == accepted for drafted, accepted in stepper.notes.drafted_tokens)
+
+
+def test_draft_goes_on_after_a_mismatch() -> None:
+    stepper = DraftStepper()
+    target = stepper.target(*LONG)
+    for draft in (
+        (*target[:4], 49, *target[5:]),
+        (*target[:4], *target[5:]),
+        (*target[:4], 49, *target[4:]),
+    ):
+        stepper.notes.steps.clear()
+        request = stepper.submit(*LONG, longest=40, draft=draft)
+        stepper.finish()
+        stepper.assert_decoded(request)
+        assert len(stepper.notes.steps) < len(target) - 6
+    assert any(accepted < drafted for drafted, accepted in stepper.notes.drafted_tokens)
+
+
+def test_stream_brings_the_tokens_of_a_pass_together() -> None:
+    stepper = DraftStepper()
+    target = stepper.target(*LONG)
+    request = stepper.submit(*LONG, longest=40, draft=target, streamed=True)
+    stepper.finish()
+    *progress, last = stepper.events_of(request)
+    assert last == expected([*LONG, EOS], request.options)
+    pieces = [event.token_ids for event in progress if isinstance(event, Progress)]
+    assert [len(piece) for piece in pieces] == [1, 8, 1, 9]
+    assert [token for piece in pieces for token in piece] == list(target[:-1])
+
+
+@pytest.mark.parametrize("longest", range(1, 14))
+def test_draft_stops_at_the_maximum_length(longest: int) -> None:
+    stepper = DraftStepper()
+    draft = stepper.target(*LONG)
+    request = stepper.submit(*LONG, longest=longest, draft=(*draft, *draft))
+    stepper.finish()
+    stepper.assert_decoded(request)
+
+
+def test_drafts_wait_while_many_rows_run() -> None:
+    stepper = DraftStepper()
+    target = stepper.target(*LONG)
+    requests = [stepper.submit(*LONG, longest=12, draft=target) for _ in range(3)]
+    stepper.finish()
+    stepper.assert_decoded(*requests)
+    assert stepper.reader.passes == []
+
+
+def test_drafts_of_other_kinds_of_requests_are_ignored() -> None:
+    stepper = DraftStepper()
+    target = stepper.target(*LONG)
+    for changes in (
+        {"min_decoding_length": 3},
+        {"vocabulary": (EOS, *range(4, VOCABULARY_SIZE))},
+        {"no_repeat_ngram_size": 3},
+    ):
+        options = DecodingOptions(max_decoding_length=12, **changes)
+        stepper.scheduler.submit(generation([*LONG, EOS], options, draft=target))
+        stepper.finish()
+    assert stepper.reader.passes == []
+
+
+def test_cancelled_request_takes_its_draft_along() -> None:
+    stepper = DraftStepper()
+    request = stepper.submit(*LONG, longest=40, draft=stepper.target(*LONG))
+    stepper.step()
+    stepper.scheduler.cancel(request)
+    stepper.finish()
+    stepper.worker.assert_idle()

@@ -76,6 +76,7 @@ class EchoRuntime:
         self.cache_type = np.dtype(np.float32)
         self.can_score = True
         self.shortlist = None
+        self.draft_reader = None
         self.step_s = 0.0
         self.fault: Exception | None = None
         self.may_run = threading.Event()

@@ -461,6 +461,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "segmentation_language": st.text(max_size=3),
     "keep_placeholders": st.booleans(),
     "keep": st.lists(st.text(max_size=3), max_size=3),
+    "target_draft": st.text(max_size=8),
+    "draft_source": st.booleans(),
 }
 # Few at a time, so that many are let through.
 messages = (

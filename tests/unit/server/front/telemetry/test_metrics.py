@@ -42,6 +42,8 @@ FAMILIES = {
     "answer_cache_lookups": ("counter", {"result", *MODEL}),
     "answer_cache_evictions": ("counter", MODEL),
     "answer_cache_bytes": ("gauge", MODEL),
+    "drafted_tokens": ("counter", MODEL),
+    "accepted_draft_tokens": ("counter", MODEL),
     "cancelled": ("counter", MODEL),
     "deadline_exceeded": ("counter", {"where", *MODEL}),
     "rejected": ("counter", {"reason", "model"}),

@@ -52,6 +52,8 @@ SET: dict[str, Any] = {
     "force_end_token": True,
     "keep_placeholders": True,
     "keep": ["Blue Bird"],
+    "target_draft": "Das ist gut.",
+    "draft_source": True,
 }
 REFUSED = {
     "return_scores",

@@ -1,0 +1,140 @@
+"""Drafts: guesses of the target. What greedy search writes of them costs one pass, not steps.
+
+Source: Sun et al. 2021, "Instantaneous Grammatical Error Correction with Shallow Aggressive
+Decoding".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from seqserve_server.contract.events import Finished
+from seqserve_server.engine.decoding.row_decoder import RowDecoder
+from seqserve_server.engine.decoding.rows import Rows, RowState
+from seqserve_server.engine.draft_pass import MAX_TOKENS, DraftPass
+from seqserve_server.engine.request import Request
+
+# A pass over fewer tokens takes longer than as many steps.
+_MIN_TOKENS = 5
+# Tokens of the first pass, and of the first one after a mismatch.
+_FIRST_TOKENS = 8
+# A pass after which no token was wrong is followed by one of so many times as many.
+_GROWTH = 4
+# Beside more rows a token costs less in a step of all of them than in a pass.
+_MAX_ROWS = 2
+
+
+class Draft:
+    """A draft, and where the output stands in it."""
+
+    def __init__(self, tokens: tuple[int, ...]) -> None:
+        """Expects its first token next."""
+        self._tokens = tokens
+        # The place of the token that comes next; of the first one that may, after a mismatch.
+        self._next = 0
+        self._is_followed = True
+        self._newest: int | None = None
+        self._pass_tokens = _FIRST_TOKENS
+
+    def append(self, token: int) -> None:
+        """Takes the next token of the output.
+
+        After a mismatch the output comes back to the draft behind its last two tokens, where they
+        occur next in it.
+        """
+        before, self._newest = self._newest, token
+        if self._is_followed and self._tokens[self._next : self._next + 1] == (token,):
+            self._next += 1
+            return
+        self._is_followed = False
+        for place in range(max(self._next, 1), len(self._tokens)):
+            if self._tokens[place] == token and self._tokens[place - 1] == before:
+                self._next, self._is_followed = place + 1, True
+                return
+
+    def following(self, left: int) -> list[int]:
+        """Returns the tokens to verify in the next pass; none while the output is elsewhere.
+
+        ``left`` is how many tokens the row may have yet. The last one always comes by a step.
+        """
+        count = min(left - 1, self._pass_tokens) - 1
+        is_worth_it = self._is_followed and count + 1 >= _MIN_TOKENS
+        tokens = [*self._tokens[self._next : self._next + count]] if is_worth_it else []
+        return tokens if len(tokens) + 1 >= _MIN_TOKENS else []
+
+    def resize(self, *, was_right: bool) -> None:
+        """Lets the next pass verify more tokens if all of the last one were right."""
+        tokens = self._pass_tokens * _GROWTH if was_right else _FIRST_TOKENS
+        self._pass_tokens = min(tokens, MAX_TOKENS)
+
+
+class Verified(NamedTuple):
+    """What a pass over a part of a draft has given its row."""
+
+    row: int
+    request: Request
+    drafted: int
+    """Tokens of the draft that were read."""
+    accepted: int
+    """How many of them greedy search writes."""
+    token_ids: list[int]
+    """New tokens of the row: those, and the one that comes after them unless they end it."""
+    finished: list[tuple[Request, Finished]]
+    """The request, where it is answered: its row is free then."""
+
+
+class Drafts:
+    """The drafts of running rows."""
+
+    def __init__(self, rows: Rows, row_decoder: RowDecoder, draft_pass: DraftPass) -> None:
+        """Starts with none."""
+        self._rows, self._row_decoder, self._draft_pass = rows, row_decoder, draft_pass
+        self._of: dict[RowState, Draft] = {}
+
+    def __len__(self) -> int:
+        """Counts the rows that have one."""
+        return len(self._of)
+
+    def put(self, row: int, tokens: tuple[int, ...]) -> None:
+        """Sets the draft of a new row."""
+        self._of[self._rows.states[row]] = Draft(tokens)
+
+    def remove(self, state: RowState) -> None:
+        """Forgets the draft of a row that leaves."""
+        self._of.pop(state, None)
+
+    def follow(self) -> None:
+        """Takes the newest token of each row after a step."""
+        for state, draft in self._of.items():
+            draft.append(int(self._rows.cache.tokens[state.row, 0]))
+
+    def verify(self) -> Verified | None:
+        """Runs a pass for the first row that follows its draft.
+
+        Returns:
+            None where there is no such row, or steps are faster.
+        """
+        if len(self._rows.states) > _MAX_ROWS:
+            return None
+        for state, draft in self._of.items():
+            length = int(self._rows.cache.lengths[state.row])
+            tokens = draft.following(int(self._rows.max_lengths[state.row]) - length)
+            if tokens and state.constraints.forced(length) is None:
+                return self._verified(state, draft, tokens)
+        return None
+
+    def _verified(self, state: RowState, draft: Draft, tokens: list[int]) -> Verified | None:
+        row = state.row
+        found = self._draft_pass.run(row, [int(self._rows.cache.tokens[row, 0]), *tokens])
+        if found is None:
+            return None
+        best, log_probabilities = found
+        right = next((at for at, token in enumerate(tokens) if token != best[at]), len(tokens))
+        count, finished = self._row_decoder.extend(
+            row, best[: right + 1], log_probabilities[: right + 1]
+        )
+        for token in best[:count]:
+            draft.append(token)
+        draft.resize(was_right=right == len(tokens))
+        request = state.pool.request
+        return Verified(row, request, len(tokens), min(count, right), best[:count], finished)

@@ -1,0 +1,55 @@
+"""Opens the graph that reads drafts when the first one comes, and runs it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import onnxruntime as ort
+
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.engine.draft_graph import READ
+from seqserve_server.engine.packing import Array
+
+_log = logging.getLogger(__name__)
+
+
+class DraftReader:
+    """Reads drafts for any number of threads.
+
+    The graph has packed weights of its own, which most models never need. It takes as long to open
+    as many steps, so a thread does that, and drafts that come before are not read.
+    """
+
+    def __init__(self, open_graph: Callable[[], ort.InferenceSession]) -> None:
+        """Opens nothing yet."""
+        self._open_graph = open_graph
+        self._session: ort.InferenceSession | None = None
+        self._is_opened = threading.Lock()
+
+    def read(self, inputs: dict[str, Array]) -> list[Array] | None:
+        """Reads tokens that follow each other in one target.
+
+        Args:
+            inputs: As :func:`~seqserve_server.engine.draft_graph.draft_graph` says.
+
+        Returns:
+            The next tokens ``[R, 1]``, their log-probabilities ``[R]``, or ``[0]`` unless asked
+            for, and new keys and values in the order of their caches. None while the graph is not
+            open.
+        """
+        if self._session is None:
+            if self._is_opened.acquire(blocking=False):
+                threading.Thread(target=self.open, name="draft-reader", daemon=True).start()
+            return None
+        caches = [READ + name for name in inputs if name.startswith("self_")]
+        names = ["next_tokens", "log_probabilities", *caches]
+        return self._session.run(names, inputs)  # type: ignore[no-any-return]
+
+    def open(self) -> None:
+        """Opens the graph; if it cannot be opened, drafts are never read."""
+        try:
+            self._session = self._open_graph()
+        except ArtifactError:
+            _log.exception("drafts are ignored from now on")
