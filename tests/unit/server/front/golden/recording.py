@@ -237,6 +237,9 @@ def _spec(spec: Spec) -> dict[str, Any]:
             options = replace(options, sampling=options.sampling._replace(seed=-1))
         written["options"] = repr(options)
         written["answer"] = spec.answer is not None
+        if not written["draft"]:
+            # Most have none.
+            del written["draft"]
     written["priority"] = spec.priority.value
     return written
 
