@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -35,10 +35,11 @@ _MOST_A_TURN = 256
 class _Arrivals:
     """Calls of one method on their way to gRPC's loop, which takes them one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Callable[[str], None]) -> None:
         self.takers = self.idle_takers = 0
         """Tasks that take calls, and those of them that wait for one."""
-        self._admitted: deque[object] = deque()
+        self._admitted: deque[tuple[object, str]] = deque()
+        self._taken = taken
         self._wanted: asyncio.Future[object] | None = None
 
     def next(self) -> asyncio.Future[object]:
@@ -47,9 +48,9 @@ class _Arrivals:
         self._hand_over()
         return self._wanted
 
-    def add(self, state: object) -> None:
-        """Adds a call."""
-        self._admitted.append(state)
+    def add(self, state: object, peer: str) -> None:
+        """Adds a call of a peer."""
+        self._admitted.append((state, peer))
         self._hand_over()
 
     def end(self, error: Exception) -> None:
@@ -59,7 +60,9 @@ class _Arrivals:
 
     def _hand_over(self) -> None:
         if self._admitted and self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(self._admitted.popleft())
+            state, peer = self._admitted.popleft()
+            self._taken(peer)
+            self._wanted.set_result(state)
 
 
 class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
@@ -90,7 +93,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
             future.add_done_callback(self._count)
             return future
         if method not in self._arrivals:
-            self._arrivals[method] = _Arrivals()
+            self._arrivals[method] = _Arrivals(self._gate.taken)
             self._begin_to_take(method, _CALLS_A_TURN)
         return self._arrivals[method].next()
 
@@ -121,7 +124,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                 self._begin_to_take(method, arrivals.takers)
             context = cygrpc._ServicerContext(state, None, None, self._event_loop)
             if not await self._gate.refuses(name, context):
-                arrivals.add(state)
+                arrivals.add(state, self._gate.peer_of(context))
             # A call that has ended must not stay until the next one comes.
             del state, context
 

@@ -9,7 +9,6 @@ Lives in the event loop.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
 from collections.abc import Callable
 
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -21,8 +20,6 @@ _LONGEST_S = 0.3
 """What an accepted call waits at most, about; people hardly mind it."""
 _FEWEST, _MOST = 64, 256
 """Bounds of how many calls of a caller that is alone may wait, however fast they are served."""
-# A call whose request does not come in this time waits for its client, not for the front.
-_MAX_WAIT_S = 1.0
 # Time to serve a call, as long as none was measured, and the weight of each new measurement.
 _INTERVAL_S = 0.001
 _WEIGHT = 0.05
@@ -36,9 +33,6 @@ class Backlog:
         """Starts empty; the clock tells seconds, from any origin."""
         self._places = Shares(0, _CALLER_SHARE)
         self._clock = clock
-        # Arrivals of the last second, with those that are served: a caller's first ones.
-        self._arrivals: deque[tuple[float, str]] = deque()
-        self._served: Counter[str] = Counter()
         self._served_s, self._is_busy = clock(), False
         self._interval_s = _INTERVAL_S
         self._refusals = RefusalCache(clock)
@@ -53,36 +47,20 @@ class Backlog:
         Raises:
             QueueFull: Too many calls wait, of this caller or of all.
         """
-        now_s = self._clock()
-        self._forget_until(now_s - _MAX_WAIT_S)
         served = int(_LONGEST_S / self._interval_s)
         self._places.total = int(min(max(served, _FEWEST), _MOST) / _CALLER_SHARE)
         if not self._places.fits(caller, 1):
             raise self._refusal(caller)
         self._places.take(caller, 1)
-        self._arrivals.append((now_s, caller))
 
     def leave(self, caller: str) -> None:
-        """Tells that a call of a caller is served now."""
+        """Tells that a call of a caller is served now, or has ended while it waited."""
         now_s = self._clock()
-        if self._places.held(caller):
-            self._places.give(caller, 1)
-            self._served[caller] += 1
+        self._places.give(caller, 1)
         if self._is_busy:
             interval_s = min(now_s - self._served_s, _LONGEST_S)
             self._interval_s += _WEIGHT * (interval_s - self._interval_s)
         self._served_s, self._is_busy = now_s, len(self) > 0
-
-    def _forget_until(self, time_s: float) -> None:
-        """Gives back the places of calls that arrived before a time."""
-        while self._arrivals and self._arrivals[0][0] < time_s:
-            _, caller = self._arrivals.popleft()
-            if self._served[caller]:
-                self._served[caller] -= 1
-            else:
-                self._places.give(caller, 1)
-            if not self._served[caller]:
-                del self._served[caller]
 
     def _refusal(self, caller: str) -> QueueFull:
         wait_s = len(self) * self._interval_s

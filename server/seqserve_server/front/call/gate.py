@@ -53,7 +53,7 @@ class Gate:
     async def refuses(self, method: str, context: Context) -> bool:
         """Ends a call that cannot be served soon, and returns whether it did."""
         try:
-            self._backlog.enter(self._peer(context))
+            self._backlog.enter(self.peer_of(context))
         except QueueFull as full:
             failure = failure_of(full, "")
             metadata: Any = context.invocation_metadata()
@@ -70,14 +70,12 @@ class Gate:
             return True
         return False
 
-    def served(self, method: str, context: Context) -> str:
-        """Tells that the handler of a call begins; returns the name of the peer."""
-        peer = self._peer(context)
-        if method in self.methods:
-            self._backlog.leave(peer)
-        return peer
+    def taken(self, peer: str) -> None:
+        """Tells that gRPC takes a call of a peer, which was not refused."""
+        self._backlog.leave(peer)
 
-    def _peer(self, context: Context) -> str:
+    def peer_of(self, context: Context) -> str:
+        """Returns the name of the peer that a call is of."""
         metadata: Any = context.invocation_metadata()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 

@@ -122,7 +122,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=self._gate.served(method, context),
+            peer=self._gate.peer_of(context),
             connection=context.peer(),
             auth_name=_auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,
