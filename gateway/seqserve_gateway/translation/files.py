@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import shutil
 import zipfile
 from asyncio import to_thread
 from collections.abc import Mapping
-from copy import copy
 from pathlib import Path
 
-from seqserve.documents.archive import is_text, opened, text_of
+from seqserve.documents.archive import is_text, opened, rewrite, text_of
 from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
 from seqserve.documents.passage import Malformed, Parser
 from seqserve.errors import OptionError
@@ -51,7 +49,7 @@ async def translated_file(call: Call, file: File, languages: Languages, field: s
         if kind in ARCHIVES:
             parts = await to_thread(_parts, file, kind)
             written = await _translated(call, parts, parser, languages)
-            return File(name, await to_thread(_packed, file, written))
+            return File(name, await to_thread(_packed, file, kind, written))
         text = file.content.decode("utf-8-sig")
         [written_text] = (await _translated(call, {"": text}, parser, languages)).values()
         return File(name, written_text.encode())
@@ -78,17 +76,12 @@ def _parts(file: File, kind: Format) -> dict[str, str]:
         return {part.filename: text_of(archive, part) for part in parts}
 
 
-def _packed(file: File, written: Mapping[str, str]) -> bytes:
-    """Writes an archive with the translations of parts; the others stay to the byte."""
+def _packed(file: File, kind: Format, written: Mapping[str, str]) -> bytes:
+    """Writes an archive with the translations of its parts."""
     packed = io.BytesIO()
     with (
         opened(io.BytesIO(file.content), file.name, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,
     ):
-        for part in source.infolist():
-            if part.filename in written:
-                archive.writestr(copy(part), written[part.filename].encode(), part.compress_type)
-                continue
-            with source.open(part) as old, archive.open(copy(part), "w") as new:
-                shutil.copyfileobj(old, new)
+        rewrite(source, archive, kind, lambda part: written[part.filename])
     return packed.getvalue()

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import io
 import math
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipInfo
 
 from seqserve import Client, errors
 from seqserve.arguments import BULK_CONCURRENCY
@@ -29,7 +28,7 @@ from seqserve.command.run.document_writer import (
 from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
 from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
-from seqserve.documents.archive import is_text, opened, text_of
+from seqserve.documents.archive import opened, rewrite, text_of
 from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
 from seqserve.documents.passage import Lines, Malformed, Parser, Passage
 from seqserve.options import option, parse
@@ -212,19 +211,19 @@ def _translate_archive(
         archive_writer(out, {**options.call(), "format": kind.value}) as (archive, journal),
         closing(Progress(sys.stderr, "passages", is_shown=is_shown)) as progress,
     ):
-        for part in source.infolist():
-            if not is_text(kind, part):
-                with source.open(part) as old, archive.open(copy(part), "w") as new:
-                    shutil.copyfileobj(old, new)
-                continue
+
+        def written(part: ZipInfo) -> str:
+            nonlocal failed
             name = f"{file}: {part.filename}"
             texts: list[str] = []
             writer = DocumentWriter(name, "utf-8", texts.append, journal)
             lines = io.StringIO(text_of(source, part), newline="")
             _run(client, options, writer, progress, _passages(parser, lines, name))
-            archive.writestr(copy(part), "".join(texts).encode(), part.compress_type)
             _report(writer, name)
             failed += writer.failed.count
+            return "".join(texts)
+
+        rewrite(source, archive, kind, written)
     return failed
 
 

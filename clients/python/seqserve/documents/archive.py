@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,6 +55,24 @@ def opened(
 def is_text(kind: Format, part: zipfile.ZipInfo) -> bool:
     """Tells whether a part is translated."""
     return bool(re.fullmatch(ARCHIVES[kind], part.filename))
+
+
+def rewrite(
+    source: zipfile.ZipFile,
+    target: zipfile.ZipFile,
+    kind: Format,
+    written: Callable[[zipfile.ZipInfo], str],
+) -> None:
+    """Writes an archive again, with what is written for each part that is translated.
+
+    The other parts stay to the byte.
+    """
+    for part in source.infolist():
+        if is_text(kind, part):
+            target.writestr(copy(part), written(part).encode(), part.compress_type)
+            continue
+        with source.open(part) as old, target.open(copy(part), "w") as new:
+            shutil.copyfileobj(old, new)
 
 
 def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
