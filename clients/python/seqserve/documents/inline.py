@@ -15,6 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from seqserve.declarations import DECLARATIONS
 from seqserve.documents.passage import Passage, Translation, fits, has_words
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
@@ -25,8 +26,9 @@ _SPACE = re.compile(f"[{_BLANK}]+")
 _MAX_DEPTH = 32
 # To place markup takes as many steps as there are tags and words, multiplied.
 _MAX_PIECES = 1000
-# As many texts as a request may keep, and what of a placeholder a model may well read.
-_MAX_KEPT, _MAX_STAND_IN = 64, 40
+_MAX_KEPT = DECLARATIONS["keep"].max_items
+# What of a placeholder a model may well read.
+_MAX_STAND_IN = 40
 
 
 class Kind(Enum):
