@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+"""Stands at the end of a text whose last bytes are not a whole character yet."""
 
 
 class Detokenizer(Protocol):
@@ -48,7 +49,7 @@ class TextStream:
         if not self._window or self._tokenizer.is_byte(self._window[-1]):
             return ""
         text = self._tokenizer.decode(self._window)
-        if text.endswith(_REPLACEMENT) or len(text) <= len(self._shown):
+        if text.endswith(REPLACEMENT) or len(text) <= len(self._shown):
             return ""
         self._pending += text[len(self._shown) :]
         self._shown = text

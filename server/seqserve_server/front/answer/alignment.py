@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.text_stream import REPLACEMENT
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.splitting import Span
-
-_UNFINISHED = "\ufffd"
-"""Stands at the end of a text whose last bytes are not a whole character yet."""
 
 
 class SourcePlaces(NamedTuple):
@@ -116,7 +114,7 @@ def _place(
         together.append(index)
         own_end = end
         if index != indexes[-1]:
-            own_end = min(end, len(tokenizer.decode(ids[: index + 1]).rstrip(_UNFINISHED)))
+            own_end = min(end, len(tokenizer.decode(ids[: index + 1]).rstrip(REPLACEMENT)))
         if own_end > begin or index == indexes[-1]:
             for each in together:
                 spans[each] = _trimmed(text, begin, own_end)

@@ -67,7 +67,7 @@ async def _written(
     tokenizer = model.tokenizer
     attends, places = sent.return_attention, None
     answer = await _with_places(model, text, part, call) if part.kept else call.result()
-    if sent.return_alignment or part.kept:
+    if sent.return_alignment or (part.kept and any(each.attention for each in answer.hypotheses)):
         places = SourcePlaces.of(text, tokens, prepared.affixes, tokenizer)
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,

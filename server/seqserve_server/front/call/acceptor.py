@@ -123,8 +123,9 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                 # More have come in one turn than could be taken.
                 self._begin_to_take(method, arrivals.takers)
             context = cygrpc._ServicerContext(state, None, None, self._event_loop)
-            if not await self._gate.refuses(name, context):
-                arrivals.add(state, self._gate.peer_of(context))
+            peer = self._gate.peer_of(context)
+            if not await self._gate.refuses(name, context, peer):
+                arrivals.add(state, peer)
             # A call that has ended must not stay until the next one comes.
             del state, context
 

@@ -49,10 +49,6 @@ class Shares:
         held = self._held[caller] + size
         return free >= 0 and (1.0 - self._share) * held <= self._share * free
 
-    def held(self, caller: str) -> int:
-        """Returns what a caller holds."""
-        return self._held[caller]
-
     def take(self, caller: str, size: int) -> None:
         """Notes bytes that a caller holds from now on."""
         self._held[caller] += size

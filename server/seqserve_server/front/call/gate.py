@@ -50,10 +50,10 @@ class Gate:
         self._backlog = Backlog()
         self._refused: Counter[str] = Counter()
 
-    async def refuses(self, method: str, context: Context) -> bool:
-        """Ends a call that cannot be served soon, and returns whether it did."""
+    async def refuses(self, method: str, context: Context, peer: str) -> bool:
+        """Ends a call of a peer that cannot be served soon, and returns whether it did."""
         try:
-            self._backlog.enter(self.peer_of(context))
+            self._backlog.enter(peer)
         except QueueFull as full:
             failure = failure_of(full, "")
             metadata: Any = context.invocation_metadata()
