@@ -17,7 +17,7 @@ _END = re.compile(r"(?<=[^\W_])[.!?]?$")
 _STATEMENT_ENDS = [*[""] * 5, *["!"] * 3, "?", "?", "!!", "...", "…", ";", ":", " .", " !", "?!"]
 _QUESTION_ENDS = [*[""] * 4, ".", ".", "!", "??", "?!", " ?", "..."]
 _COPIED = (*["placeholder"] * 3, "handle", "url", "email", "file", "code", "command", "version")
-_TYPED = ("lower", "lower", "lower", "capitals", "title")
+_TYPED = ("lower", "lower", "lower", "lower", "capitals", "title")
 
 
 class Sentences:

@@ -110,7 +110,8 @@ class Values:
             "weekday": calendar.weekday(year, month + 1, day),
             "H": str(hour),
             "h": str(hour % 12 or 12),
-            "half": hour // 12,
+            # Of three ways to write the half of a day.
+            "half": hour // 12 + 2 * draw.randrange(3),
             "minute": f"{draw.choice((draw.randrange(60), 5 * draw.randrange(12))):02}",
         }
 

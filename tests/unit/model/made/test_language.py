@@ -44,7 +44,7 @@ def test_months_and_days_of_the_week_have_names() -> None:
 @pytest.mark.parametrize("code", ["en", "de", "ko"])
 def test_a_year_has_twelve_months_and_a_week_seven_days(code: str) -> None:
     language = Language.of(code)
-    assert (len(language.months), len(language.weekdays), len(language.halves)) == (12, 7, 2)
+    assert (len(language.months), len(language.weekdays), len(language.halves)) == (12, 7, 6)
 
 
 def test_a_language_that_is_not_known_is_named() -> None:
