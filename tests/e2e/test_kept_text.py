@@ -83,3 +83,26 @@ def test_every_alternative_keeps_it(client: Client) -> None:
     result = client.generate("We could not find {{count}}.", beam_size=5, num_hypotheses=5)
     hypotheses = result.hypotheses or result.segments[0].hypotheses
     assert [each.text.count("{{count}}") for each in hypotheses] == [1] * len(hypotheses)
+
+
+def test_a_text_in_capitals_is_answered_as_its_small_letters_are(client: Client) -> None:
+    small = "hello {Name}, where is the street to a.example.com/B? i like apples."
+    source = small.upper().replace("{NAME}", "{Name}").replace("A.EXAMPLE.COM", "a.example.com")
+    result, plain = client.generate_batch([source, small], return_alignment=True)
+    assert isinstance(result, Result)
+    assert isinstance(plain, Result)
+    check(result, source, "{Name}", "a.example.com/B")
+    assert result.text.upper() == plain.text.upper()
+    assert result.text.replace("{Name}", "").replace("a.example.com/B", "").isupper()
+    assert [segment.hypotheses[0].token_ids for segment in result.segments] == [
+        segment.hypotheses[0].token_ids for segment in plain.segments
+    ]
+    for segment in result.segments:
+        text = result.text[segment.target_begin : segment.target_end]
+        assert text == segment.hypotheses[0].text
+        for link in segment.hypotheses[0].alignment:
+            assert text[link.target_begin : link.target_end].strip()
+    *pieces, last = client.stream(source)
+    assert "".join(piece.text for piece in pieces) == result.text
+    assert last.result is not None
+    assert client.generate(source, lower_capitals=False).text != result.text

@@ -134,6 +134,10 @@ class GenerationOptions(TypedDict, total=False):
     keep: Sequence[str] | None
     """Texts that come back exactly, each as often as the source has it. At most 64."""
 
+    lower_capitals: bool | None
+    """A source typed in capitals, or a segment of it, is read in small letters, which a model knows
+    better; its answer is written in capitals."""
+
     glossary: str | None
     """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
     models --glossaries` lists them."""

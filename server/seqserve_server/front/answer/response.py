@@ -16,6 +16,7 @@ from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.alignment import SourcePlaces, alignment_of
+from seqserve_server.front.answer.capitals import write_in_capitals
 from seqserve_server.front.answer.confidence import confidence
 from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.answer.kept_text import keep, lacks
@@ -68,14 +69,16 @@ async def _written(
     attends, places = sent.return_attention, None
     answer = await _with_places(model, text, part, call) if part.kept else call.result()
     if sent.return_alignment or (part.kept and any(each.attention for each in answer.hypotheses)):
-        places = SourcePlaces.of(text, tokens, prepared.affixes, tokenizer)
+        places = SourcePlaces.of(part.lowered or text, tokens, prepared.affixes, tokenizer)
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
         source_tokens=len(tokens),
         generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
         timings=_timings(call.timeline),
-        source_warnings=source_warnings(without(text, part.kept), tokens, tokenizer),
+        source_warnings=source_warnings(
+            without(part.lowered or text, part.kept), tokens, tokenizer
+        ),
     )
     if attends:
         response.source_pieces.extend(tokenizer.source_tokens(tokens))
@@ -98,6 +101,8 @@ async def _written(
                 alignment_of(message.text, hypothesis.token_ids, rows, places, tokenizer)
             )
         _keep(message, text, part, sent)
+        if part.lowered:
+            write_in_capitals(message)
         response.hypotheses.append(message)
         if attends or places or hypothesis.top_tokens:
             await asyncio.sleep(0)

@@ -61,8 +61,8 @@ class SourceAnswer(PartsAnswer[tuple[Part, Response | None]]):
     async def _streamed(self, part: Part) -> AsyncGenerator[Piece, None]:
         """Yields the text of the only part as it is decoded, and adds its answer."""
         # What may still be replaced is not streamed.
-        streamed = not (self._prepared.sent_options.replace_unknowns or part.kept)
-        call = self._engine_call(part, streamed=streamed)
+        replaces = self._prepared.sent_options.replace_unknowns or part.kept or part.lowered
+        call = self._engine_call(part, streamed=not replaces)
         tokenizer, stops = self._prepared.model.tokenizer, part.options.stops
         text = tokenizer.stream(stops)
         generated: list[int] = []

@@ -24,6 +24,7 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.capitals import lowers_capitals
 from seqserve_server.front.request.drafts import TargetDrafts
 from seqserve_server.front.request.kept_spans import KeptTexts
 from seqserve_server.front.request.languages import Affixes, affixes_of
@@ -61,6 +62,8 @@ class RequestOptions(NamedTuple):
     """What comes back as it is."""
     drafts: TargetDrafts = TargetDrafts()
     """What targets may be."""
+    lowers_capitals: bool = False
+    """Whether texts in capitals are read in small letters."""
 
 
 def converted_options(
@@ -89,6 +92,7 @@ def converted_options(
         segmentation_of(sent, manifest),
         KeptTexts(options),
         TargetDrafts.of(options, decoding, tokenizer),
+        lowers_capitals(options),
     )
 
 

@@ -16,6 +16,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.capitals import in_capitals, lowered
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
@@ -50,6 +51,8 @@ class Part(NamedTuple):
     """What of its text comes back as it is."""
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
+    lowered: str = ""
+    """Its text in small letters, which the model reads, if it is typed in capitals."""
 
     @property
     def kept_bytes(self) -> list[int]:
@@ -95,7 +98,9 @@ class SourceReader:
     ) -> None:
         """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        _, self._affixes, self._segmentation, self._kept, self._drafts = options
+        self._affixes, self._segmentation = options.affixes, options.segmentation
+        self._kept, self._drafts = options.kept, options.drafts
+        self._lowers_capitals = options.lowers_capitals
         self._terms = Terms(terms, glossary, options.decoding, model)
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
@@ -184,18 +189,28 @@ class SourceReader:
         options, terms = self._terms.of(rest, self._tokenizer.spelled(rest).text)
         if not self._is_read(rest, tokens):
             tokens = []
-        draft = self._drafts.draft_of(text) if tokens and options.follows_drafts else ()
-        return Part(span, tokens, options, terms, is_wrapped, kept, draft)
+        read = self._read(text)
+        draft = self._drafts.draft_of(read) if tokens and options.follows_drafts else ()
+        in_small = read if read != text else ""
+        return Part(span, tokens, options, terms, is_wrapped, kept, draft, in_small)
 
     def tokens(self, text: str) -> list[int]:
         """Tokenizes a text, and adds what the model reads beside it."""
-        return self._affixes.around(self._tokenizer.encode(self._affixes.text + text))
+        read = self._read(text)
+        return self._affixes.around(self._tokenizer.encode(self._affixes.text + read))
 
     def ends(self, text: str) -> list[int]:
         """Returns where each token of a text ends, in code points."""
         # Tokens that are added take their places before the first one.
-        offsets = self._tokenizer.pieces(text).offsets
+        offsets = self._tokenizer.pieces(self._read(text)).offsets
         return [0] * self._num_added + [end for _, end in offsets]
+
+    def _read(self, text: str) -> str:
+        """Returns a text as the model reads it: one in capitals in small letters."""
+        if not self._lowers_capitals:
+            return text
+        kept = self._kept.spans(text)
+        return lowered(text, kept) if in_capitals(text, kept) else text
 
     def _is_read(self, text: str, tokens: list[int]) -> bool:
         """Tells whether a segment has a letter, and the model reads any character of the text."""

@@ -19,7 +19,7 @@ _OF_BOTH = {
     *("beam_size", "patience", "length_penalty", "coverage_penalty"),
     *("repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns"),
     *("segmentation", "shortlist", "time_limit_ms", "return_scores", "return_alignment"),
-    *("keep", "keep_placeholders"),
+    *("keep", "keep_placeholders", "lower_capitals"),
 }
 _OF_FIRST = {"segmentation_language"}
 _REFUSED = {

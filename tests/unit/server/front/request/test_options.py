@@ -463,6 +463,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "keep": st.lists(st.text(max_size=3), max_size=3),
     "target_draft": st.text(max_size=8),
     "draft_source": st.booleans(),
+    "lower_capitals": st.booleans(),
 }
 # Few at a time, so that many are let through.
 messages = (

@@ -54,6 +54,7 @@ SET: dict[str, Any] = {
     "keep": ["Blue Bird"],
     "target_draft": "Das ist gut.",
     "draft_source": True,
+    "lower_capitals": True,
 }
 REFUSED = {
     "return_scores",
