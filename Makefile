@@ -63,7 +63,7 @@ test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two serve
 test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manifests and the dashboards, 300 MB of packages.
 	$(BIN)/pytest -m helm tests/deploy
 
-bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
+bench: $(VENV)/.ready build/optimum/.ready build/libretranslate/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
 figures: $(VENV)/.ready ## Draw the pictures of the documentation again, three minutes.

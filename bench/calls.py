@@ -1,4 +1,4 @@
-"""What every benchmark asks of a server over gRPC."""
+"""What every benchmark asks of a server, over gRPC or HTTP."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seqserve.load.answer import Answer
 from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.requests import generate_request
 
 MAX_DECODING_LENGTH = 64
@@ -17,6 +18,11 @@ def caller_of(address: str, *, streamed: bool = False) -> GrpcCaller:
     # The other engines compute no scores either.
     request = generate_request("", max_decoding_length=MAX_DECODING_LENGTH, return_scores=False)
     return GrpcCaller(address, request, streamed=streamed)
+
+
+def http_caller_of(address: str) -> HttpCaller:
+    """Makes a caller of a server that has LibreTranslate's route."""
+    return HttpCaller(address, HttpForm(path="/translate", text_field="q"))
 
 
 def check_answers(answers: Iterable[Answer]) -> None:

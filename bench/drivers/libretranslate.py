@@ -27,9 +27,29 @@ from bench.drivers.numbered_tokenizer import NumberedTokenizer
 
 ENVIRONMENT = Path(__file__).parents[2] / "build" / "libretranslate"
 INTERPRETER = ENVIRONMENT / "bin" / "python"
+PACKAGE = "translate-en_de"
+"""Folder of the package that is measured."""
 MAX_DECODING_LENGTH = 127
 """Of the shipped model."""
-MISSING = "build/libretranslate is missing: `make build/libretranslate/.ready` sets it up"
+
+
+def packages_of(artifact: Path, folder: Path) -> Path:
+    """Writes an artifact's weights as packages of Argos, in eight bits; returns their folder.
+
+    Raises:
+        SystemExit: The environment of LibreTranslate is missing.
+    """
+    from bench.drivers.ctranslate2 import CTranslate2Converter
+    from seqserve_export.restore import restore
+
+    if not INTERPRETER.exists():
+        raise SystemExit(
+            "build/libretranslate is missing: `make build/libretranslate/.ready` sets it up"
+        )
+    model, packages = folder / "model", folder / "packages"
+    CTranslate2Converter(restore(artifact)).convert(str(model), quantization="int8")
+    write_package(model, artifact / "tokenizer.json", packages)
+    return packages
 
 
 def write_package(model: Path, tokenizer: Path, packages: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -15,8 +16,10 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.drivers import Closing
+from bench.drivers import Closing, libretranslate
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.cores import available_cores
 
 _READY = re.compile(r".*(?:ready|gateway) on (?:http://)?([^\s,]+)(?:, metrics ([^\s,]+))?")
 # Within it calls under way may end.
@@ -36,6 +39,8 @@ class Server:
     """Of its environment."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Beside those of this process."""
+    is_http: bool = False
+    """Whether it has LibreTranslate's route in place of gRPC."""
 
 
 def seqserve_server(artifact: Path, folder: Path) -> Server:
@@ -55,6 +60,33 @@ def batch_server(name: str, *arguments: object, delay_ms: float) -> Server:
     """Returns a batch server on another engine; see :mod:`bench.drivers.batch_server`."""
     options = ["--delay-ms", str(delay_ms), *map(str, arguments)]
     return Server(name, "bench.drivers.batch_server", options)
+
+
+def libretranslate_server(packages: Path, beam_size: int = 1) -> Server:
+    """Returns LibreTranslate with packages of :func:`~bench.drivers.libretranslate.packages_of`."""
+    python, variables = str(libretranslate.INTERPRETER), {"ARGOS_BEAM_SIZE": str(beam_size)}
+    arguments = [str(packages), _eos_id(packages), _free_port()]
+    name, module = "LibreTranslate", "bench.drivers.libretranslate"
+    return Server(name, module, arguments, python, variables, is_http=True)
+
+
+def plain_server(packages: Path, beam_size: int = 1) -> Server:
+    """Returns the plainest server of FastAPI and CTranslate2, with the same packages."""
+    python = str(libretranslate.INTERPRETER)
+    options = [_eos_id(packages), str(available_cores()), str(beam_size), _free_port()]
+    arguments = [str(packages / libretranslate.PACKAGE), *options]
+    name, module = "FastAPI + CTranslate2", "bench.drivers.plain_server"
+    return Server(name, module, arguments, python, is_http=True)
+
+
+def _eos_id(packages: Path) -> str:
+    return str(Tokenizer.load(packages / libretranslate.PACKAGE / "tokenizer.json").eos_id)
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
 
 
 class ServerProcess(Closing):

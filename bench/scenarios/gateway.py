@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import statistics
 import tempfile
 import time
@@ -24,9 +23,14 @@ from typing import Any
 import uvloop
 
 from bench.calls import caller_of
-from bench.drivers import libretranslate
-from bench.drivers.ctranslate2 import CTranslate2Converter
-from bench.drivers.server_process import Server, ServerProcess, seqserve_server
+from bench.drivers.libretranslate import packages_of
+from bench.drivers.server_process import (
+    Server,
+    ServerProcess,
+    libretranslate_server,
+    plain_server,
+    seqserve_server,
+)
 from bench.scenarios.offline import shipped_artifacts
 from bench.scenarios.online import in_turn
 from bench.sentences import everyday
@@ -34,10 +38,7 @@ from bench.tables import Table, shown, spread, spread_of_ratios
 from seqserve.load.http_connection import HttpConnection
 from seqserve.load.latency import percentile
 from seqserve.load.loops import call
-from seqserve_export.restore import restore
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.cores import available_cores
 
 OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
 _MB = 1e6
@@ -83,17 +84,12 @@ def measure(rounds: int) -> dict[str, Any]:
     Raises:
         SystemExit: The environment of LibreTranslate is missing.
     """
-    if not libretranslate.INTERPRETER.exists():
-        raise SystemExit(libretranslate.MISSING)
     plan = Plan(rounds=rounds)
     integers, _ = shipped_artifacts()
     report: dict[str, Any] = {"model": Manifest.read(integers).label, "plan": asdict(plan)}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model = folder / "model"
-        CTranslate2Converter(restore(integers)).convert(str(model), quantization="int8")
-        packages = folder / "packages"
-        libretranslate.write_package(model, integers / "tokenizer.json", packages)
+        packages = packages_of(integers, folder)
         for beam_size in plan.beam_sizes:
             with _started(integers, packages, beam_size, folder) as running:
                 report[f"beam_{beam_size}"] = uvloop.run(_measured(running, plan))
@@ -107,7 +103,6 @@ def _started(
     """Starts all servers; they end with the block."""
     place = folder / f"beam_{beam_size}"
     place.mkdir()
-    eos_id = Tokenizer.load(artifact / "tokenizer.json").eos_id
     server = seqserve_server(artifact, place)
     _set_beam(place / "models", beam_size)
     with ExitStack() as stack:
@@ -119,14 +114,8 @@ def _started(
         gateway = start(
             Server(OURS, "seqserve", ["gateway", "--target", ours.address, "--port", "0"])
         )
-        python, variables = str(libretranslate.INTERPRETER), {"ARGOS_BEAM_SIZE": str(beam_size)}
-        module = "bench.drivers.libretranslate"
-        arguments = [str(packages), str(eos_id), _free_port()]
-        libre = start(Server(LIBRE, module, arguments, python, variables))
-        module = "bench.drivers.plain_server"
-        package = str(packages / "translate-en_de")
-        arguments = [package, str(eos_id), str(available_cores()), str(beam_size), _free_port()]
-        plain = start(Server(PLAIN, module, arguments, python))
+        libre = start(libretranslate_server(packages, beam_size))
+        plain = start(plain_server(packages, beam_size))
         yield {
             OURS: _Running(gateway.address, [ours, gateway]),
             LIBRE: _Running(libre.address, [libre]),
@@ -140,12 +129,6 @@ def _set_beam(models: Path, beam_size: int) -> None:
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["generation"]["beam_size"] = beam_size
     path.write_text(json.dumps(manifest), encoding="utf-8")
-
-
-def _free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 async def _measured(running: dict[str, _Running], plan: Plan) -> dict[str, Any]:

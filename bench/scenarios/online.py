@@ -1,6 +1,7 @@
-"""Latency at a given load: this server and batch servers on other engines.
+"""Latency at a given load: this server, what people run, and batch servers on other engines.
 
-Every server is a process of its own, called over gRPC from this one, which only calls. Requests
+Every server is a process of its own, called from this one, which only calls: over gRPC, and over
+HTTP those that people write around an engine. Requests
 come as a Poisson process, at rates that are shares of what one of them, the base, can do in the
 same run. All servers get the same arrivals and take turns, round after round. Times count from the
 moment at which a request was due. A batch returns all tokens at once, so only ours is also called
@@ -19,14 +20,20 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from bench.calls import caller_of, check_answers
-from bench.drivers.server_process import Server, ServerProcess, batch_server, seqserve_server
+from bench.calls import caller_of, check_answers, http_caller_of
+from bench.drivers.libretranslate import packages_of
+from bench.drivers.server_process import (
+    Server,
+    ServerProcess,
+    batch_server,
+    plain_server,
+    seqserve_server,
+)
 from bench.sentences import everyday
 from bench.series import Run, Series
 from bench.tables import Table
-from seqserve.load.answer import Answer
+from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
-from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.loops import call, closed_loop, open_loop
 from seqserve_server.contract.manifest import Manifest
 
@@ -49,6 +56,8 @@ class Plan:
     """Name of the server that rates are measured by."""
     peers: tuple[str, ...] = ("CTranslate2 int8", "CTranslate2 fp32", "torch fp32")
     """Names of the batch servers."""
+    has_plain_server: bool = False
+    """Whether FastAPI and CTranslate2, one call for each request, take part."""
     shares: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
     """Rates, ascending, as shares of the base's capacity."""
     rounds: int = 3
@@ -63,7 +72,7 @@ class Plan:
     seed: int = 1
 
 
-SMALL = Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
+SMALL = Plan(has_plain_server=True, shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
 """For the shipped model."""
 LARGE = Plan(
     peers=("CTranslate2 int8",), shares=(0.3, 0.5, 0.8, 1.0, 1.2, 1.4, 1.6), rounds=2, seconds=5.0
@@ -89,6 +98,8 @@ def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
         for name in plan.peers:
             arguments = (*_BATCH_SERVERS[name], *shared)
             servers.append(batch_server(name, *arguments, delay_ms=plan.delay_ms))
+        if plan.has_plain_server:
+            servers.append(plain_server(packages_of(weights, folder)))
         series = take_turns(servers, everyday(), plan, folder)
         return report_of(Manifest.read(artifact).label, series, plan)
 
@@ -105,24 +116,26 @@ def take_turns(
         logs: Folder for what they write.
     """
     with ExitStack() as stack:
-        running = {
-            server.name: stack.enter_context(ServerProcess(server, logs / f"{server.name}.log"))
+        running = [
+            (server, stack.enter_context(ServerProcess(server, logs / f"{server.name}.log")))
             for server in servers
-        }
+        ]
         series: list[Series] = uvloop.run(_measured(running, sentences, plan))
         return series
 
 
 async def _measured(
-    servers: dict[str, ServerProcess], sentences: Sequence[str], plan: Plan
+    servers: Sequence[tuple[Server, ServerProcess]], sentences: Sequence[str], plan: Plan
 ) -> list[Series]:
     async with AsyncExitStack() as stack:
-        callers: list[tuple[Series, GrpcCaller]] = []
-        for name, server in servers.items():
+        callers: list[tuple[Series, Caller]] = []
+        for server, process in servers:
             for streamed in (False,) if callers else (False, True):
-                caller = caller_of(server.address, streamed=streamed)
+                caller: Caller = caller_of(process.address, streamed=streamed)
+                if server.is_http:
+                    caller = http_caller_of(process.address)
                 await stack.enter_async_context(caller)
-                callers.append((Series(name + " streamed" * streamed), caller))
+                callers.append((Series(server.name + " streamed" * streamed), caller))
         for _, caller in callers:
             # Unmeasured: allocations and compilations of the first use.
             await closed_loop(caller, sentences, _IN_FLIGHT)
@@ -133,7 +146,7 @@ async def _measured(
 
 
 async def _closed_rounds(
-    callers: Sequence[tuple[Series, GrpcCaller]], sentences: Sequence[str], plan: Plan
+    callers: Sequence[tuple[Series, Caller]], sentences: Sequence[str], plan: Plan
 ) -> None:
     for round_ in range(plan.rounds):
         for series, caller in in_turn(callers, round_):
@@ -141,9 +154,7 @@ async def _closed_rounds(
             series.full.append(await _closed_run(caller, sentences, _IN_FLIGHT, plan))
 
 
-async def _closed_run(
-    caller: GrpcCaller, sentences: Sequence[str], in_flight: int, plan: Plan
-) -> Run:
+async def _closed_run(caller: Caller, sentences: Sequence[str], in_flight: int, plan: Plan) -> Run:
     sources = draw_for(sentences, plan.seconds, plan.seed)
     run = await _timed(closed_loop(caller, sources, in_flight), plan)
     check_answers(run.answers)
@@ -151,7 +162,7 @@ async def _closed_run(
 
 
 async def _open_rounds(
-    callers: Sequence[tuple[Series, GrpcCaller]],
+    callers: Sequence[tuple[Series, Caller]],
     sentences: Sequence[str],
     plan: Plan,
     capacity_per_s: float,

@@ -18,7 +18,7 @@ from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 
 _LONGEST_S = 0.3
 """What an accepted call waits at most, about; people hardly mind it."""
-_FEWEST, _MOST = 64, 256
+_FEWEST, _MOST = 128, 256
 """Bounds of how many calls of a caller that is alone may wait, however fast they are served."""
 # Time to serve a call, as long as none was measured, and the weight of each new measurement.
 _INTERVAL_S = 0.001
