@@ -70,10 +70,15 @@ class Values:
         if kind == "full":
             return f"{self.name('person')} {self.name(draw.choice(('family', 'invented')))}"
         if kind == "invented":
-            first, second = (draw.choice(names[draw.choice(list(names))]) for _ in range(2))
-            first, second = first.partition("=")[0], second.partition("=")[0].lower()
-            return first[: draw.randint(1, 4)] + second[draw.randint(1, 3) :]
+            # Of two or three names, so that some are long.
+            first, *others = (self._part_of_name() for _ in range(draw.choice((2, 2, 3))))
+            rest = (other.lower()[draw.randint(1, 3) :] for other in others)
+            return first[: draw.randint(1, 4)] + "".join(rest)
         return draw.choice(names[kind])
+
+    def _part_of_name(self) -> str:
+        listed = self._draw.choice([*self._names.values()])
+        return self._draw.choice(listed).partition("=")[0]
 
     def _written(self, source: str, target: str) -> tuple[str, str]:
         fields = self._fields()
