@@ -28,9 +28,7 @@ def records(name: str) -> list[dict[str, str]]:
     """Reads a TSV file beside this one, each row by the names of its columns."""
     lines = files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
     columns = lines[0].split("\t")
-    return [
-        dict(zip_longest(columns, line.split("\t"), fillvalue="")) for line in lines[1:]
-    ]
+    return [dict(zip_longest(columns, line.split("\t"), fillvalue="")) for line in lines[1:]]
 
 
 @cache

@@ -38,7 +38,7 @@ class Nouns:
         self._nouns = _by_kind("nouns.tsv")
         self._adjectives = _by_kind("adjectives.tsv")
 
-    def pair(self, template: tuple[str, str]) -> tuple[str, str]:
+    def pair(self, template: tuple[str, str]) -> Pair:
         """Fills the slots of nouns and adjectives alike, and leaves the others."""
         drawn: dict[str, Row] = {}
         source, target = (
@@ -51,17 +51,16 @@ class Nouns:
         text, number = slot.groups()
         *words, kind = text.split()
         kind = kind.lower()
-        is_plural = kind not in self._nouns and kind.removesuffix("s") in self._nouns
-        kind = kind.removesuffix("s") if is_plural else kind
-        adjective = noun = None
-        if kind in self._nouns:
-            noun = self._drawn(self._nouns, kind, number, drawn)
-            if words and words[-1].lower() in self._adjectives:
-                adjective = self._drawn(self._adjectives, words.pop().lower(), number, drawn)
-        elif kind in self._adjectives:
+        if kind in self._adjectives:
             return _capital(self._drawn(self._adjectives, kind, number, drawn)[code], text)
-        if noun is None:
+        is_plural = kind not in self._nouns
+        kind = kind.removesuffix("s") if is_plural else kind
+        if kind not in self._nouns:
             return slot[0]
+        noun = self._drawn(self._nouns, kind, number, drawn)
+        adjective = None
+        if words and words[-1].lower() in self._adjectives:
+            adjective = self._drawn(self._adjectives, words.pop().lower(), number, drawn)
         return _capital(_GRAMMARS[code](" ".join(words), adjective, noun, is_plural), text)
 
     def _drawn(
@@ -70,7 +69,9 @@ class Nouns:
         """Draws a row once for a template, and none that says the same as another."""
         while kind + number not in drawn:
             row = self._draw.choice(table[kind])
-            if not any(row[code] == other[code] for other in drawn.values() for code in self._codes):
+            if not any(
+                row[code] == other[code] for other in drawn.values() for code in self._codes
+            ):
                 drawn[kind + number] = row
         return drawn[kind + number]
 
