@@ -93,6 +93,7 @@ class MadeRecipe:
     phrases: float = _key(0.0, "greetings and short phrases as they are typed", 0)
     words: float = _key(0.0, "single words", 0)
     messages: float = _key(0.0, "sentences of names, dates, prices, codes, placeholders", 0)
+    nouns: float = _key(0.0, "everyday nouns with their articles, alone and in sentences", 0)
     seed: int = _key(1, "decides which pairs are made", 0)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any
 
 from seqserve.errors import OptionError
@@ -23,16 +24,21 @@ def table(name: str) -> dict[str, Any]:
 
 
 @cache
+def records(name: str) -> list[dict[str, str]]:
+    """Reads a TSV file beside this one, each row by the names of its columns."""
+    lines = files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
+    columns = lines[0].split("\t")
+    return [dict(zip_longest(columns, line.split("\t"), fillvalue="")) for line in lines[1:]]
+
+
+@cache
 def rows(name: str, source: str, target: str) -> dict[str, list[tuple[str, str]]]:
     """Reads the columns of two languages from a TSV file beside this one, by the kind of row.
 
     Rows that lack one of the two are left out.
     """
-    lines = files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
-    columns = lines[0].split("\t")
     by_kind: dict[str, list[tuple[str, str]]] = {}
-    for line in lines[1:]:
-        row = dict(zip(columns, line.split("\t"), strict=False))
+    for row in records(name):
         if row.get(source) and row.get(target):
             by_kind.setdefault(row["kind"], []).append((row[source], row[target]))
     return by_kind

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from seqserve_model.data import Pair
 from seqserve_model.made.language import Language, rows
+from seqserve_model.made.nouns import Nouns
 from seqserve_model.made.sentences import Sentences, joined
 from seqserve_model.made.values import Values
 from seqserve_model.recipe import MadeRecipe
@@ -31,6 +32,7 @@ class Maker:
         self._draw = random.Random(recipe.seed)
         self._sentences = Sentences(source, target, self._draw)
         self._values = Values(source, target, self._draw)
+        self._nouns = Nouns(source.code, target.code, self._draw)
         self._phrases = rows("phrases.tsv", source.code, target.code)
 
     def pairs(self) -> Iterator[Pair]:
@@ -46,6 +48,7 @@ class Maker:
             "phrases": lambda: self._phrase("phrase"),
             "words": lambda: self._phrase("word"),
             "messages": lambda: self._phrase("message"),
+            "nouns": lambda: self._phrase("noun"),
         }
         for kind, make in kinds.items():
             for _ in range(round(getattr(self._recipe, kind) * len(self._pairs))):
@@ -60,7 +63,7 @@ class Maker:
     def _phrase(self, kind: str) -> Pair | None:
         if kind not in self._phrases:
             return None
-        phrase = self._draw.choice(self._phrases[kind])
+        phrase = self._nouns.pair(self._draw.choice(self._phrases[kind]))
         return self._retyped(self._values.pair(phrase, self._changed(self._any())))
 
     def _joined(self) -> Pair | None:

@@ -13,7 +13,8 @@ from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import MadeRecipe, Recipe
 
 KINDS = (
-    "names", "numbers", "endings", "letters", "joined", "around", "phrases", "words", "messages"
+    "names", "numbers", "endings", "letters", "joined", "around", "phrases", "words", "messages",
+    "nouns",
 )  # fmt: skip
 PAIRS = [Pair(f"Tom saw {n} cats.", f"Tom sah {n} Katzen.") for n in range(100, 200)]
 
@@ -44,7 +45,7 @@ def test_pairs_without_a_name_give_none() -> None:
 
 
 def test_a_language_that_spells_names_its_own_way_keeps_them() -> None:
-    recipe = MadeRecipe(names=1.0, endings=1.0, phrases=1.0, target_language="ko")
+    recipe = MadeRecipe(names=1.0, endings=1.0, phrases=1.0, nouns=1.0, target_language="ko")
     pairs = list(Maker(recipe, [Pair("Tom sleeps.", "톰은 잔다.")]).pairs())
     assert len(pairs) == 2
     assert pairs[0].target.startswith("톰은 잔다")

@@ -10,6 +10,7 @@ import pytest
 
 from seqserve_model.data import Pair
 from seqserve_model.made.language import Language, rows, table
+from seqserve_model.made.nouns import Nouns
 from seqserve_model.made.values import Values
 
 COPIED = sorted(table("copied.toml")["patterns"])
@@ -85,9 +86,10 @@ def test_a_sentence_is_put_in_its_place() -> None:
 @pytest.mark.parametrize(("source", "target"), [("en", "de"), ("de", "en"), ("en", "ko")])
 def test_every_phrase_can_be_filled(source: str, target: str) -> None:
     draw = values(source=source, target=target)
+    nouns = Nouns(source, target, random.Random(1))
     for phrases in rows("phrases.tsv", source, target).values():
         for phrase in phrases:
-            assert all(draw.pair(phrase, Pair("a", "b")))
+            assert all(draw.pair(nouns.pair(phrase), Pair("a", "b")))
 
 
 def test_a_seed_decides_what_is_drawn() -> None:
