@@ -113,20 +113,20 @@ def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
         [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "pip install '.[server]'" in done.stderr
+    assert "pip install 'seqserve[server-cpu]'" in done.stderr
 
 
 def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["server-core"], *extras["server"]]
+    wanted = [*project["dependencies"], *extras["server-core"], *extras["server-cpu"]]
     oldest = [
         line.partition(";")[0].replace(">=", "==") for line in wanted if not line.startswith("seq")
     ]
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")
     quiet = ["--quiet", "--disable-pip-version-check"]
-    run([python, "-m", "pip", "install", *quiet, f"{ROOT}[server]", *oldest])
+    run([python, "-m", "pip", "install", *quiet, f"{ROOT}[server-cpu]", *oldest])
     assert "Kaffee" in run([python, "clients/examples/demo.py"], cwd=ROOT)
 
 

@@ -120,9 +120,7 @@ def _check_hash(archive: Path, sha256: str) -> None:
                 raise OptionError(f"source: {beside} does not begin with a sha256")
         if sha256:
             with archive.open("rb") as file:
-                check_sha256(
-                    hashlib.file_digest(file, "sha256").hexdigest(), sha256, str(archive)
-                )
+                check_sha256(hashlib.file_digest(file, "sha256").hexdigest(), sha256, str(archive))
     except OSError as error:
         raise OptionError(f"source: {archive}: {error.strerror}") from None
 

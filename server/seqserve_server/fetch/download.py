@@ -9,8 +9,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email.message import Message
-from http.client import HTTPException
+from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -110,12 +109,13 @@ class _WithinHttps(urllib.request.HTTPRedirectHandler):
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: Message,  # type: ignore[override]
+        headers: HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
         if urllib.parse.urlsplit(newurl).scheme != "https":
+            fp.close()
             raise urllib.error.URLError(f"it leads to {newurl}, which is not https://")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 @contextmanager
@@ -125,6 +125,7 @@ def _opened(address: str) -> Iterator[BinaryIO]:
         with urllib.request.build_opener(_WithinHttps).open(address, timeout=_TIMEOUT_S) as answer:
             yield answer
     except urllib.error.HTTPError as error:
+        error.close()
         raise NotFetched(f"{address}: {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         raise NotFetched(f"{address}: {error.reason}") from None

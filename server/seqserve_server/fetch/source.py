@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -71,16 +71,20 @@ def chunks(opening: Callable[[], IO[bytes]], label: str) -> Iterator[bytes]:
 
 def _files_of(folder: Path) -> Files:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): partial(file.open, "rb") for file in files}
+    return {file.relative_to(folder).as_posix(): partial(_read, file) for file in files}
+
+
+def _read(file: Path) -> IO[bytes]:
+    return file.open("rb")
 
 
 @contextmanager
 def _tar(path: Path, label: str, max_bytes: int) -> Iterator[Files]:
-    try:
-        parts = tarfile.open(path)
-    except (*_DAMAGE, OSError) as error:
-        raise OptionError(f"{label}: is neither a tar nor a zip archive: {error}") from None
-    with parts:
+    with ExitStack() as stack:
+        try:
+            parts = stack.enter_context(tarfile.open(path))
+        except (*_DAMAGE, OSError) as error:
+            raise OptionError(f"{label}: is neither a tar nor a zip archive: {error}") from None
         try:
             files = {
                 _name(part.name): partial(_extracted, parts, part)

@@ -76,7 +76,8 @@ COMMANDS = {
         module="seqserve.command.tokenize", help="show the tokens that a model divides a text into"
     ),
     "models": Command(
-        module="seqserve.command.models", help="list, load and unload models of a server, or fetch some for it"
+        module="seqserve.command.models",
+        help="list, load and unload models of a server, or fetch some for it",
     ),
     "load": Command(
         module="seqserve.command.load",
