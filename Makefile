@@ -63,7 +63,7 @@ test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two serve
 test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manifests and the dashboards, 300 MB of packages.
 	$(BIN)/pytest -m helm tests/deploy
 
-test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found: RELEASE_MINUTES.
+test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found, some minutes.
 	$(BIN)/pytest -m release tests/release
 
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
