@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import urllib.request
 import zipfile
@@ -16,8 +17,7 @@ from .conftest import ROOT, VERSIONS, Environment, Install, interpreter_of, run
 
 pytestmark = pytest.mark.release
 
-TORCH = "torch==2.13.0"
-"""As in the Makefile: its wheel for the CPU is small."""
+[TORCH] = re.findall(r"^TORCH \?= (\S+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 SENTENCE, WORD = "The coffee tastes good.", "Kaffee"
 READY = r"seqserve ready on (\S+),"
 SERVE = ("seqserve", "serve", "--port", "0", "--metrics-port", "0")

@@ -82,6 +82,7 @@ def _artifacts(files: Files, label: str) -> list[_Artifact]:
 
 
 def _artifact(files: Files, name: str, label: str) -> _Artifact:
+    # A chunk has room for any manifest.
     content = next(chunks(files[name], f"{label}: {name}"), b"")
     manifest = Manifest.parse(content, f"{label}: {name}")
     folder = posixpath.dirname(name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, Self, TypeAlias
 
 from seqserve.documents import archive
 from seqserve.errors import OptionError
@@ -23,6 +23,8 @@ Files: TypeAlias = Mapping[str, Callable[[], IO[bytes]]]
 
 _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 1 << 20
+_CONTENTS = (*tarfile.REGULAR_TYPES, tarfile.GNUTYPE_SPARSE)
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, zlib.error, lzma.LZMAError)
 
 
@@ -42,7 +44,7 @@ def opened(path: Path, label: str, max_bytes: int) -> Iterator[Files]:
     if path.is_dir():
         yield _files_of(path)
     elif not path.is_file():
-        raise OptionError(f"source: there is no {label}")
+        raise OptionError(f"source: {label} is neither a file nor a folder")
     elif zipfile.is_zipfile(path):
         with archive.opened(path, label, max_bytes) as parts:
             yield {
@@ -82,7 +84,7 @@ def _read(file: Path) -> IO[bytes]:
 def _tar(path: Path, label: str, max_bytes: int) -> Iterator[Files]:
     with ExitStack() as stack:
         try:
-            parts = stack.enter_context(tarfile.open(path))
+            parts = stack.enter_context(tarfile.open(path, tarinfo=_Part))
         except (*_DAMAGE, OSError) as error:
             raise OptionError(f"{label}: is neither a tar nor a zip archive: {error}") from None
         try:
@@ -95,6 +97,17 @@ def _tar(path: Path, label: str, max_bytes: int) -> Iterator[Files]:
         except (*_DAMAGE, OSError) as error:
             raise ArtifactError(f"{label}: is damaged: {error}") from None
         yield files
+
+
+class _Part(tarfile.TarInfo):
+    """A part whose long names and other headers, which are read as a whole, are short enough."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        part = super().frombuf(buf, encoding, errors)
+        if part.type not in _CONTENTS and part.size > _MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header has {part.size:,} bytes")
+        return part
 
 
 def _bounded(parts: tarfile.TarFile, label: str, max_bytes: int) -> Iterator[tarfile.TarInfo]:

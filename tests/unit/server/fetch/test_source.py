@@ -96,6 +96,15 @@ def test_too_many_parts_are_refused(tmp_path: Path) -> None:
         contents(path)
 
 
+def test_a_header_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("a")
+    header.type, header.size = tarfile.XHDTYPE, 2 << 20
+    path = tmp_path / "archive"
+    path.write_bytes(header.tobuf() + bytes(2 << 20))
+    with pytest.raises((OptionError, ArtifactError), match="a header has 2,097,152 bytes"):
+        contents(path)
+
+
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("no archive")
@@ -104,7 +113,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="source: there is no source"):
+    with pytest.raises(OptionError, match="source: source is neither a file nor"):
         contents(tmp_path / "nowhere")
 
 
