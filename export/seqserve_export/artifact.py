@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,23 +52,6 @@ def new_place(repository: Path, description: Description) -> Path:
     if place.exists():
         raise OptionError(f"{place} exists already; take another --model-version or remove it")
     return place
-
-
-@contextlib.contextmanager
-def staged(place: Path) -> Iterator[Path]:
-    """Yields a folder to write in, which becomes ``place`` at the end, or vanishes on an error."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # Named so that no server takes it for a version.
-    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=place.parent))
-    try:
-        yield draft
-        draft.chmod(0o755)
-        os.rename(draft, place)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        # A first version that failed leaves no model without versions behind.
-        with contextlib.suppress(OSError):
-            place.parent.rmdir()
 
 
 def write_model(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seqserve_export.artifact import Description, new_place, staged, write_model
+from seqserve_export.artifact import Description, new_place, write_model
 from seqserve_export.halving import halve
 from seqserve_export.parity import HeldOut, OpenModel, report, verify
 from seqserve_export.precision import Caches, Precision, Scales
@@ -19,6 +19,7 @@ from seqserve_export.tolerance import check_tolerance
 from seqserve_model.allocator import trim_memory
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Manifest, Quantization
+from seqserve_server.contract.staging import staged
 from seqserve_server.contract.tokenizer import Tokenizer
 
 

@@ -22,6 +22,8 @@ from typing import NoReturn
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from seqserve import __version__
+
 ROOT = Path(__file__).parents[2]
 # Kept between runs because layers cost minutes; `make clean` removes it.
 DATA_ROOT = ROOT / "build" / "docker"
@@ -103,6 +105,8 @@ def server_image(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> It
     arguments = [
         "--build-arg",
         f"EXTRA={default}",
+        "--build-arg",
+        f"VERSION={__version__}",
         "--network",
         "host",
         "--secret",

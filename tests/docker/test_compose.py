@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
-from seqserve import Client
+from seqserve import Client, __version__
 from seqserve.errors import CallError
 
+from .conftest import SERVER_IMAGE, Docker
 from .ports import free_ports
-
-if TYPE_CHECKING:
-    from .conftest import Docker
 
 pytestmark = pytest.mark.docker
 
@@ -188,6 +186,20 @@ def test_the_image_has_no_installer_and_no_torch(stack: Stack) -> None:
     modules = "pip", "setuptools", "torch", "onnx"
     script = f"import importlib.util as u; print([m for m in {modules!r} if u.find_spec(m)])"
     assert stack.docker.run("exec", stack.server, "python", "-c", script).strip() == "[]"
+
+
+def test_the_image_is_small(stack: Stack) -> None:
+    size = int(stack.docker.run("image", "inspect", "--format", "{{.Size}}", SERVER_IMAGE))
+    print(f"the image unpacks to {size / 1e6:.0f} MB")
+    assert size < 600e6
+
+
+def test_the_image_tells_what_it_is(stack: Stack) -> None:
+    labels = json.loads(stack.inspect("{{json .Config.Labels}}"))
+    prefix = "org.opencontainers.image"
+    assert labels[f"{prefix}.title"] == "seqserve"
+    assert labels[f"{prefix}.version"] == __version__
+    assert "Apache-2.0" in labels[f"{prefix}.licenses"]
 
 
 def test_the_server_stops_cleanly(stack: Stack) -> None:

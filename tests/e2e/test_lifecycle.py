@@ -148,7 +148,7 @@ def test_missing_provider(repository: Path, tmp_path: Path) -> None:
         pytest.skip("this ONNX Runtime has CUDA")
     status, stderr = fails_to_start(repository, tmp_path, "--provider", "cuda")
     assert status == 1
-    assert "pip install '.[server-gpu]'" in stderr
+    assert "pip install 'seqserve[server-gpu]'" in stderr
 
 
 @pytest.mark.parametrize(

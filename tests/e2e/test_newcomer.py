@@ -113,7 +113,7 @@ def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
         [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "pip install '.[server]'" in done.stderr
+    assert "pip install 'seqserve[server]'" in done.stderr
 
 
 def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_model_loads_no_onnx() -> None:
         "seqserve_export.shortlist.command",
         "seqserve_import.command",
         "seqserve_plot.command",
+        "seqserve_server.fetch.command",
         "seqserve_gateway.command",
         "seqserve_gateway.playground.command",
     ],

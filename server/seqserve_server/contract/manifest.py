@@ -251,23 +251,34 @@ class Manifest:
         path = folder / FILE
         _check_place(path)
         try:
-            values = json.loads(path.read_bytes())
-            # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.
-            json.dumps(values, ensure_ascii=False).encode()
+            content = path.read_bytes()
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+        return cls.parse(content, str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, label: str) -> Manifest:
+        """Reads the manifest from the bytes of its file, which errors call ``label``.
+
+        Raises:
+            ArtifactError: It is malformed or of an unknown format; the message names the field.
+        """
+        try:
+            values = json.loads(content)
+            # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.
+            json.dumps(values, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{path}: not JSON: {error}") from None
+            raise ArtifactError(f"{label}: not JSON: {error}") from None
         if not isinstance(values, dict):
-            raise ArtifactError(f"{path}: not a JSON object")
+            raise ArtifactError(f"{label}: not a JSON object")
         if values.get("format") != FORMAT:
             raise ArtifactError(
-                f"{path}: format is {values.get('format')!r:.80}; this server reads format"
+                f"{label}: format is {values.get('format')!r:.80}; this server reads format"
                 f" {FORMAT}. Export the model again, or take the release that wrote it"
             )
-        manifest: Manifest = build(cls, values, str(path))
+        manifest: Manifest = build(cls, values, label)
         for name, problem in (*manifest._wrong_names(), *manifest._wrong_numbers()):
-            raise ArtifactError(f"{path}: {name}: {problem}")
+            raise ArtifactError(f"{label}: {name}: {problem}")
         return manifest
 
     def write(self, folder: Path) -> None:
@@ -314,14 +325,19 @@ def check_file(path: Path, digest: FileDigest) -> None:
         found = digest_of(path)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+    check_digest(found, digest, str(path))
+
+
+def check_digest(found: FileDigest, digest: FileDigest, label: str) -> None:
+    """Raises ArtifactError, which calls the file ``label``, unless it has this digest."""
     if found.sha256 != digest.sha256:
         raise ArtifactError(
-            f"{path}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
+            f"{label}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
             " the file is damaged or was changed: export or copy the model again"
         )
     if found.bytes != digest.bytes:
         raise ArtifactError(
-            f"{path}: has {found.bytes} bytes, and its sha256 is right, but the manifest says"
+            f"{label}: has {found.bytes} bytes, and its sha256 is right, but the manifest says"
             f" {digest.bytes} bytes; the manifest was changed: export or copy the model again"
         )
 

@@ -45,8 +45,8 @@ def prepare() -> None:
         ort.preload_dlls()
     if found := _MISSING.search(printed.getvalue()):
         raise ProviderError(
-            f"provider cuda: a library is missing: {found[1]}; in a clone of seqserve, pip install"
-            " '.[server-gpu]' in a new environment"
+            f"provider cuda: a library is missing: {found[1]}; pip install"
+            " 'seqserve[server-gpu]' in a new environment"
         )
     try:
         ctypes.CDLL(_DRIVER)

@@ -92,8 +92,8 @@ def check_provider(provider: Provider) -> None:
     """
     if _PROVIDERS[provider] not in ort.get_available_providers():
         raise ProviderError(
-            f"provider {provider.value} is not in this build of ONNX Runtime; in a clone of"
-            " seqserve, pip install '.[server-gpu]' in a new environment, or use --provider cpu"
+            f"provider {provider.value} is not in this build of ONNX Runtime; pip install"
+            " 'seqserve[server-gpu]' in a new environment, or use --provider cpu"
         )
     if provider is Provider.CUDA:
         cuda.prepare()

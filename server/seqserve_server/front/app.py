@@ -25,6 +25,7 @@ from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.models.standard import standard_repository
 from seqserve_server.front.models.traffic import parse_traffic
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  seqserve serve                                    models/ on localhost:50051
+  seqserve serve                                    models/, or the installed one
   seqserve serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key --tokens tokens
   SEQSERVE_SLOTS=128 SEQSERVE_LOG_FORMAT=json seqserve serve
 """
@@ -100,7 +101,7 @@ def _tracing(options: ServeOptions) -> Tracing | None:
     except ModuleNotFoundError as error:
         raise StartupError(
             f"--otlp-endpoint needs {error.name!r}, which is not installed:"
-            " in a clone of seqserve, pip install '.[server,tracing]'"
+            " pip install 'seqserve[tracing]'"
         ) from None
     return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 
@@ -112,7 +113,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
     keeps = options.cache_mb > 0
     loader = Loader(
-        repository=options.model_repository,
+        repository=options.model_repository or standard_repository(),
         provider=options.provider,
         threads=options.threads,
         limits=options.engine_limits(),

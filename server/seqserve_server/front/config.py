@@ -41,8 +41,10 @@ beams, and would run steps with next to no rows."""
 class ServeOptions:
     """Settings of a server; each help text tells what the option does and its trade-off."""
 
-    model_repository: Path = _models(
-        Path("models"), help="Folder of models; each version is a subfolder <name>/<version>/."
+    model_repository: Path | None = _models(
+        None,
+        help="Folder of models; each version is a subfolder <name>/<version>/. If not given, models"
+        " where that holds some, or else the model en-de that a wheel brings.",
     )
     default_model: str = _models(
         "",

@@ -96,7 +96,7 @@ def test_a_missing_library_names_the_extra(
     assert main(["try"]) == 1
     assert capsys.readouterr().err == (
         "seqserve: `seqserve try` needs 'onnxruntime', which is not installed: "
-        "in a clone of seqserve, pip install '.[server]'\n"
+        "pip install 'seqserve[server]'\n"
     )
 
 

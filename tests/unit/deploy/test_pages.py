@@ -117,6 +117,7 @@ def test_every_command_takes_its_options(page: str) -> None:
 @pages
 def test_every_option_and_variable_exists(page: str) -> None:
     known = {flag for verb in COMMANDS for flag in flags_of(help_of(verb))} | FOREIGN_FLAGS
+    known |= flags_of(help_of("models", "fetch"))
     named = {flag for code in re.findall(r"`(--[^`]+)`", TEXTS[page]) for flag in flags_of(code)}
     assert named <= known
     variables = {variable_of(flag[2:].replace("-", "_")) for flag in known}

@@ -54,7 +54,7 @@ def _run(name: str, command: Command, arguments: list[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing in _PACKAGES or not command.extra:
             raise
-        hint = f"in a clone of seqserve, pip install '.[{command.extra}]'"
+        hint = f"pip install 'seqserve[{command.extra}]'"
         return process.fail(
             1, f"`seqserve {name}` needs {missing!r}, which is not installed: {hint}"
         )

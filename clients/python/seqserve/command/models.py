@@ -1,9 +1,13 @@
-"""``seqserve models``: lists the models of a server, loads and unloads them, splits traffic."""
+"""``seqserve models``: lists the models of a server, loads and unloads them, splits traffic.
+
+``seqserve models fetch``, which needs no server, is of the package that reads artifacts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import TypeAlias
 
 from seqserve import Client
@@ -16,6 +20,7 @@ from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.options import option, parse, split_command
 
 _Listed: TypeAlias = Model | LanguagePair | Glossary
+_FETCH, _FETCH_MODULE = "fetch", "seqserve_server.fetch.command"
 _HEADINGS = (
     "NAME",
     "VERSION",
@@ -41,6 +46,7 @@ more commands, each with its own --help:
   seqserve models load NAME [VERSION]          loads a version and waits until it takes calls
   seqserve models unload NAME VERSION          waits for the version's calls and frees its memory
   seqserve models traffic NAME 1=90 2=10       splits the calls that name no version
+  seqserve models fetch SOURCE                 puts models into a folder, without a server
 
 examples:
   seqserve models
@@ -129,7 +135,10 @@ _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    name, arguments = split_command(ListOptions, argv, _COMMANDS)
+    name, arguments = split_command(ListOptions, argv, (*_COMMANDS, _FETCH))
+    if name == _FETCH:
+        status: int = import_module(_FETCH_MODULE).main(arguments)
+        return status
     kind, description = _COMMANDS[name]
     options = parse(
         kind,

@@ -49,7 +49,9 @@ COMMANDS = {
         extra="train",
     ),
     "serve": Command(
-        module="seqserve_server.front.app", help="serve exported models over gRPC", extra="server"
+        module="seqserve_server.front.app",
+        help="serve exported models over gRPC",
+        extra="server",
     ),
     "generate": Command(
         module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
@@ -74,7 +76,8 @@ COMMANDS = {
         module="seqserve.command.tokenize", help="show the tokens that a model divides a text into"
     ),
     "models": Command(
-        module="seqserve.command.models", help="list, load and unload models of a server"
+        module="seqserve.command.models",
+        help="list, load and unload models of a server, or fetch some for it",
     ),
     "load": Command(
         module="seqserve.command.load",

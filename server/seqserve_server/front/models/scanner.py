@@ -46,8 +46,8 @@ class Scanner:
         """Adds all versions in the folder; this first scan needs no second one. Blocks."""
         if not self._folder.is_dir():
             raise OptionError(
-                f"--model-repository: {self._folder} is not a folder; `seqserve export` makes one,"
-                " and a clone of seqserve has one"
+                f"--model-repository: {self._folder} is not a folder; `seqserve models fetch`"
+                " and `seqserve export` make one"
             )
         try:
             self._seen = self._read() or {}
@@ -56,7 +56,7 @@ class Scanner:
         if not self._seen:
             raise StartupError(
                 f"--model-repository: {self._folder} holds no <name>/<version>/ folder;"
-                " `seqserve export` makes one"
+                " `seqserve models fetch` and `seqserve export` put one there"
             )
         for (name, version), files in self._seen.items():
             self._repository.add(Entry(name=name, version=version, files=files))

@@ -75,7 +75,7 @@ def test_the_first_missing_library_is_named_and_nothing_is_printed(
         print("Please follow https://onnxruntime.ai/docs/install/ to install CUDA.")
 
     monkeypatch.setattr(onnxruntime, "preload_dlls", preload)
-    said = r"a library is missing: libcublasLt\.so\.13: .*; .*pip install '\.\[server-gpu\]'"
+    said = r"a library is missing: libcublasLt\.so\.13: .*; .*pip install 'seqserve\[server-gpu\]'"
     with pytest.raises(ProviderError, match=said):
         check_provider(Provider.CUDA)
     assert capsys.readouterr() == ("", "")

@@ -58,7 +58,7 @@ def test_a_missing_provider_is_refused_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
-    with pytest.raises(ProviderError, match=r"cuda.*\.\[server-gpu\].*--provider cpu"):
+    with pytest.raises(ProviderError, match=r"cuda.*seqserve\[server-gpu\].*--provider cpu"):
         Runtime(artifact, manifest, Provider.CUDA, threads=1)
     check_provider(Provider.CPU)
 

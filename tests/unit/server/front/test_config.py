@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ def test_defaults_that_documents_rely_on() -> None:
     assert options == ServeOptions()
     assert (options.host, options.port) == ("127.0.0.1", 50051)
     assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9464)
-    assert options.model_repository == Path("models")
+    assert options.model_repository is None
     assert options.provider is Provider.CPU
     assert options.reuse_port is False
     assert options.insecure is False

@@ -257,7 +257,7 @@ def test_caches_that_do_not_fit(make: Make, models: Path, processes: Processes) 
 def test_provider_that_is_not_there(make: Make, processes: Processes) -> None:
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
-    with pytest.raises(ProviderError, match=r"pip install '\.\[server-gpu\]'"):
+    with pytest.raises(ProviderError, match=r"pip install 'seqserve\[server-gpu\]'"):
         make.opened(provider=Provider.CUDA)
     assert processes.left == 0
 

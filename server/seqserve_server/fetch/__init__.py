@@ -1,0 +1,1 @@
+"""The command ``seqserve models fetch``: brings artifacts into a model repository."""

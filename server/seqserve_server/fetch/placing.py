@@ -1,0 +1,126 @@
+"""Puts the artifacts of a source into a repository: checked, and each whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from seqserve.errors import NotWritten, OptionError
+from seqserve.files import written_whole
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.manifest import FILE, FileDigest, Manifest, check_digest
+from seqserve_server.contract.staging import staged
+from seqserve_server.fetch.source import Files, chunks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An artifact of a repository."""
+
+    folder: Path
+    manifest: Manifest
+    is_new: bool
+    """Whether it was not there before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Artifact:
+    """An artifact of a source."""
+
+    manifest: Manifest
+    content: bytes
+    """Of its manifest's file."""
+    files: dict[str, Callable[[], IO[bytes]]]
+    """The others, in the order in which they are stored."""
+    label: str
+    """Its place in the source, for errors."""
+
+
+def place(files: Files, label: str, repository: Path) -> list[Placed]:
+    """Puts all artifacts of a source into their folders ``<name>/<version>/``.
+
+    Only files that a manifest names are read, and they are written under the names in it. None is
+    in its place before all are checked.
+
+    Args:
+        files: Those of the source.
+        label: The source, for errors.
+        repository: The folder of models; made if there is none.
+
+    Raises:
+        ArtifactError: There is no artifact, or one is not sound.
+        OptionError: Another artifact has the folder of one.
+        NotWritten: A file cannot be written.
+    """
+    artifacts = _artifacts(files, label)
+    found = [_placed(artifact, repository) for artifact in artifacts]
+    try:
+        with ExitStack() as stack:
+            for artifact, placed in zip(artifacts, found, strict=True):
+                if placed.is_new:
+                    _write(artifact, stack.enter_context(staged(placed.folder)))
+    except OSError as error:
+        raise NotWritten(f"{repository}: {error.strerror}") from None
+    return found
+
+
+def _artifacts(files: Files, label: str) -> list[_Artifact]:
+    manifests = [name for name in files if posixpath.basename(name) == FILE]
+    if not manifests:
+        raise ArtifactError(f"{label}: holds no {FILE}, so no model that the server can read")
+    artifacts = [_artifact(files, name, label) for name in manifests]
+    labels = [artifact.manifest.label for artifact in artifacts]
+    for each in labels:
+        if labels.count(each) > 1:
+            raise ArtifactError(f"{label}: holds {each} twice")
+    return artifacts
+
+
+def _artifact(files: Files, name: str, label: str) -> _Artifact:
+    # A chunk has room for any manifest.
+    content = next(chunks(files[name], f"{label}: {name}"), b"")
+    manifest = Manifest.parse(content, f"{label}: {name}")
+    folder = posixpath.dirname(name)
+    for missing in manifest.files:
+        if posixpath.join(folder, missing) not in files:
+            raise ArtifactError(f"{label}: {name} names {missing}, which is not there as a file")
+    others = {
+        posixpath.basename(path): opening
+        for path, opening in files.items()
+        if posixpath.dirname(path) == folder and posixpath.basename(path) in manifest.files
+    }
+    return _Artifact(
+        manifest=manifest, content=content, files=others, label=f"{label}: {folder or '.'}"
+    )
+
+
+def _placed(artifact: _Artifact, repository: Path) -> Placed:
+    """Finds the place of an artifact; it may be there already."""
+    manifest = artifact.manifest
+    folder = repository / manifest.name / str(manifest.version)
+    is_new = not folder.exists()
+    if not is_new and Manifest.read(folder) != manifest:
+        raise OptionError(
+            f"{folder} exists already, and is another model than that of {artifact.label}; remove"
+            " it, or take another --model-repository"
+        )
+    return Placed(folder=folder, manifest=manifest, is_new=is_new)
+
+
+def _write(artifact: _Artifact, folder: Path) -> None:
+    for name, opening in artifact.files.items():
+        label = f"{artifact.label}/{name}"
+        found = hashlib.sha256()
+        with written_whole(folder / name, option="") as file:
+            for chunk in chunks(opening, label):
+                found.update(chunk)
+                file.write(chunk)
+        digest = FileDigest(sha256=found.hexdigest(), bytes=(folder / name).stat().st_size)
+        check_digest(digest, artifact.manifest.files[name], label)
+    with written_whole(folder / FILE, option="") as file:
+        file.write(artifact.content)

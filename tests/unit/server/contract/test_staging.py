@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqserve_server.contract.staging import staged
+
+
+def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
+    place = tmp_path / "toy" / "1"
+    with staged(place) as draft:
+        (draft / "file").write_text("content")
+        assert not place.exists()
+        assert draft.name.startswith("."), "no server takes it for a version"
+    assert (place / "file").read_text() == "content"
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_nothing_is_left_of_one_that_failed(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), staged(tmp_path / "toy" / "1") as draft:
+        (draft / "file").write_text("content")
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,42 @@
+"""Artifacts without a model in them: their files are a few bytes, with the right hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqserve_server.contract.manifest import REQUIRED_FILES, FileDigest, Manifest
+
+SHIPPED = Path(__file__).parents[4] / "models" / "en-de" / "3"
+
+
+def make_artifact(repository: Path, name: str = "toy", version: int = 1) -> Path:
+    """Writes an artifact and returns its folder."""
+    folder = repository / name / str(version)
+    folder.mkdir(parents=True)
+    files = {}
+    for file in REQUIRED_FILES:
+        content = f"{file} of {name}/{version}".encode()
+        (folder / file).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        files[file] = FileDigest(sha256=digest, bytes=len(content))
+    manifest = replace(Manifest.read(SHIPPED), name=name, version=version, files=files)
+    manifest.write(folder)
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A repository with ``toy/1`` and ``toy/2``."""
+    for version in (1, 2):
+        make_artifact(tmp_path / "source", version=version)
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """The place of a repository that is not there yet."""
+    return tmp_path / "models"
