@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from seqserve import Client
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+from seqserve.open_inference import open_inference_pb2
 
 from . import triton
 from .endless_model import MAX_TARGET, NAME
