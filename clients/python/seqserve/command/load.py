@@ -56,6 +56,7 @@ examples:
   seqserve load --find-rate --p99 50 --dataset-path sentences.txt
   seqserve load --max-concurrency 64 --num-prompts 5000 --save-result new.json
   seqserve load --backend libretranslate --target localhost:5000 --target-language de
+  seqserve load --backend open-inference --target triton:8001 --model en-de --input-name text
   seqserve load --compare old.json new.json"""
 
 # `seqserve generate --help` explains the options of all groups.
@@ -79,7 +80,7 @@ def main(argv: list[str]) -> int:
             replaceable(path, option=flag_of(name))
     load = options.load()
     caller = options.caller()
-    _check_server(options, caller, load)
+    _check_server(options, load)
     if options.find_rate:
         return _find_rate(options, load, caller)
     sent = _send(options, load, caller)
@@ -88,7 +89,7 @@ def main(argv: list[str]) -> int:
     return 0 if result["completed"] else 1
 
 
-def _check_server(options: LoadOptions, caller: Caller, load: Load) -> None:
+def _check_server(options: LoadOptions, load: Load) -> None:
     """Makes one call as other commands make it, whose error tells why no load can be sent."""
     if options.backend is Backend.GRPC:
         with replace(options, target=options.address).connect() as client:
@@ -96,7 +97,8 @@ def _check_server(options: LoadOptions, caller: Caller, load: Load) -> None:
         return
 
     async def call() -> None:
-        async with caller:
+        # Another than the one for the load, which other processes may get: it is not connected yet.
+        async with options.caller() as caller:
             reply = await caller.send(load.sources[0], load.timeout_s)
         if reply.error == "UNAVAILABLE":
             raise errors.Unreachable(reply.error, reply.details)

@@ -206,6 +206,8 @@ def test_a_process_that_cannot_connect(seqserve: Run, tmp_path: Path) -> None:
             {"backend": Backend.LIBRETRANSLATE, "target_language": "de", "beam_size": 2},
             "--beam-size: LibreTranslate has no such option",
         ),
+        ({"backend": Backend.OPEN_INFERENCE}, "--model: the Open Inference Protocol needs one"),
+        ({"input_name": "a"}, "--input-name: goes with --backend open-inference"),
         (
             {"backend": Backend.LIBRETRANSLATE, "target_language": "de", "model_version": 2},
             "--model-version: LibreTranslate has no such option",
