@@ -31,13 +31,13 @@ from bench.scenarios.offline import shipped_artifacts
 from bench.scenarios.online import in_turn
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
+from seqserve.cores import available_cores
 from seqserve.load.http_connection import HttpConnection
 from seqserve.load.latency import percentile
 from seqserve.load.loops import call
 from seqserve_export.restore import restore
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.cores import available_cores
 
 OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
 _MB = 1e6
