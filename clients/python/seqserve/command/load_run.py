@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -19,7 +20,14 @@ from seqserve.load import generator
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.generator import Sent
 from seqserve.load.plan import Load
-from seqserve.load.rate_search import LEAST_REQUESTS, Probe, best_of, highest_rate, p99_ms
+from seqserve.load.rate_search import (
+    LEAST_REQUESTS,
+    Probe,
+    best_of,
+    broken_rate,
+    highest_rate,
+    p99_ms,
+)
 from seqserve.load.result import Result, faults_of, result_of
 
 
@@ -127,8 +135,7 @@ def find_rate(options: LoadOptions, load: Load, caller: Caller) -> Found:
         "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
     }
     faults: list[str] = []
-    if broken := [each.rate_per_s for each in probes if not each.holds]:
-        first = min(broken)
+    if not math.isinf(first := broken_rate(probes)):
         faults = [f"at {first:,g} a second: {fault}" for fault in faults_of(results[first])]
     return Found(result=result, answers=answers, probes=probes, lone_ms=lone_ms, faults=faults)
 

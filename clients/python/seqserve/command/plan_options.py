@@ -15,7 +15,7 @@ from seqserve.cores import available_cores
 from seqserve.load.local_server import local_server
 from seqserve.options import flag_of, option
 
-_PROBES = 10
+_PROBES = 12
 """Loads of a search, more or less: `--duration` is their sum."""
 _LOAD = ("dataset_path", "burstiness", "processes", "seed")
 

@@ -89,7 +89,7 @@ def test_a_server_is_measured_and_asked(
     server: FakeServer, capsys: pytest.CaptureFixture[str], found: list[LoadOptions]
 ) -> None:
     call = ("--target", server.target, "--model", "capitals", "--beam-size", "2")
-    facts = planned(capsys, "--rate", "200", "--p99-ms", "300", "--duration", "20", *call)
+    facts = planned(capsys, "--rate", "200", "--p99-ms", "300", "--duration", "24", *call)
     [load] = found
     assert (load.find_rate, load.p99, load.duration) == (True, 300.0, 2.0)
     assert (load.model, load.call()["beam_size"]) == ("capitals", 2)
