@@ -66,9 +66,10 @@ test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manif
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
-figures: $(VENV)/.ready ## Draw the pictures of the documentation again, three minutes.
+figures: $(VENV)/.ready ## Draw the pictures of the documentation again, five minutes.
 	$(BIN)/python docs/figures.py
 	$(BIN)/python -m docs.dashboard
+	$(BIN)/python -m docs.capacity
 
 docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
 	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict

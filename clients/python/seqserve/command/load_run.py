@@ -22,6 +22,7 @@ from seqserve.load.generator import Sent
 from seqserve.load.plan import Load
 from seqserve.load.rate_search import (
     LEAST_REQUESTS,
+    TRIES,
     Probe,
     best_of,
     broken_rate,
@@ -105,8 +106,11 @@ def find_rate(options: LoadOptions, load: Load, caller: Caller) -> Found:
     # What breaks the limit even alone breaks it at every rate.
     requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
     lone_load = replace(load, rate_per_s=None, in_flight=1, requests=requests)
-    lone = send(options, lone_load, caller)
-    lone_ms, answers = p99_ms(lone.answers), lone.answers
+    for _ in range(TRIES):
+        lone = send(options, lone_load, caller)
+        lone_ms, answers = p99_ms(lone.answers), lone.answers
+        if lone_ms <= limit_ms:
+            break
     results = {0.0: measured(options, lone_load, lone)}
 
     def probe(rate_per_s: float) -> Probe:

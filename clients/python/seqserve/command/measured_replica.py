@@ -89,7 +89,7 @@ def _raise_if_none_holds(result: Mapping[str, Any]) -> None:
     )
     error.add_note(
         "A higher --p99-ms, shorter texts, a smaller --beam-size, or a smaller model, or one at"
-        " int8, may help."
+        " int8, may help, and so may a machine that does nothing else meanwhile."
     )
     raise error
 

@@ -17,10 +17,10 @@ SHARE = 0.99
 """Of requests that must be answered within the limit."""
 LEAST_REQUESTS = 100
 """Of a probe; of fewer requests a hundredth is none."""
+TRIES = 2
+"""At a rate that breaks the limit: something else may have held the machine up."""
 # Highest rate that broke the limit by the highest that held it.
 _PRECISION = 1.05
-# Something else may have held the machine up while a rate broke the limit.
-_TRIES = 2
 # How far it goes from the first rate: a probe at a low one takes long.
 _MOST_UP, _MOST_DOWN = 1e6, 32
 
@@ -79,7 +79,7 @@ def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Pr
 
 
 def _tries(probe: Callable[[float], Probe], rate_per_s: float) -> Iterator[Probe]:
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         tried = probe(rate_per_s)
         yield tried
         if tried.holds:
