@@ -20,6 +20,8 @@ from seqserve.load.result import Result
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 
 _ASKED_S = 10.0
+_OF_A_SEARCH = ("highest_request_rate", "limit_p99_ms", "lone_p99_ms", "probes")
+_OF_ANSWERS = ("mean_e2el_ms", "p99_e2el_ms", "completed", "burstiness")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ def measured(options: PlanOptions) -> Measured:
 def _reported(options: PlanOptions) -> Result:
     assert options.report is not None
     result = dict(result_in(options.report, "--report"))
-    if "highest_request_rate" not in result:
+    if not _is_of_a_search(result):
         raise errors.OptionError(
             f"--report: {options.report}: is no result of `seqserve load --find-rate`"
         )
@@ -73,6 +75,13 @@ def _reported(options: PlanOptions) -> Result:
         )
     _raise_if_none_holds(result)
     return result
+
+
+def _is_of_a_search(result: Mapping[str, Any]) -> bool:
+    if not all(name in result for name in _OF_A_SEARCH):
+        return False
+    numbers = all(isinstance(result.get(name), int | float) for name in _OF_ANSWERS)
+    return numbers or result["highest_request_rate"] is None
 
 
 def _raise_if_none_holds(result: Mapping[str, Any]) -> None:

@@ -147,6 +147,10 @@ def test_reports_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     load.write_text('{"request_throughput": 1.0}', encoding="utf-8")
     assert main(["plan", "--rate", "1", "--report", str(load)]) == 2
     assert "is no result of `seqserve load --find-rate`" in capsys.readouterr().err
+    for changes in ({"mean_e2el_ms": None}, {"completed": "many"}):
+        path = report(tmp_path, **changes)
+        assert main(["plan", "--rate", "1", "--report", path]) == 2
+        assert "is no result of `seqserve load --find-rate`" in capsys.readouterr().err
     assert main(["plan", "--rate", "1", "--report", report(tmp_path), "--p99-ms", "9"]) == 2
     assert "--p99-ms: the report has a limit of 300 ms" in capsys.readouterr().err
 
