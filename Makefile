@@ -69,9 +69,10 @@ test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new envir
 bench: $(VENV)/.ready build/optimum/.ready build/libretranslate/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
-figures: $(VENV)/.ready ## Draw the pictures of the documentation again, three minutes.
+figures: $(VENV)/.ready ## Draw the pictures of the documentation again, five minutes.
 	$(BIN)/python docs/figures.py
 	$(BIN)/python -m docs.dashboard
+	$(BIN)/python -m docs.capacity
 
 docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
 	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
@@ -121,12 +122,12 @@ clients: $(VENV)/.ready ## Generate the blocking client from the asyncio client.
 check-clients: $(VENV)/.ready ## Fail if the checked-in blocking client is not that of the asyncio client.
 	$(BIN)/python clients/python/unasync.py --check
 
-# Names of the foreign ones may be taken already where the client is used, so those stubs are the
-# server's; they are found by where they lie, not by their package.
+# Names of the foreign ones may be taken already where the client is used, so only the command and the
+# server import those stubs; they are found by where they lie, not by their package.
 build/stubs: $(PROTOC_VENV)/.ready
-	rm -rf $@ && mkdir -p $@/clients/python $@/server $@/import
+	rm -rf $@ && mkdir -p $@/clients/python $@/import
 	$(call protoc,proto,$@/clients/python) $(PROTOS)
-	$(call protoc,seqserve_server/front/services/open_inference/pb=proto/inference,$@/server) $(FOREIGN_PROTOS)
+	$(call protoc,seqserve/open_inference=proto/inference,$@/clients/python) $(FOREIGN_PROTOS)
 	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
 	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@

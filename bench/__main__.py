@@ -33,9 +33,9 @@ from bench.scenarios import (
 )
 from bench.tables import Table, document, fill_page, marker
 from bench.turns import speed_table
+from seqserve.cores import available_cores
 from seqserve_plot.bench import draw
 from seqserve_plot.picture import save
-from seqserve_server.front.cores import available_cores
 
 _REPORT = Path(__file__).parent / "report.json"
 _PAGE = Path("docs/benchmarks.md")

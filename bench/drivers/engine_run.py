@@ -16,8 +16,8 @@ from bench.drivers.ctranslate2 import CTranslate2Driver
 from bench.drivers.seqserve import SeqserveDriver
 from bench.drivers.server_process import proportional_bytes
 from bench.drivers.subprocess_driver import SubprocessDriver, answer, command
+from seqserve.cores import available_cores
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.cores import available_cores
 
 Load = Callable[[Path, int, int], Driver[list[int]]]
 """Takes the folder of a model, the rows in flight on each core, and the length of targets."""

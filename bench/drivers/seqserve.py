@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.drivers import Driver, Rows, TextDriver
+from seqserve.cores import available_cores
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
-from seqserve_server.front.cores import available_cores
 
 
 class SeqserveDriver(Driver[list[int]]):

@@ -24,6 +24,7 @@ from bench.models import SHIPPED, marian_base, newest, random_sources, write_unp
 from bench.sentences import everyday
 from bench.tables import Table
 from bench.turns import Build, compare, fastest, speed_table
+from seqserve.cores import available_cores
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize
@@ -31,7 +32,6 @@ from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.cores import available_cores
 
 LENGTH = 32
 """Target tokens where weights are random."""

@@ -25,10 +25,10 @@ from bench.scenarios.offline import shipped_artifacts
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import take_turns
+from seqserve.cores import available_cores
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.worker import doubling
-from seqserve_server.front.cores import available_cores
 
 _ROWS = 32
 _SEED = 1

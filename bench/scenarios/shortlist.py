@@ -30,6 +30,7 @@ from bench.models import MARIAN_BASE, marian_base, random_sources
 from bench.scenarios.offline import FORCED, Case, Weights, builds, write_artifacts
 from bench.tables import Table, shown
 from bench.turns import check_equal, compare, equal_share, layoutless
+from seqserve.cores import available_cores
 from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
@@ -37,7 +38,6 @@ from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.shortlist import Shortlist
-from seqserve_server.front.cores import available_cores
 
 SHAPES = {
     "a student": replace(MARIAN_BASE, width=256, feed_forward_width=1536, decoder_layers=2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -12,7 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from seqserve import Client
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+from seqserve.command.main import main
+from seqserve.open_inference import open_inference_pb2
 
 from . import triton
 from .endless_model import MAX_TARGET, NAME
@@ -176,6 +178,21 @@ def test_stream(call: Run, expected: dict[str, list[Any]]) -> None:
     assert "".join(piece["text"][0] for piece in pieces) == expected["text"][0]
     assert pieces[-1]["score"] == expected["score"][:1]
     assert (last["id"], last["text"]) == ("3", expected["text"][1:2])
+
+
+@pytest.mark.parametrize("more", [[], ["--stream"], ["--processes", "2"]], ids=str)
+def test_load_is_sent(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str], tmp_path: Path, more: list[str]
+) -> None:
+    texts = tmp_path / "texts"
+    texts.write_text("\n".join(TEXTS), encoding="utf-8")
+    command = ["load", "--backend", "open-inference", "--target", server.target, "--model", NAME]
+    options = ["--num-prompts", "10", "--max-concurrency", "2", "--max-decoding-length", "12"]
+    options += ["--dataset-path", str(texts)]
+    assert main([*command, *options, *more, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["completed"], result["failed"]) == (10, 0)
+    assert ("p99_itl_ms" in result) is ("--stream" in more)
 
 
 def test_server_is_idle_afterwards(server: ServerProcess) -> None:

@@ -25,11 +25,11 @@ from tests.e2e.process import PATIENCE_S, ServerProcess, until
 from tests.resources import anonymous_mb
 
 from seqserve import AsyncClient, ModelState
-from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.front.services.open_inference.pb import (
+from seqserve.open_inference import (
     open_inference_pb2,
     open_inference_pb2_grpc,
 )
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 from .test_memory import DURATION_S, MODELS, TOLERANCE_MB, WORDS
 

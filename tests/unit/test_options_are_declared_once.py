@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("clients/python", "server/seqserve_server", "proto")
 GENERATED = (
     "clients/python/seqserve/v1",
-    "server/seqserve_server/front/services/open_inference/pb",
+    "clients/python/seqserve/open_inference",
 )
 # Choose what an answer holds, so the code that builds and prints answers names them.
 OF_ANSWERS = {

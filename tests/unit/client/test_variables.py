@@ -13,6 +13,7 @@ from seqserve.command.attention import AttentionOptions
 from seqserve.command.generate import GenerateCommandOptions
 from seqserve.command.load_options import LoadOptions as SentLoadOptions
 from seqserve.command.models import LoadOptions, TrafficOptions, UnloadOptions
+from seqserve.command.plan_options import PlanOptions
 from seqserve.command.score import ScoreOptions
 from seqserve.command.table import COMMANDS
 from seqserve.command.token import TokenOptions
@@ -41,6 +42,7 @@ ALL: list[Any] = [
     ImportOptions,
     LoadOptions,
     SentLoadOptions,
+    PlanOptions,
     PrepareOptions,
     ScoreOptions,
     ServeOptions,
@@ -58,6 +60,7 @@ CLIENTS: list[Any] = [
     GenerateCommandOptions,
     LoadOptions,
     SentLoadOptions,
+    PlanOptions,
     PlaygroundOptions,
     ScoreOptions,
     TokenizeOptions,
@@ -69,7 +72,7 @@ VARIABLES = {
     variable_of(each.name)
     for options in ALL
     for each in fields(options)
-    if not each.metadata["positional"]
+    if each.metadata["has_variable"] and not each.metadata["positional"]
 }
 
 
@@ -147,6 +150,7 @@ def test_parsing_tells_of_them(warns: bool, capsys: pytest.CaptureFixture[str]) 
         ("tokenize", "SEQSERVE_TARGT"),
         ("models", "SEQSERVE_TARGT"),
         ("load", "SEQSERVE_TARGT"),
+        ("plan", "SEQSERVE_TARGT"),
     ],
 )
 def test_every_command_tells_of_them(

@@ -14,6 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import seqserve
+from seqserve.load import deployment
 
 HELM = Path(__file__).parents[3] / "deploy" / "helm"
 CHART = HELM / "seqserve"
@@ -76,6 +77,17 @@ def test_the_page_names_values_that_exist() -> None:
     assert rows
     for name in (name for row in rows for name in re.findall(r"`(.+?)`", row)):
         default(*name.split("."))
+
+
+def test_its_memory_is_that_of_a_plan() -> None:
+    formula = (CHART / "templates" / "_variables.tpl").read_text(encoding="utf-8")
+    [answers] = re.findall(r"SEQSERVE_MAX_ANSWER_MB \| default (\d+)", formula)
+    [front] = re.findall(r"add (\d+) \$answers \$kept \$versions", formula)
+    assert (int(front), int(answers)) == (deployment.FRONT_MI, deployment.ANSWERS_MI)
+    assert default("memory") == {
+        "versions": deployment.VERSIONS,
+        "versionMi": deployment.VERSION_MI,
+    }
 
 
 def test_its_version_is_that_of_the_server() -> None:

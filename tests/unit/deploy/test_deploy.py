@@ -17,6 +17,7 @@ import yaml  # type: ignore[import-untyped]
 from seqserve.options import parse
 from seqserve.variables import variable_of
 from seqserve_gateway.command import GatewayOptions
+from seqserve_gateway.metrics import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -175,7 +176,7 @@ def test_what_the_image_copies_is_in_the_build_context() -> None:
     assert [source for source in copied if not (ROOT / source).exists()] == []
 
 
-def test_rules_name_metrics_that_the_server_has(rules: list[dict[str, Any]]) -> None:
+def test_rules_name_metrics_that_server_and_gateway_have(rules: list[dict[str, Any]]) -> None:
     recorded = {rule["record"] for rule in rules if "record" in rule}
     there = set(_metric_names())
     used = set()
@@ -248,8 +249,9 @@ def test_the_probe_of_the_image_exists() -> None:
 def _metric_names() -> Iterator[str]:
     metrics = Metrics()
     metrics.show_calls_not_taken(int)
-    for family in metrics.registry.collect():
-        yield f"{family.name}_total" if family.type == "counter" else family.name
+    for registry in (metrics.registry, HttpMetrics().registry):
+        for family in registry.collect():
+            yield f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _without_labels(expression: str) -> str:

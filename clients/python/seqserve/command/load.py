@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from seqserve import errors
 from seqserve.command.json_line import json_line
-from seqserve.command.load_options import Backend, LoadOptions, finite
-from seqserve.command.progress import Progress, is_terminal
+from seqserve.command.load_options import LoadOptions
+from seqserve.command.load_run import check_server, find_rate, measured, result_in, send
 from seqserve.declarations import DECLARATIONS
-from seqserve.files import label_of, replaceable, written_whole
-from seqserve.load import generator
+from seqserve.files import replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
-from seqserve.load.generator import Sent
 from seqserve.load.page import page
 from seqserve.load.plan import Load
-from seqserve.load.rate_search import LEAST_REQUESTS, Probe, best_of, highest_rate, p99_ms
+from seqserve.load.rate_search import Probe
 from seqserve.load.report import compared, differences, lines_of, probes_of
-from seqserve.load.result import Result, details_of, faults_of, result_of
+from seqserve.load.result import Result, details_of
 from seqserve.options import flag_of, parse
 
 _EPILOG = """\
@@ -56,6 +46,7 @@ examples:
   seqserve load --find-rate --p99 50 --dataset-path sentences.txt
   seqserve load --max-concurrency 64 --num-prompts 5000 --save-result new.json
   seqserve load --backend libretranslate --target localhost:5000 --target-language de
+  seqserve load --backend open-inference --target triton:8001 --model en-de --input-name text
   seqserve load --compare old.json new.json"""
 
 # `seqserve generate --help` explains the options of all groups.
@@ -79,97 +70,23 @@ def main(argv: list[str]) -> int:
             replaceable(path, option=flag_of(name))
     load = options.load()
     caller = options.caller()
-    _check_server(options, caller, load)
+    check_server(options, load)
     if options.find_rate:
         return _find_rate(options, load, caller)
-    sent = _send(options, load, caller)
-    result = _result(options, load, sent)
+    sent = send(options, load, caller)
+    result = measured(options, load, sent)
     _write(options, result, sent.answers, lines_of(result))
     return 0 if result["completed"] else 1
 
 
-def _check_server(options: LoadOptions, caller: Caller, load: Load) -> None:
-    """Makes one call as other commands make it, whose error tells why no load can be sent."""
-    if options.backend is Backend.GRPC:
-        with replace(options, target=options.address).connect() as client:
-            client.generate(load.sources[0], **options.call())
-        return
-
-    async def call() -> None:
-        async with caller:
-            reply = await caller.send(load.sources[0], load.timeout_s)
-        if reply.error == "UNAVAILABLE":
-            raise errors.Unreachable(reply.error, reply.details)
-        if reply.error:
-            raise errors.CallError(reply.error, reply.details)
-
-    asyncio.run(call())
-
-
-def _send(options: LoadOptions, load: Load, caller: Caller) -> Sent:
-    is_shown = is_terminal(sys.stderr)
-    progress = Progress(sys.stderr, "requests", is_shown=is_shown, total=load.total)
-    with closing(progress):
-        sent = generator.send(load, caller, options.processes, progress.advance)
-    if not sent.answers:
-        raise errors.OptionError("--duration: no request came within it")
-    return sent
-
-
-def _result(options: LoadOptions, load: Load, sent: Sent) -> Result:
-    return result_of(
-        sent,
-        options.facts(load),
-        seconds=load.seconds,
-        streamed=options.stream,
-        goodput=options.limits_ms(),
-    )
-
-
 def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     limit_ms = options.p99 or 0.0
-    # What takes much longer has broken the limit: the next rate need not wait for it.
-    load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))
-    # What breaks the limit even alone breaks it at every rate.
-    requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
-    lone_load = replace(load, rate_per_s=None, in_flight=1, requests=requests)
-    lone = _send(options, lone_load, caller)
-    lone_ms, answers = p99_ms(lone.answers), lone.answers
-    results = {0.0: _result(options, lone_load, lone)}
-
-    def probe(rate_per_s: float) -> Probe:
-        nonlocal answers
-        seconds = load.seconds and max(load.seconds, LEAST_REQUESTS / rate_per_s)
-        tried = replace(load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=0)
-        sent = _send(options, tried, caller)
-        late_ms = p99_ms(sent.answers)
-        if is_terminal(sys.stderr):
-            print(f"seqserve: {rate_per_s:,g} a second: p99 {late_ms:,.1f} ms", file=sys.stderr)
-        results[rate_per_s] = _result(options, tried, sent)
-        if holds := late_ms <= limit_ms:
-            # Each rate that holds is higher than the one before.
-            answers = sent.answers
-        return Probe(rate_per_s, late_ms, holds)
-
-    probes: list[Probe] = []
-    if lone_ms <= limit_ms:
-        served_per_s = results[0.0]["request_throughput"]
-        probes = highest_rate(probe, options.request_rate or float(f"{served_per_s / 2:.4g}"))
-    best = best_of(probes)
-    result = results[best.rate_per_s if best else 0.0] | {
-        "limit_p99_ms": limit_ms,
-        "lone_p99_ms": finite(lone_ms),
-        "highest_request_rate": best.rate_per_s if best else None,
-        "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
-    }
-    report = [f"One at a time: p99 {lone_ms:,.1f} ms.", *probes_of(probes, limit_ms)]
-    report += ["", *lines_of(result)]
-    if broken := [each for each in probes if not each.holds]:
-        first = min(broken, key=lambda each: each.rate_per_s)
-        faults = faults_of(results[first.rate_per_s])
-        report += [f"Beware, at {first.rate_per_s:,g} a second: {fault}." for fault in faults]
-    _write(options, result, answers, report, probes)
-    return 0 if best else 1
+    found = find_rate(options, load, caller)
+    report = [f"One at a time: p99 {found.lone_ms:,.1f} ms.", *probes_of(found.probes, limit_ms)]
+    report += ["", *lines_of(found.result)]
+    report += [f"Beware, {fault}." for fault in found.faults]
+    _write(options, found.result, found.answers, report, found.probes)
+    return 0 if found.best else 1
 
 
 def _write(
@@ -190,7 +107,7 @@ def _write(
 
 
 def _compare(options: LoadOptions) -> int:
-    first, second = map(_read, options.results)
+    first, second = (result_in(path, "--compare") for path in options.results)
     names = [path.stem for path in options.results]
     if names[0] == names[1]:
         names = [str(path) for path in options.results]
@@ -199,16 +116,3 @@ def _compare(options: LoadOptions) -> int:
     if differing := differences(first, second, names):
         print("", "The loads differ:", *differing, sep="\n")
     return 0
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    name = label_of(path, "--compare")
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise errors.OptionError(f"{name}: {error.strerror}") from None
-    except ValueError:
-        raise errors.OptionError(f"{name}: is not JSON") from None
-    if not isinstance(facts, dict) or "request_throughput" not in facts:
-        raise errors.OptionError(f"{name}: is no result of a load")
-    return facts

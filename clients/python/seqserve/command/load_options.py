@@ -21,6 +21,7 @@ from seqserve.decoding import GenerateOptions
 from seqserve.load.answer import Caller
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
+from seqserve.load.open_inference_caller import OpenInferenceCaller, parameters_of
 from seqserve.load.plan import Load
 from seqserve.load.result import GOODPUT_TIMES, Result
 from seqserve.load.texts import SENTENCES, moments_of, texts_of
@@ -37,8 +38,12 @@ class Backend(Enum):
     """What a server speaks."""
 
     GRPC = "grpc"
+    OPEN_INFERENCE = "open-inference"
     HTTP = "http"
     LIBRETRANSLATE = "libretranslate"
+
+
+_OVER_HTTP = {Backend.HTTP, Backend.LIBRETRANSLATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,12 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
     )
     backend: Backend = option(
         Backend.GRPC,
-        help="What the server speaks: http is /v1/generate of `seqserve gateway`.",
+        help="What the server speaks: http is /v1/generate of `seqserve gateway`, open-inference"
+        " the protocol of Triton and KServe over gRPC.",
+    )
+    input_name: str | None = option(
+        None,
+        help="With open-inference: the tensor for the text; by default the only one of texts.",
     )
     stream: bool = option(False, help="Ask for streams, and time their first token and pieces.")
     dataset_path: Path | None = option(
@@ -158,7 +168,7 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
         for name, reason in self._faults().items():
             if reason:
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")
-        if self.backend is not Backend.GRPC:
+        if self.backend in _OVER_HTTP:
             if "/" in self.address or "," in self.address:
                 reason = f"{self.address!r} is not one host:port; write for instance {_HTTP_TARGET}"
                 raise errors.OptionError(f"--target: {reason}")
@@ -171,6 +181,8 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
         compared, rate = len(self.results), self.request_rate or 0.0
         alone = "does not go with --find-rate, which chooses when requests come"
         places = self.max_concurrency or self.processes
+        foreign = self.backend is Backend.OPEN_INFERENCE
+        protocol = "the Open Inference Protocol"
         return {
             "compare": compared != 2 * self.compare
             and f"compares two files of --save-result, and {compared} are given",
@@ -193,12 +205,17 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
             "stream": self.stream
             and self.backend is Backend.LIBRETRANSLATE
             and "LibreTranslate has no streams",
+            "model": foreign and self.model is None and f"{protocol} needs one",
+            "priority": foreign and self.priority is not None and f"{protocol} has no such option",
+            "input_name": not foreign
+            and self.input_name is not None
+            and "goes with --backend open-inference",
         }
 
     @property
     def address(self) -> str:
         """Where the server is."""
-        default = DEFAULT_TARGET if self.backend is Backend.GRPC else _HTTP_TARGET
+        default = _HTTP_TARGET if self.backend in _OVER_HTTP else DEFAULT_TARGET
         return self.target or default
 
     def call(self) -> GenerateOptions:
@@ -260,12 +277,23 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
         """Makes what sends the requests."""
         settings = self.settings()
         tls, token = settings["tls"], settings["token"]
-        if self.backend is not Backend.GRPC:
+        if self.backend in _OVER_HTTP:
             form = self.form()
             if self.backend is Backend.LIBRETRANSLATE and token is not None:
                 form = replace(form, fields={**form.fields, "api_key": token})
             return HttpCaller(self.address, form, tls=tls, token=token)
         request = generate_request("", **self.call())
+        if self.backend is Backend.OPEN_INFERENCE:
+            return OpenInferenceCaller(
+                self.address,
+                self.model or "",
+                version=self.model_version,
+                parameters=parameters_of(request.options),
+                input_name=self.input_name,
+                streamed=self.stream,
+                tls=tls,
+                token=token,
+            )
         return GrpcCaller(self.address, request, streamed=self.stream, tls=tls, token=token)
 
     def load(self) -> Load:

@@ -83,6 +83,10 @@ COMMANDS = {
         module="seqserve.command.load",
         help="send load to a server, and measure how long its answers take",
     ),
+    "plan": Command(
+        module="seqserve.command.plan",
+        help="tell how many servers a rate needs, and what each of them needs",
+    ),
     "gateway": Command(
         module="seqserve_gateway.command",
         help="open a server to HTTP: JSON, and the forms of other translation services",
@@ -122,6 +126,7 @@ call a running server:
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention "The coffee tastes good."
   seqserve load --request-rate 50
+  seqserve plan --rate 200 --p99-ms 300
 
 make a model and serve it:
   seqserve prepare --numbers 20000 --out data/numbers.tsv

@@ -15,6 +15,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from seqserve.open_inference import (
+    open_inference_pb2,
+    open_inference_pb2_grpc,
+)
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
 from seqserve_server.front.address import address_of
@@ -34,10 +38,6 @@ from seqserve_server.front.security.tls import Certificates
 from seqserve_server.front.services.generation import GenerationServicer
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
-from seqserve_server.front.services.open_inference.pb import (
-    open_inference_pb2,
-    open_inference_pb2_grpc,
-)
 from seqserve_server.front.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

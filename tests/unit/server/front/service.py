@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.server.front.echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
+from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import Setup
@@ -40,7 +41,6 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2_grpc
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
@@ -33,7 +34,6 @@ from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
     version_of,
 )
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 from seqserve_server.front.telemetry.metrics import Metrics
 
 Request = open_inference_pb2.ModelInferRequest

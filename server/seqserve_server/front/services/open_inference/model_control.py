@@ -8,12 +8,12 @@ import re
 from google.protobuf.message import Message
 
 from seqserve import __version__
+from seqserve.open_inference import open_inference_pb2 as pb
+from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2 as pb
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2_grpc
 from seqserve_server.front.services.open_inference.signature import config_of, metadata_of
 from seqserve_server.front.services.open_inference.statistics import statistics_of
 from seqserve_server.front.services.open_inference.tensors import MAX_NAME

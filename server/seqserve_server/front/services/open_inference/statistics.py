@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from grpc import StatusCode
 
+from seqserve.open_inference import open_inference_pb2 as pb
 from seqserve_server.contract.stats import EngineStats, Histogram
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2 as pb
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage
 

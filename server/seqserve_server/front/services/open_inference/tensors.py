@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.request.parts import MAX_SOURCES
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse

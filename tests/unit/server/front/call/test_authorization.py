@@ -28,6 +28,7 @@ from tests.unit.server.front.service import (
 )
 
 from seqserve.auth import Scope
+from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.request import Spec
 from seqserve_server.front.call.interceptor import (
@@ -39,7 +40,6 @@ from seqserve_server.front.call.interceptor import (
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 from seqserve_server.front.telemetry.metrics import Metrics
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED

@@ -12,9 +12,9 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from tests.unit.server.front.services.open_inference.tensor import asking
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.contract.template import Template
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 SERVERS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -9,9 +9,9 @@ import grpc
 import pytest
 from tests.unit.server.front.service import Service, request, serving
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.template import Template
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 LANGUAGES = Template(source_languages={"en": ""}, target_languages={"de": ""})
 # The model answers with the source, so that it has the targets of these.

@@ -11,9 +11,9 @@ from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, PATIENCE_S
 from tests.unit.server.front.service import Service, details, failure, serving, until
 from tests.unit.server.front.service import request as generate
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 
 async def test_every_version_is_listed(service: Service) -> None:

@@ -29,6 +29,7 @@ from tests.unit.server.front.service import (
 )
 from tests.unit.server.front.services.open_inference.tensor import asking
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.provider import Provider
@@ -39,7 +40,6 @@ from seqserve_server.front.models.repository import Entry, Repository, ServedMod
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tls import certificates_of
 from seqserve_server.front.services import server as module
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 

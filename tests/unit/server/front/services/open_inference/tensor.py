@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+from seqserve.open_inference import open_inference_pb2
 
 Request = open_inference_pb2.ModelInferRequest
 

@@ -21,6 +21,7 @@ from tests.unit.server.front.service import (
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve import __version__
+from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import ModelUnavailable
 from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.request import GenerateSpec
@@ -30,7 +31,6 @@ from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.repository import Entry
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 Code = grpc.StatusCode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.server.front.services.open_inference.tensor import asking
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 from seqserve_server.front.services.open_inference.signature import (
     config_of,
     metadata_of,

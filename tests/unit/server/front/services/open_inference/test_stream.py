@@ -20,8 +20,8 @@ from tests.unit.server.front.service import (
 )
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 Code = grpc.StatusCode
 TEXT = "Grüße aus Köln 🙂"

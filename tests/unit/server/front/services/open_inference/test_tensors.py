@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.server.front.services.open_inference.tensor import Request, asking, raw_of
 
+from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 from seqserve_server.front.services.open_inference.tensors import (
     BYTES,
     FP32,

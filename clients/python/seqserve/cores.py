@@ -1,4 +1,4 @@
-"""Counts the CPU cores that this process may use: its affinity and the limit of its container."""
+"""The CPU cores that this process may use: its affinity and the limit of its container."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from seqserve_server.front.services.open_inference.pb import open_inference_pb2 as seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2
+from seqserve.open_inference import open_inference_pb2 as seqserve_dot_open__inference_dot_open__inference__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + f' but the generated code in seqserve_server/front/services/open_inference/pb/open_inference_pb2_grpc.py depends on'
+        + f' but the generated code in seqserve/open_inference/open_inference_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -37,63 +37,63 @@ class GRPCInferenceServiceStub(object):
         """
         self.ServerLive = channel.unary_unary(
                 '/inference.GRPCInferenceService/ServerLive',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerLiveRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerLiveResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerLiveRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerLiveResponse.FromString,
                 _registered_method=True)
         self.ServerReady = channel.unary_unary(
                 '/inference.GRPCInferenceService/ServerReady',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerReadyRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerReadyResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerReadyRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerReadyResponse.FromString,
                 _registered_method=True)
         self.ModelReady = channel.unary_unary(
                 '/inference.GRPCInferenceService/ModelReady',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelReadyRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelReadyResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelReadyRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelReadyResponse.FromString,
                 _registered_method=True)
         self.ServerMetadata = channel.unary_unary(
                 '/inference.GRPCInferenceService/ServerMetadata',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerMetadataRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerMetadataResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerMetadataRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerMetadataResponse.FromString,
                 _registered_method=True)
         self.ModelMetadata = channel.unary_unary(
                 '/inference.GRPCInferenceService/ModelMetadata',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelMetadataRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelMetadataResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelMetadataRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelMetadataResponse.FromString,
                 _registered_method=True)
         self.ModelInfer = channel.unary_unary(
                 '/inference.GRPCInferenceService/ModelInfer',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferResponse.FromString,
                 _registered_method=True)
         self.ModelStreamInfer = channel.stream_stream(
                 '/inference.GRPCInferenceService/ModelStreamInfer',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStreamInferResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelStreamInferResponse.FromString,
                 _registered_method=True)
         self.ModelConfig = channel.unary_unary(
                 '/inference.GRPCInferenceService/ModelConfig',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelConfigResponse.FromString,
                 _registered_method=True)
         self.ModelStatistics = channel.unary_unary(
                 '/inference.GRPCInferenceService/ModelStatistics',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
                 _registered_method=True)
         self.RepositoryIndex = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryIndex',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
                 _registered_method=True)
         self.RepositoryModelLoad = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryModelLoad',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
                 _registered_method=True)
         self.RepositoryModelUnload = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryModelUnload',
-                request_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
-                response_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
+                request_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
+                response_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
                 _registered_method=True)
 
 
@@ -190,63 +190,63 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'ServerLive': grpc.unary_unary_rpc_method_handler(
                     servicer.ServerLive,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerLiveRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerLiveResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerLiveRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerLiveResponse.SerializeToString,
             ),
             'ServerReady': grpc.unary_unary_rpc_method_handler(
                     servicer.ServerReady,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerReadyRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerReadyResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerReadyRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerReadyResponse.SerializeToString,
             ),
             'ModelReady': grpc.unary_unary_rpc_method_handler(
                     servicer.ModelReady,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelReadyRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelReadyResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelReadyRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelReadyResponse.SerializeToString,
             ),
             'ServerMetadata': grpc.unary_unary_rpc_method_handler(
                     servicer.ServerMetadata,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerMetadataRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerMetadataResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerMetadataRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ServerMetadataResponse.SerializeToString,
             ),
             'ModelMetadata': grpc.unary_unary_rpc_method_handler(
                     servicer.ModelMetadata,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelMetadataRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelMetadataResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelMetadataRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelMetadataResponse.SerializeToString,
             ),
             'ModelInfer': grpc.unary_unary_rpc_method_handler(
                     servicer.ModelInfer,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferResponse.SerializeToString,
             ),
             'ModelStreamInfer': grpc.stream_stream_rpc_method_handler(
                     servicer.ModelStreamInfer,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStreamInferResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelStreamInferResponse.SerializeToString,
             ),
             'ModelConfig': grpc.unary_unary_rpc_method_handler(
                     servicer.ModelConfig,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelConfigRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelConfigResponse.SerializeToString,
             ),
             'ModelStatistics': grpc.unary_unary_rpc_method_handler(
                     servicer.ModelStatistics,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.ModelStatisticsResponse.SerializeToString,
             ),
             'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryIndex,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryIndexRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryIndexResponse.SerializeToString,
             ),
             'RepositoryModelLoad': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryModelLoad,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelLoadRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelLoadResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelLoadRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelLoadResponse.SerializeToString,
             ),
             'RepositoryModelUnload': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryModelUnload,
-                    request_deserializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelUnloadRequest.FromString,
-                    response_serializer=seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelUnloadResponse.SerializeToString,
+                    request_deserializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelUnloadRequest.FromString,
+                    response_serializer=seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelUnloadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -275,8 +275,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ServerLive',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerLiveRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerLiveResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ServerLiveRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ServerLiveResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -302,8 +302,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ServerReady',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerReadyRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerReadyResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ServerReadyRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ServerReadyResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -329,8 +329,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ModelReady',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelReadyRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelReadyResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelReadyRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelReadyResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -356,8 +356,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ServerMetadata',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerMetadataRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ServerMetadataResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ServerMetadataRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ServerMetadataResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -383,8 +383,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ModelMetadata',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelMetadataRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelMetadataResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelMetadataRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelMetadataResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -410,8 +410,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ModelInfer',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -437,8 +437,8 @@ class GRPCInferenceService(object):
             request_iterator,
             target,
             '/inference.GRPCInferenceService/ModelStreamInfer',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStreamInferResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelStreamInferResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -464,8 +464,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ModelConfig',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelConfigResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -491,8 +491,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/ModelStatistics',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -518,8 +518,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/RepositoryIndex',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -545,8 +545,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/RepositoryModelLoad',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -572,8 +572,8 @@ class GRPCInferenceService(object):
             request,
             target,
             '/inference.GRPCInferenceService/RepositoryModelUnload',
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
-            seqserve__server_dot_front_dot_services_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
+            seqserve_dot_open__inference_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

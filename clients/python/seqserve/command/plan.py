@@ -1,0 +1,151 @@
+"""``seqserve plan``: how many servers a rate needs, and what each of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from seqserve.columns import aligned
+from seqserve.command.json_line import json_line
+from seqserve.command.measured_replica import Measured, measured
+from seqserve.command.plan_options import PlanOptions
+from seqserve.declarations import DECLARATIONS
+from seqserve.load.deployment import ANSWERS_MI, FRONT_MI, SURGE, Deployment, settings_of
+from seqserve.options import parse
+
+_EPILOG = """\
+It looks for the highest rate at which one server answers 99 of 100 requests in time, as `seqserve
+load --find-rate` does, and divides. Take texts of yours: the time of an answer grows with its
+length, and so does what a server bears.
+Options of `seqserve generate` for search and lengths apply too, such as --beam-size.
+
+examples:
+  seqserve plan --rate 200 --p99-ms 300 --model en-de --dataset-path sentences.txt
+  seqserve plan --rate 200 --p99-ms 300 --target server:50051 --cores 4
+  seqserve load --find-rate --p99 300 --duration 20 --save-result load.json
+  seqserve plan --rate 200 --report load.json --cores 4"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command and returns its exit status."""
+    # `seqserve generate --help` explains the options of all groups.
+    hidden = {each.name for each in DECLARATIONS.values() if each.group != "languages"} - {"seed"}
+    options = parse(
+        PlanOptions,
+        argv,
+        prog="seqserve plan",
+        description="Tells how many servers a rate needs, and what each of them needs.",
+        epilog=_EPILOG,
+        hidden={*hidden, "priority", "max_attempts"},
+    )
+    found = measured(options)
+    plan = Deployment(rate_per_s=options.rate, headroom=options.headroom, one=found.replica)
+    assumed = [*_assumed(options, found, plan)]
+    if options.json:
+        print(json_line(_facts(found, plan, assumed)))
+    else:
+        print(*_lines(found, plan, assumed), sep="\n")
+    return 0
+
+
+def _facts(found: Measured, plan: Deployment, assumed: Sequence[str]) -> dict[str, Any]:
+    one = plan.one
+    return {
+        "rate_per_s": plan.rate_per_s,
+        "p99_ms": found.result["limit_p99_ms"],
+        "headroom": plan.headroom,
+        "replica": {
+            "highest_rate_per_s": one.rate_per_s,
+            "p99_ms_at_it": found.result["p99_e2el_ms"],
+            "in_flight": one.in_flight,
+            "cores": one.cores,
+            "slots": one.slots,
+            "loaded_versions": one.versions,
+            "version_bytes": one.version_bytes,
+        },
+        "replicas": plan.replicas,
+        "spare_for_rolling_update": SURGE,
+        "load": plan.load_of(plan.replicas),
+        "load_if_one_fails": plan.load_of(plan.replicas - 1) if plan.replicas > 1 else None,
+        "memory_mi": plan.memory_mi,
+        "values": plan.values(),
+        "assumptions": [*assumed],
+        "doubts": [*found.faults],
+    }
+
+
+def _lines(found: Measured, plan: Deployment, assumed: Sequence[str]) -> Iterator[str]:
+    one = plan.one
+    limit_ms, late_ms = found.result["limit_p99_ms"], found.result["p99_e2el_ms"]
+    yield (
+        f"One server bears {one.rate_per_s:,.4g} requests a second within p99 {limit_ms:g} ms"
+        f" ({late_ms:,.1f} ms), {one.in_flight:,.1f} of them under way."
+    )
+    yield ""
+    yield from aligned([*_rows(plan)])
+    yield ""
+    yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {_set(plan)}"
+    yield from ("", "It assumes:", *(f"- {each}" for each in assumed))
+    yield from (line for fault in found.faults for line in ("", f"Beware, {fault}."))
+
+
+def _rows(plan: Deployment) -> Iterator[tuple[str, str]]:
+    one, replicas = plan.one, plan.replicas
+    each = plan.load_of(replicas)
+    yield (
+        "replicas",
+        f"{replicas:,}: {plan.rate_per_s:,.4g} / ({one.rate_per_s:,.4g} x {plan.headroom:g}), each"
+        f" at {each:.0%} of what it bears",
+    )
+    yield "a rolling update", f"{SURGE} more at a time, which needs room"
+    yield "if one fails", _without_one(plan)
+    if one.cores is not None:
+        yield "cores", f"{one.cores} each, a worker on each; {one.cores * replicas:,} in all"
+    if one.slots is not None:
+        yield "slots", f"{one.slots:,} each"
+    yield (
+        "memory",
+        f"{plan.memory_mi:,} MiB each: {FRONT_MI} front, {ANSWERS_MI} answers, {plan.versions}"
+        f" versions x {plan.version_mi}",
+    )
+
+
+def _without_one(plan: Deployment) -> str:
+    left = plan.replicas - 1
+    if not left:
+        return "none is left: --set replicas=2 keeps one"
+    share = plan.load_of(left)
+    much = "" if share <= 1 else ": too much, some would be late or refused; take one more"
+    return f"the others are at {share:.0%} of what they bear{much}"
+
+
+def _set(plan: Deployment) -> str:
+    return ",".join(settings_of(plan.values()))
+
+
+def _assumed(options: PlanOptions, found: Measured, plan: Deployment) -> Iterator[str]:
+    """Yields what the plan takes for granted."""
+    result, one = found.result, plan.one
+    texts = result["dataset_path"] or "a few sentences in English, for no --dataset-path was given"
+    lengths = ""
+    if result["total_output_tokens"] and result["completed"]:
+        source, target = (
+            result[f"total_{name}_tokens"] / result["completed"] for name in ("input", "output")
+        )
+        lengths = f", {source:,.0f} tokens that give {target:,.0f} on average"
+    yield f"texts as long as those measured: {texts}{lengths}"
+    where = "this machine" if found.is_here else f"the server that was measured, {result['target']}"
+    if one.cores is None:
+        yield f"as many cores as {where}, and as fast; --cores says how many"
+    else:
+        yield f"cores as fast as those of {where}, {one.cores} for each server"
+    if found.is_here:
+        yield "what sent the load ran there too, so a server by itself bears a little more"
+    yield "no time on the network beyond that between this command and the server"
+    shape = result["burstiness"]
+    come = "at random, a Poisson process" if shape == 1 else f"as with --burstiness {shape:g}"
+    yield f"requests that come {come}, at one rate: take that of the busiest minute"
+    yield "calls spread evenly over the servers, as the client and Envoy spread them"
+    source = "as the chart assumes" if one.version_bytes is None else "measured, and room for peaks"
+    many = "as the chart assumes" if one.versions is None else "those loaded, and one that loads"
+    yield f"{plan.versions} versions ({many}) of {plan.version_mi} MiB ({source})"

@@ -1,0 +1,168 @@
+"""The options of ``seqserve plan``, and what they have measured."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from seqserve import errors
+from seqserve.command.connection import ModelCallOptions
+from seqserve.command.decoding import DecodingOptions
+from seqserve.command.load_options import LoadOptions
+from seqserve.cores import available_cores
+from seqserve.load.local_server import local_server
+from seqserve.options import flag_of, option
+
+_PROBES = 12
+"""Loads of a search, more or less: `--duration` is their sum."""
+_LOAD = ("dataset_path", "burstiness", "processes", "seed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions(ModelCallOptions, DecodingOptions):
+    """The options of ``seqserve plan``."""
+
+    rate: float = option(
+        help="Requests a second that the servers must bear together.", minimum=0.001, maximum=1e9
+    )
+    p99_ms: float | None = option(
+        None,
+        help="Milliseconds within which 99 of 100 requests must be answered; required, but with"
+        " --report that of the report.",
+        minimum=0.001,
+    )
+    headroom: float = option(
+        0.7,
+        help="Share of its highest rate that each server gets: the rest is for bursts, for a server"
+        " that fails, and for what a short measurement does not show.",
+        minimum=0.05,
+        maximum=1,
+    )
+
+    target: str = option(
+        "",
+        help="Address of the server to measure, host:port; by default one is started here for as"
+        " long, which needs the extra server.",
+        group="what is measured",
+    )
+    report: Path | None = option(
+        None,
+        help="Measure nothing: a file of `seqserve load --find-rate --p99 MS --save-result`.",
+        # Its variable is one letter away from that of a port.
+        has_variable=False,
+        group="what is measured",
+    )
+    cores: int | None = option(
+        None,
+        help="Cores of the server that is measured, which each replica gets too; one that starts"
+        " here is kept to as many, by default all of this machine.",
+        minimum=1,
+        group="what is measured",
+    )
+    # Their variables are options of a server on this machine.
+    slots: int | None = option(
+        None,
+        help="Slots of the server that is started here; by default as `seqserve serve` chooses.",
+        minimum=1,
+        maximum=4096,
+        has_variable=False,
+        group="what is measured",
+    )
+    model_repository: Path | None = option(
+        None,
+        help="Folder of models of the server that is started here; by default models.",
+        has_variable=False,
+        group="what is measured",
+    )
+
+    duration: float = option(
+        60.0,
+        help="Seconds that the search takes, more or less; with more its end is less a matter of"
+        " luck.",
+        minimum=1,
+        group="load",
+    )
+    dataset_path: Path | None = option(
+        None,
+        help="File of texts to draw from, as those of `seqserve load`; by default a few sentences"
+        " in English.",
+        group="load",
+    )
+    burstiness: float = option(
+        1.0,
+        help="Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process,"
+        " less comes in bursts.",
+        minimum=0.01,
+        maximum=1000,
+        group="load",
+    )
+    processes: int = option(
+        1,
+        help="Processes that send, where one cannot keep up.",
+        minimum=1,
+        maximum=256,
+        group="load",
+    )
+    seed: int = option(0, help="Of arrivals and the choice of texts.", group="load")
+
+    json: bool = option(False, help="Print the plan as one JSON object.", group="output")
+
+    def __post_init__(self) -> None:
+        """Checks that the options go together."""
+        for name, reason in self._faults().items():
+            if reason:
+                raise errors.OptionError(f"{flag_of(name)}: {reason}")
+
+    def _faults(self) -> dict[str, str | bool]:
+        """Returns what is wrong by the option; what is empty or false is right."""
+        is_started = not self.target and self.report is None
+        alone = "is of a server that is started here; leave it out with --target and --report"
+        return {
+            "target": ("," in self.target and "one server is measured, not several")
+            or (bool(self.target) and self.report is not None and "does not go with --report"),
+            "p99_ms": self.p99_ms is None and self.report is None and "is required; see --help",
+            "cores": is_started
+            and (self.cores or 0) > available_cores()
+            and f"a server that is started here has {available_cores()} at most",
+            "slots": not is_started and self.slots is not None and alone,
+            "model_repository": not is_started and self.model_repository is not None and alone,
+        }
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the server is started here."""
+        return not self.target
+
+    @property
+    def known_cores(self) -> int | None:
+        """Cores of the server; None where nobody says so."""
+        is_here = self.is_started and self.report is None
+        return self.cores or (available_cores() if is_here else None)
+
+    @contextmanager
+    def load_options(self) -> Generator[LoadOptions, None, None]:
+        """Starts a server if there is none, and yields the load that measures it."""
+        call = {each.name for each in (*fields(ModelCallOptions), *fields(DecodingOptions))}
+        load = {name: getattr(self, name) for name in (*call, *_LOAD)}
+        load |= {"find_rate": True, "p99": self.p99_ms, "duration": self.duration / _PROBES}
+        if not self.is_started:
+            yield LoadOptions(**load)
+            return
+        # What guards another server has no place here.
+        guards = [name for name in load if name.startswith(("tls", "token"))]
+        with local_server(self._flags(), cores=self.known_cores) as target:
+            yield LoadOptions(**{**load, **dict.fromkeys(guards), "target": target})
+
+    def _flags(self) -> list[str]:
+        flags = {
+            "model_repository": self.model_repository,
+            "default_model": self.model,
+            "slots": self.slots,
+            "workers": self.known_cores,
+            # The load stands for many clients.
+            "caller_share": 1,
+        }
+        given = {flag_of(name): str(value) for name, value in flags.items() if value is not None}
+        return [word for pair in given.items() for word in pair]
