@@ -15,7 +15,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
@@ -88,7 +88,7 @@ class SourceReader:
 
     def __init__(
         self,
-        model: ServedModel,
+        model: LoadedModel,
         options: RequestOptions,
         terms: Sequence[generation_pb2.Term] = (),
         glossary: Glossary | None = None,
@@ -228,7 +228,7 @@ class SourceReader:
             raise InvalidRequest("source", "has no character that the model reads")
 
 
-def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
+def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
     """Tokenizes a target, the end token last, and adds what the model wants first.
 
     Raises:
