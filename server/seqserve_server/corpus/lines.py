@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from seqserve.command.run.source_file import SourceFile
+from seqserve.documents.json_lines import place_of
 from seqserve.documents.json_syntax import DECODER
 from seqserve.documents.plain_text import fault_of
 from seqserve.files import written_whole
@@ -97,18 +98,28 @@ class JsonLinesFile(LinesFile):
         return Asked(text, fault_of(text))
 
     def _answered(self, line: str, answer: Answer) -> str:
+        body = line.strip()
         try:
-            value = DECODER.decode(line.strip())
+            value = DECODER.decode(body)
         except (ValueError, RecursionError):
             return line
         if not isinstance(value, dict):
             return line
-        value[self._into] = answer.text
+        body = _with_field(body, value, self._into, answer.text)
         if answer.score is not None and math.isfinite(answer.score):
-            value[score_field(self._into)] = answer.score
-        written = json.dumps(value, ensure_ascii=False)
-        # Half a character cannot be written but as an escape.
-        return json.dumps(value) if fault_of(written) else written
+            body = _with_field(body, value, score_field(self._into), answer.score)
+        return body
+
+
+def _with_field(body: str, known: Collection[str], name: str, value: object) -> str:
+    """Writes an object with one more field, or with another value of one that is ``known``."""
+    written = json.dumps(value, ensure_ascii=False)
+    if name in known:
+        begin, end = place_of(body, name)
+        return body[:begin] + written + body[end:]
+    others = body[:-1].rstrip()
+    comma = "" if others == "{" else ", "
+    return f"{others}{comma}{json.dumps(name, ensure_ascii=False)}: {written}}}"
 
 
 def score_field(into: str) -> str:

@@ -62,6 +62,11 @@ class ProcessPool:
         """How many engines there are."""
         return len(self._processes)
 
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the processes."""
+        return [process.pid for process in self._processes]
+
     def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
         """Hands texts to the engine with the fewest."""
         return min(self._processes, key=lambda process: process.pending).submit(texts)
@@ -97,6 +102,12 @@ class _EngineProcess:
         self._futures: dict[int, Future[list[Answer]]] = {}
         self._has_ended = False
         self._thread = threading.Thread(target=self._read, name="seqserve-corpus", daemon=True)
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        assert self._process.pid is not None
+        return self._process.pid
 
     @property
     def pending(self) -> int:
