@@ -18,7 +18,8 @@ from seqserve.options import flag_of, option, parse
 
 if TYPE_CHECKING:
     from seqserve_server.corpus.corpus_file import CorpusFile
-    from seqserve_server.corpus.pool import EngineSettings, Pool
+    from seqserve_server.corpus.engine import EngineSettings
+    from seqserve_server.corpus.pool import Pool
 
 _EPILOG = """\
 It starts engines of its own and needs no server. The suffix of CORPUS tells its format:
@@ -141,7 +142,7 @@ class CorpusOptions(DecodingOptions):
     def engines(self, folder: Path) -> list[EngineSettings]:
         """Returns the settings of each process, for the model in a folder."""
         from seqserve_server.contract.limits import is_small
-        from seqserve_server.corpus.pool import EngineSettings
+        from seqserve_server.corpus.engine import EngineSettings
         from seqserve_server.offline.offline import template_of
 
         workers = self.worker_count()

@@ -5,34 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from seqserve.v1.generation_pb2 import GenerateRequest
 from seqserve_server.corpus.answer import Answer
 
 C = TypeVar("C")
 
 _CHUNKS_PER_ENGINE = 8
 """Chunks under way for each engine: its batch stays full while one of them has a long text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """What an engine is made of; sent to its process."""
-
-    model: str
-    """Folder of the version."""
-    workers: int
-    slots: int | None
-    glossaries: str | None
-    request: bytes
-    """The request of every text, without the text, as a message."""
-
-    @property
-    def template(self) -> GenerateRequest:
-        """The request of every text, without the text."""
-        return GenerateRequest.FromString(self.request)
 
 
 class Pool(Protocol):

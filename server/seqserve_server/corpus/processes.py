@@ -12,16 +12,14 @@ import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from seqserve.errors import CallError, SeqserveError
+from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, StartupError
-from seqserve_server.corpus.answer import Answer, answer_of
-from seqserve_server.corpus.pool import EngineSettings
-from seqserve_server.offline.offline import Offline, Outcome
+from seqserve_server.corpus.answer import Answer
+from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
 
 _ENDED = "an engine's process has ended{}; the same command goes on where this one has stopped"
 
@@ -33,11 +31,11 @@ class _Ready(NamedTuple):
     """Why it cannot answer; None if it can."""
 
 
-class _Answered(NamedTuple):
-    """The answers to a chunk, or the error that ends the run."""
+class _Reply(NamedTuple):
+    """The answers to a chunk."""
 
     number: int
-    answers: list[Answer] | Exception
+    answered: Answered
 
 
 class ProcessPool:
@@ -157,15 +155,15 @@ class _EngineProcess:
     def _read(self) -> None:
         while True:
             try:
-                answered: _Answered = self._pipe.recv()
+                number, answered = self._pipe.recv()
             except (EOFError, OSError):
                 break
             with self._lock:
-                future = self._futures.pop(answered.number)
-            if isinstance(answered.answers, Exception):
-                future.set_exception(answered.answers)
+                future = self._futures.pop(number)
+            if isinstance(answered, SeqserveError):
+                future.set_exception(answered)
             else:
-                future.set_result(answered.answers)
+                future.set_result(answered)
         with self._lock:
             self._has_ended = True
             left, self._futures = self._futures, {}
@@ -191,22 +189,19 @@ def _serve(pipe: Connection, settings: EngineSettings) -> None:
             pipe.send(message)
 
     try:
-        offline = Offline(
-            settings.model,
-            workers=settings.workers,
-            slots=settings.slots,
-            glossaries=settings.glossaries,
-        )
+        engine = CorpusEngine(settings)
     except SeqserveError as error:
         send(_Ready(error))
         return
-    template = settings.template
-    with offline:
+    with closing(engine):
         send(_Ready(None))
         while (task := _next(pipe)) is not None:
             number, texts = task
-            future = offline.begin(texts, template)
-            future.add_done_callback(partial(_reply, send, number))
+
+            def reply(future: Future[Answered], number: int = number) -> None:
+                send(_Reply(number, future.result()))
+
+            engine.begin(texts).add_done_callback(reply)
 
 
 def _next(pipe: Connection) -> tuple[int, list[str]] | None:
@@ -215,15 +210,3 @@ def _next(pipe: Connection) -> tuple[int, list[str]] | None:
     except (EOFError, OSError):
         return None
     return task
-
-
-def _reply(send: Any, number: int, future: Future[list[Outcome]]) -> None:
-    if future.cancelled():
-        return
-    try:
-        answers: list[Answer] | Exception = [answer_of(outcome) for outcome in future.result()]
-    except CallError as error:
-        answers = error
-    except Exception as error:
-        answers = EngineFault(f"{type(error).__name__}: {error}")
-    send(_Answered(number, answers))

@@ -236,10 +236,12 @@ class Offline:
     async def _all(
         self, texts: Sequence[str], template: generation_pb2.GenerateRequest
     ) -> list[Outcome]:
-        return await asyncio.gather(*(self._answered(text, template) for text in texts))
-
-    async def _answered(self, text: str, template: generation_pb2.GenerateRequest) -> Outcome:
         call = self._call.request(time.monotonic())
+        return await asyncio.gather(*(self._answered(text, template, call) for text in texts))
+
+    async def _answered(
+        self, text: str, template: generation_pb2.GenerateRequest, call: ServerCall
+    ) -> Outcome:
         try:
             request = requests.with_source(template, text)
             prepared = await read(

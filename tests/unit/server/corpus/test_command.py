@@ -10,6 +10,7 @@ from tests.unit.server.corpus.upper_pool import UpperPool
 from seqserve.errors import OptionError
 from seqserve_server.corpus import processes
 from seqserve_server.corpus.command import main
+from seqserve_server.corpus.engine import EngineSettings
 
 
 class NoProcesses(UpperPool):
@@ -56,7 +57,7 @@ def test_a_corpus_goes_in_and_its_answers_come_out(
 def test_workers_are_divided_among_the_processes(corpus: Path, tiny_artifact: Path) -> None:
     arguments = [str(corpus), str(corpus.with_name("out")), "--model", str(tiny_artifact)]
     main([*arguments, "--workers", "5", "--processes", "2", "--beam-size", "2", "--slots", "8"])
-    settings: list[processes.EngineSettings] = NoProcesses.last.settings  # type: ignore[assignment]
+    settings: list[EngineSettings] = NoProcesses.last.settings  # type: ignore[assignment]
     assert [(each.workers, each.slots) for each in settings] == [(3, 8), (2, 8)]
     assert settings[0].template.options.beam_size == 2
 

@@ -9,7 +9,7 @@ import pytest
 
 from seqserve.errors import InvalidArgument
 from seqserve_server.contract.errors import ArtifactError, EngineFault
-from seqserve_server.corpus.pool import EngineSettings
+from seqserve_server.corpus.engine import EngineSettings
 from seqserve_server.corpus.processes import ProcessPool
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.offline.offline import template_of
