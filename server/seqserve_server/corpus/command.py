@@ -89,15 +89,23 @@ class CorpusOptions(DecodingOptions):
     )
     workers: int | None = option(
         None,
-        help="Threads that run steps, over all processes; if not given, one per core.",
+        help="Threads that run steps, over all processes; if not given, one per core. With --ray,"
+        " of each process, and 1 if not given.",
         minimum=1,
         group="engine",
     )
     processes: int | None = option(
         None,
         help="Processes, each with an engine of its own and a copy of the model; if not given, one"
-        " for each worker of a small model, or else one.",
+        " for each worker of a small model, or else one; with --ray, as many as it has CPUs for.",
         minimum=1,
+        group="engine",
+    )
+    ray: str | None = option(
+        None,
+        help="Run the engines on a Ray cluster: its address, host:port, auto for that of this"
+        " machine, or local for a new one on this machine; needs the extra ray.",
+        metavar="ADDRESS",
         group="engine",
     )
     slots: int | None = option(
@@ -124,7 +132,7 @@ class CorpusOptions(DecodingOptions):
             ):
                 if is_set:
                     raise OptionError(f"{flag}: a line of text has no fields; see --format")
-        if (self.processes or 1) > self.worker_count():
+        if self.ray is None and (self.processes or 1) > self.worker_count():
             reason = f"{self.processes} need a worker each, and there are {self.worker_count()}"
             raise OptionError(f"--processes: {reason}; see --workers")
 
@@ -139,26 +147,29 @@ class CorpusOptions(DecodingOptions):
 
         return self.workers or available_cores()
 
-    def engines(self, folder: Path) -> list[EngineSettings]:
-        """Returns the settings of each process, for the model in a folder."""
-        from seqserve_server.contract.limits import is_small
+    def engine(self, folder: Path, workers: int) -> EngineSettings:
+        """Returns the settings of an engine, for the model in a folder."""
         from seqserve_server.corpus.engine import EngineSettings
         from seqserve_server.offline.offline import template_of
 
+        set_options = {name: value for name, value in self.decoding().items() if value is not None}
+        return EngineSettings(
+            model=str(folder.resolve()),
+            workers=workers,
+            slots=self.slots,
+            glossaries=None if self.glossaries is None else str(self.glossaries.resolve()),
+            request=template_of(set_options).SerializeToString(),  # type: ignore[arg-type]
+        )
+
+    def engines(self, folder: Path) -> list[EngineSettings]:
+        """Returns the settings of each process of this machine."""
+        from seqserve_server.contract.limits import is_small
+
         workers = self.worker_count()
         processes = self.processes or (workers if is_small(folder) else 1)
-        set_options = {name: value for name, value in self.decoding().items() if value is not None}
-        return [
-            EngineSettings(
-                model=str(folder),
-                # The first ones have one more where workers are left over.
-                workers=-(-(workers - index) // processes),
-                slots=self.slots,
-                glossaries=None if self.glossaries is None else str(self.glossaries),
-                request=template_of(set_options).SerializeToString(),  # type: ignore[arg-type]
-            )
-            for index in range(processes)
-        ]
+        # The first ones have one more where workers are left over.
+        shares = (-(-(workers - index) // processes) for index in range(processes))
+        return [self.engine(folder, share) for share in shares]
 
     def opened(self) -> CorpusFile:
         """Opens the corpus.
@@ -253,10 +264,20 @@ def _run(options: CorpusOptions) -> tuple[int, int]:
 
 @contextmanager
 def _pool(options: CorpusOptions, folder: Path) -> Iterator[Pool]:
-    from seqserve_server.corpus.processes import ProcessPool
+    if options.ray is None:
+        from seqserve_server.corpus.processes import ProcessPool
 
-    with ProcessPool(options.engines(folder)) as pool:
-        yield pool
+        with ProcessPool(options.engines(folder)) as pool:
+            yield pool
+        return
+    try:
+        from seqserve_server.corpus.ray_pool import RayPool
+    except ModuleNotFoundError as error:
+        hint = "in a clone of seqserve, pip install '.[ray]'"
+        raise OptionError(f"--ray: needs {error.name!r}, which is not installed: {hint}") from None
+    settings = options.engine(folder, options.workers or 1)
+    with RayPool(options.ray, settings, options.processes, _report) as actors:
+        yield actors
 
 
 def _report(text: str) -> None:

@@ -105,12 +105,26 @@ def test_files_that_are_none_are_named(corpus: Path, tiny_artifact: Path) -> Non
         main([str(corpus), str(corpus), *model])
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "package", "message"),
+    [
+        ("in.parquet", [], "pyarrow", r"Parquet needs 'pyarrow', .* '\.\[server,parquet\]'"),
+        ("in.txt", ["--ray", "auto"], "ray", r"--ray: needs 'ray', .* '\.\[ray\]'"),
+    ],
+)
 def test_an_extra_that_is_missing_is_named(
-    tmp_path: Path, tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path,
+    tiny_artifact: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    flags: list[str],
+    package: str,
+    message: str,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "seqserve_server.corpus.parquet", raising=False)
-    (tmp_path / "in.parquet").touch()
-    arguments = [str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--model", str(tiny_artifact)]
-    with pytest.raises(OptionError, match=r"Parquet needs 'pyarrow', .* '\.\[server,parquet\]'"):
-        main(arguments)
+    monkeypatch.setitem(sys.modules, package, None)
+    for module in ("parquet", "ray_pool"):
+        monkeypatch.delitem(sys.modules, f"seqserve_server.corpus.{module}", raising=False)
+    file, out = corpus.with_name(name), corpus.with_name("out")
+    file.touch()
+    with pytest.raises(OptionError, match=message):
+        main([str(file), str(out), "--model", str(tiny_artifact), *flags])
