@@ -270,13 +270,15 @@ def _pool(options: CorpusOptions, folder: Path) -> Iterator[Pool]:
         with ProcessPool(options.engines(folder)) as pool:
             yield pool
         return
+    from seqserve_server.corpus.ray_pool import RayPool
+
+    settings = options.engine(folder, options.workers or 1)
     try:
-        from seqserve_server.corpus.ray_pool import RayPool
+        actors = RayPool(options.ray, settings, options.processes, _report)
     except ModuleNotFoundError as error:
         hint = "in a clone of seqserve, pip install '.[ray]'"
         raise OptionError(f"--ray: needs {error.name!r}, which is not installed: {hint}") from None
-    settings = options.engine(folder, options.workers or 1)
-    with RayPool(options.ray, settings, options.processes, _report) as actors:
+    with actors:
         yield actors
 
 

@@ -14,11 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Self
 
-# Ray reads it when it is imported; what runs here is nobody else's business.
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-
-import ray
-
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import EngineFault
 from seqserve_server.corpus.answer import Answer
@@ -78,14 +73,22 @@ class RayPool:
             report: Tells that the run waits for the cluster.
 
         Raises:
+            ModuleNotFoundError: Ray is not installed.
             OptionError: There is no such cluster, or it has too few CPUs.
             SeqserveError: The model cannot be loaded.
         """
+        # Ray reads it when it is imported: it is to report nothing to its makers.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+
+        self._ray = ray
         try:
             ray.init(address, log_to_driver=False, logging_level="error")
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise OptionError(f"--ray: {address}: {' '.join(str(error).split())}") from None
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._end: Exception | None = None
         self._is_closed = False
         self._report = report
         try:
@@ -111,7 +114,7 @@ class RayPool:
 
     def _room(self, workers: int) -> int:
         """Counts the engines for which the cluster has CPUs."""
-        cpus = ray.cluster_resources().get("CPU", 0)
+        cpus = self._ray.cluster_resources().get("CPU", 0)
         if cpus < workers:
             reason = f"the cluster has {cpus:g} CPUs, and an engine needs {workers}"
             raise OptionError(f"--ray: {reason}; see --workers")
@@ -121,14 +124,18 @@ class RayPool:
         """Hands texts to the engine with the fewest."""
         future: Future[list[Answer]] = Future()
         with self._lock:
-            self._assign(texts, future)
+            if self._end is None:
+                self._assign(texts, future)
+                self._changed.notify()
+                return future
+        future.set_exception(self._end)
         return future
 
     def close(self) -> None:
         """Ends the actors; texts without an answer fail."""
         self._is_closed = True
         self._thread.join()
-        ray.shutdown()
+        self._ray.shutdown()
 
     def __enter__(self) -> Self:
         """Returns the pool itself."""
@@ -162,6 +169,7 @@ class RayPool:
 
     def _fail(self, error: Exception) -> None:
         with self._lock:
+            self._end = error
             futures = [task.future for task in self._tasks.values()]
             futures += [future for _, future in self._left]
             self._tasks.clear()
@@ -177,7 +185,10 @@ class RayPool:
         """
         with self._lock:
             known = [*self._tasks, *self._loading]
-        found, _ = ray.wait(known, num_returns=1, timeout=timeout_s)
+            if not known:
+                self._changed.wait(timeout_s)
+                return
+        found, _ = self._ray.wait(known, num_returns=1, timeout=timeout_s)
         for reference in found:
             if reference in self._loading:
                 self._loaded(reference)
@@ -187,8 +198,8 @@ class RayPool:
     def _loaded(self, reference: Any) -> None:
         actor = self._loading.pop(reference)
         try:
-            fault = ray.get(reference)
-        except ray.exceptions.RayActorError:
+            fault = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError:
             self._load()
             return
         if fault is not None:
@@ -205,8 +216,8 @@ class RayPool:
             if actor in self._pending:
                 self._pending[actor] -= 1
         try:
-            answered: Answered = ray.get(reference)
-        except ray.exceptions.RayActorError:
+            answered: Answered = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError:
             self._lost(actor)
             with self._lock:
                 self._assign(texts, future)

@@ -191,13 +191,7 @@ class Offline:
             InvalidArgument: An option is no value of its type; the error names it.
             TypeError: There is no such option.
         """
-        outcomes = self.outcomes(checked_sources(texts), template_of(options))
-        with closing(outcomes):
-            for outcome in outcomes:
-                if isinstance(outcome, CallError):
-                    yield outcome
-                else:
-                    yield responses.result_of(outcome)
+        return _results(self.outcomes(checked_sources(texts), template_of(options)))
 
     def outcomes(
         self, texts: Iterable[str], template: generation_pb2.GenerateRequest
@@ -274,6 +268,17 @@ class Offline:
     def __exit__(self, *error: object) -> None:
         """Closes it."""
         self.close()
+
+
+def _results(
+    outcomes: Generator[Outcome, None, None],
+) -> Generator[Result | CallError, None, None]:
+    with closing(outcomes):
+        for outcome in outcomes:
+            if isinstance(outcome, CallError):
+                yield outcome
+            else:
+                yield responses.result_of(outcome)
 
 
 def template_of(options: GenerationOptions) -> generation_pb2.GenerateRequest:

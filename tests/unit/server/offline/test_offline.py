@@ -78,7 +78,7 @@ def test_a_wrong_option_is_named(offline: Offline, options: dict[str, object], f
 @pytest.mark.parametrize("name", ["beam", "model", "version", "priority"])
 def test_an_unknown_option_is_named(offline: Offline, name: str) -> None:
     with pytest.raises(TypeError, match=f"there is no option {name!r}"):
-        next(offline.generate_iter(TEXTS, **{name: 2}))  # type: ignore[misc]
+        offline.generate_iter(TEXTS, **{name: 2})  # type: ignore[misc]
 
 
 def test_a_text_that_fails_has_its_own_error(offline: Offline) -> None:
@@ -94,7 +94,7 @@ def test_a_text_that_fails_has_its_own_error(offline: Offline) -> None:
 
 def test_one_text_is_no_iterable_of_texts(offline: Offline) -> None:
     with pytest.raises(InvalidArgument, match="is one text"):
-        next(offline.generate_iter("It rains."))
+        offline.generate_iter("It rains.")
 
 
 def test_an_endless_iterable_is_read_only_as_results_are_taken(offline: Offline) -> None:
