@@ -66,6 +66,10 @@ test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manif
 test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found, some minutes.
 	$(BIN)/pytest -m release tests/release
 
+test-ray: $(VENV)/.ready ## Run a corpus on a Ray cluster of two simulated machines, 250 MB of packages.
+	$(BIN)/python $(PIP) 'ray>=2.40'
+	$(BIN)/pytest -m ray tests/e2e/test_corpus_ray.py
+
 bench: $(VENV)/.ready build/optimum/.ready build/libretranslate/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
@@ -152,7 +156,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate,detect]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate,detect,parquet]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
@@ -227,4 +231,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-release dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-release test-ray dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqserve_export.quantization import Calibration
     from seqserve_model.transformer import Transformer
     from seqserve_server.contract.tokenizer import Tokenizer
-    from seqserve_server.engine.offline import Offline
+    from seqserve_server.engine.local_engine import LocalEngine
     from seqserve_server.engine.runtime import Runtime
 
 # Images of containers turn bytecode off; then each worker of pytest would rewrite all assertions in
@@ -143,10 +143,10 @@ def tiny_runtime(tiny_artifact: Path) -> Runtime:
 
 
 @pytest.fixture(scope="session")
-def tiny_offline(tiny_artifact: Path) -> Iterator[Offline]:
-    from seqserve_server.engine.offline import Offline
+def tiny_offline(tiny_artifact: Path) -> Iterator[LocalEngine]:
+    from seqserve_server.engine.local_engine import LocalEngine
 
-    with Offline(tiny_artifact, slots=8) as offline:
+    with LocalEngine(tiny_artifact, slots=8) as offline:
         yield offline
 
 

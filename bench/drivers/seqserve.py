@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.drivers import Driver, Rows, TextDriver
 from seqserve.cores import available_cores
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 
 class SeqserveDriver(Driver[list[int]]):
@@ -22,7 +22,7 @@ class SeqserveDriver(Driver[list[int]]):
         workers = workers or available_cores()
         # The other engines compute no scores unless they are asked to.
         self._options = replace(options, return_scores=False)
-        self._engine = Offline(folder, workers=workers, slots=rows * options.rows * workers)
+        self._engine = LocalEngine(folder, workers=workers, slots=rows * options.rows * workers)
         manifest = self._engine.manifest
         has_shortlist = manifest.shortlist is not None and options.shortlist
         self.name = f"seqserve {manifest.precision}" + " with shortlist" * has_shortlist

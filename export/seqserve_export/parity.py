@@ -39,7 +39,7 @@ from seqserve_server.contract.manifest import SCORER, Manifest, SelfTest, Verifi
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.session import open_session
 
 _ROWS = 16
@@ -156,7 +156,7 @@ def report(verification: Verification) -> None:
 
 def _decode(folder: Path, held_out: HeldOut, max_length: int) -> _Decoded:
     packs = is_small(folder)
-    with Offline(folder, threads=held_out.threads, slots=_ROWS, packs=packs) as artifact:
+    with LocalEngine(folder, threads=held_out.threads, slots=_ROWS, packs=packs) as artifact:
         sources = [artifact.encode(pair.source) for pair in held_out.pairs]
         answers = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
         end = artifact.manifest.tokens.eos

@@ -30,7 +30,7 @@ from seqserve_model.weights import Weights
 from seqserve_server.contract.manifest import FILE as MANIFEST
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 
 class Translator(Protocol):
@@ -173,7 +173,7 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
             yield ServerTranslator(client, {**options.call(), **decoding_defaults(options)})
         return
     if is_artifact(options.path):
-        with Offline(options.path, threads=options.threads or 1) as artifact:
+        with LocalEngine(options.path, threads=options.threads or 1) as artifact:
             length = artifact.manifest.limits.max_target_length
             decoding = DecodingOptions(max_decoding_length=length, **decoding_defaults(options))
             yield partial(artifact, options=decoding)

@@ -60,9 +60,9 @@ def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResul
         ArtifactError: The artifact is not sound.
     """
     # Imported here, because the attention that a server gives needs neither.
-    from seqserve_server.engine.offline import Offline
+    from seqserve_server.engine.local_engine import LocalEngine
 
-    with Offline(folder) as artifact:
+    with LocalEngine(folder) as artifact:
         tokens, limits = artifact.manifest.tokens, artifact.manifest.limits
         read = artifact.encode(source)
         if target is None:

@@ -20,8 +20,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.local_engine import PendingAnswer, running
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.offline import PendingAnswer, running
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 

@@ -28,7 +28,7 @@ from seqserve_model.checkpoint import RunDirectory, write_json, write_tensors
 from seqserve_model.config import NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.data import Pair, write_pairs
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 PACKAGE = "annalog==1.0.6"
 LAYERS, POSITIONS = 3, 102
@@ -173,8 +173,8 @@ def artifact(
 
 
 @pytest.fixture(scope="module")
-def engine(artifact: Path) -> Iterator[Offline]:
-    with Offline(artifact) as engine:
+def engine(artifact: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(artifact) as engine:
         yield engine
 
 
@@ -190,14 +190,14 @@ def greedy(model: Any, source: list[int], config: TransformerConfig) -> list[int
     return target[1:]
 
 
-def test_texts_are_divided_as_by_the_package(engine: Offline, words: list[str]) -> None:
+def test_texts_are_divided_as_by_the_package(engine: LocalEngine, words: list[str]) -> None:
     ids = engine.encode("Clc1[nH]cc%10")
     assert [words[id_] for id_ in ids] == ["<s>", "Cl", "c", "1", "[nH]", "c", "c", "%10", "</s>"]
     assert engine.tokenizer.decode(ids) == "Clc1[nH]cc%10"
 
 
 def test_greedy_targets_are_those_of_the_package(
-    engine: Offline, theirs: Any, config: TransformerConfig
+    engine: LocalEngine, theirs: Any, config: TransformerConfig
 ) -> None:
     sources = [engine.encode(molecule) for molecule in MOLECULES]
     options = DecodingOptions(max_decoding_length=LONGEST)
@@ -211,7 +211,7 @@ def test_greedy_targets_are_those_of_the_package(
 
 @torch.inference_mode()
 def test_scores_are_those_of_the_package(
-    engine: Offline, theirs: Any, config: TransformerConfig
+    engine: LocalEngine, theirs: Any, config: TransformerConfig
 ) -> None:
     for molecule, other in zip(MOLECULES, reversed(MOLECULES), strict=True):
         source = engine.encode(molecule)

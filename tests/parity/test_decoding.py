@@ -39,7 +39,7 @@ from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"
@@ -81,7 +81,7 @@ def test_the_chi_square_test_rejects_samples_of_a_hotter_distribution() -> None:
     assert not are_of_one_distribution(first, random.choice(50, NUM_SAMPLES, p=hotter).tolist())
 
 
-def sample_first_tokens(engine: Offline, source: list[int], sampling: Sampling) -> list[int]:
+def sample_first_tokens(engine: LocalEngine, source: list[int], sampling: Sampling) -> list[int]:
     """Samples the first token of a target many times."""
     options = DecodingOptions(max_decoding_length=1, num_hypotheses=AT_ONCE, sampling=sampling)
     eos, tokens = engine.manifest.tokens.eos, list[int]()
@@ -99,7 +99,7 @@ class CTranslate2:
         self.theirs = ctranslate2.Translator(
             str(folder), compute_type="float32", inter_threads=1, intra_threads=1
         )
-        self.ours = Offline(ARTIFACT, workers=2, slots=64)
+        self.ours = LocalEngine(ARTIFACT, workers=2, slots=64)
         lines = (ROOT / "bench" / "sentences.txt").read_text(encoding="utf-8").splitlines()
         self.sources = [self.ours.tokenizer.encode(line) for line in lines[:SENTENCES]]
         options = DecodingOptions(max_decoding_length=MAX_LENGTH)
@@ -389,7 +389,7 @@ class HuggingFace:
         self.theirs = marian_of(model)
         with steps_only():
             artifact = write_unproven(model, repository, "marian-base")
-        self.ours = Offline(artifact, slots=32)
+        self.ours = LocalEngine(artifact, slots=32)
         eos = MARIAN.eos_id
         self.sources = [[*range(4 + n, 5 + n + n % 9), eos] for n in range(0, 3 * SENTENCES, 3)]
 

@@ -21,7 +21,7 @@ from seqserve_import.importing import Loaded, load
 from seqserve_import.marian.checkpoint import open_checkpoint
 from seqserve_import.marian.weights import Bin
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 SENTENCES = marian_models.SENTENCES.read_text(encoding="utf-8").splitlines()
 SHAPES = [
@@ -160,7 +160,7 @@ def decoded(
         shortlist=shortlist,
         beam_size=beam,
     )
-    with Offline(artifact) as engine:
+    with LocalEngine(artifact) as engine:
         answers = engine.decode([engine.encode(text) for text in texts], limit)
         return [engine.tokenizer.decode(answer.best.token_ids) for answer in answers]
 

@@ -18,7 +18,7 @@ from tests.step_graphs import steps_only
 from seqserve_model.config import DecoderCell, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 LENGTH = 8
 """Tokens of a source with its end; a target has at most as many as Marian allows, three times as
@@ -70,7 +70,7 @@ def test_greedy_words_are_marians(
     options = DecodingOptions(max_decoding_length=3 * LENGTH, suppressed=((config.unk_id,),))
     with steps_only():
         artifact = write_unproven(model, tmp_path, "tiny")
-    with Offline(artifact) as engine:
+    with LocalEngine(artifact) as engine:
         ours = [answer.best.token_ids for answer in engine.decode(sources, options)]
     native = write(model, tmp_path)
     marian = Marian(native.models["fp32"], tmp_path, native.vocabulary)

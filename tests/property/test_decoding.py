@@ -24,8 +24,8 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.local_engine import deliver, generate
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.offline import deliver, generate
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Request

@@ -15,7 +15,7 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine import runtime
 from seqserve_server.engine.decoding import drafts
-from seqserve_server.engine.offline import Offline, generate
+from seqserve_server.engine.local_engine import LocalEngine, generate
 from seqserve_server.engine.stats_recorder import StatsRecorder
 
 EOS, VOCABULARY_SIZE, MAX_TARGET = 2, 384, 20
@@ -73,11 +73,11 @@ options = st.sampled_from(
 
 
 @pytest.fixture(scope="module", params=["tiny_artifact", "tiny_int8_artifact"])
-def offline(request: pytest.FixtureRequest) -> Iterator[Offline]:
+def offline(request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "_MIN_DRAFTED_BYTES", 0)
         patch.setattr(drafts, "_MAX_ROWS", 8)
-        with Offline(request.getfixturevalue(request.param), slots=8) as offline:
+        with LocalEngine(request.getfixturevalue(request.param), slots=8) as offline:
             assert offline.runtime.draft_reader is not None
             offline.runtime.draft_reader.open()
             yield offline
@@ -88,7 +88,7 @@ def offline(request: pytest.FixtureRequest) -> Iterator[Offline]:
 )
 @given(plan=st.lists(st.tuples(sources, options, guesses), min_size=1, max_size=6))
 def test_drafts_change_no_answer(
-    offline: Offline, plan: list[tuple[tuple[int, ...], DecodingOptions, Guess]]
+    offline: LocalEngine, plan: list[tuple[tuple[int, ...], DecodingOptions, Guess]]
 ) -> None:
     alone = [offline.decode([list(source)], asked)[0] for source, asked, _ in plan]
     specs = [
@@ -99,7 +99,7 @@ def test_drafts_change_no_answer(
     assert repr(found) == repr(alone)
 
 
-def test_right_drafts_are_read(offline: Offline) -> None:
+def test_right_drafts_are_read(offline: LocalEngine) -> None:
     recorder = StatsRecorder()
     for worker in offline._engine._workers:
         worker._observer = recorder

@@ -23,8 +23,8 @@ from seqserve_server.contract.limits import EngineLimits, QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.offline import Offline
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
@@ -92,7 +92,7 @@ attending = st.builds(
 class Alone:
     """Knows the answer of a request with nothing beside it."""
 
-    def __init__(self, offline: Offline) -> None:
+    def __init__(self, offline: LocalEngine) -> None:
         self.alone = cache(lambda source, options: offline.decode([list(source)], options)[0])
 
     def check(self, arrival: Arrival, events: list[Event]) -> Finished:
@@ -122,7 +122,7 @@ def streamed(answer: Finished) -> list[int]:
 class Oracle(Alone):
     """Knows also the answer of torch."""
 
-    def __init__(self, offline: Offline, model: Transformer) -> None:
+    def __init__(self, offline: LocalEngine, model: Transformer) -> None:
         super().__init__(offline)
         self.ought = cache(
             lambda source, options: Reference(ReferenceLogProbs(model, list(source), options))
@@ -139,7 +139,7 @@ class Oracle(Alone):
 
 
 @pytest.fixture(scope="module")
-def oracle(tiny_offline: Offline, tiny_model: Transformer) -> Oracle:
+def oracle(tiny_offline: LocalEngine, tiny_model: Transformer) -> Oracle:
     return Oracle(tiny_offline, tiny_model)
 
 
@@ -150,13 +150,13 @@ def oracle(tiny_offline: Offline, tiny_model: Transformer) -> Oracle:
         pytest.param("tiny_row_scaled_artifact", marks=pytest.mark.parity),
     ],
 )
-def rounded(request: pytest.FixtureRequest) -> Iterator[Offline]:
-    with Offline(request.getfixturevalue(request.param), slots=8) as offline:
+def rounded(request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
+    with LocalEngine(request.getfixturevalue(request.param), slots=8) as offline:
         yield offline
 
 
 @pytest.fixture(scope="module")
-def alone(rounded: Offline) -> Alone:
+def alone(rounded: LocalEngine) -> Alone:
     return Alone(rounded)
 
 
@@ -232,7 +232,7 @@ def test_staggered_rows_decode_as_alone_and_as_torch(
 @settings(SETTINGS, max_examples=10)
 @scenarios
 def test_staggered_rows_decode_as_alone_where_all_is_rounded(
-    rounded: Offline,
+    rounded: LocalEngine,
     alone: Alone,
     plan: list[Arrival],
     workers: int,
@@ -289,7 +289,7 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
     assert counts.ends == Counter(id(request) for request in requests), "not counted once each"
 
 
-def assert_worth_comparing(offline: Offline) -> None:
+def assert_worth_comparing(offline: LocalEngine) -> None:
     """Rows of one and the same answer could be swapped unseen."""
     answers = offline.decode([[token, token + 1, EOS] for token in range(4, 84)])
     assert len({tuple(answer.best.token_ids) for answer in answers}) > 60
@@ -300,18 +300,22 @@ def assert_worth_comparing(offline: Offline) -> None:
     assert sum(a == b for a, b in steps) < 0.4 * len(steps), "they repeat one token"
 
 
-def test_answers_are_worth_comparing(tiny_offline: Offline) -> None:
+def test_answers_are_worth_comparing(tiny_offline: LocalEngine) -> None:
     assert_worth_comparing(tiny_offline)
 
 
-def test_rounded_answers_are_worth_comparing(rounded: Offline, tiny_offline: Offline) -> None:
+def test_rounded_answers_are_worth_comparing(
+    rounded: LocalEngine, tiny_offline: LocalEngine
+) -> None:
     assert_worth_comparing(rounded)
     sources = [[token, token + 1, EOS] for token in range(4, 84)]
     pairs = zip(rounded.decode(sources), tiny_offline.decode(sources), strict=True)
     assert all(one.best.score != other.best.score for one, other in pairs), "nothing is rounded"
 
 
-def test_source_that_fails_leaves_the_others_alone(tiny_offline: Offline, oracle: Oracle) -> None:
+def test_source_that_fails_leaves_the_others_alone(
+    tiny_offline: LocalEngine, oracle: Oracle
+) -> None:
     good = Arrival(
         source=(5, 6, EOS), max_length=9, min_length=0, streamed=False, scored=True, gap_steps=0,
         cancelled_after=None,

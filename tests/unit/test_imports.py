@@ -76,10 +76,11 @@ def test_model_loads_no_onnx() -> None:
         "seqserve_import.command",
         "seqserve_plot.command",
         "seqserve_server.fetch.command",
+        "seqserve_server.corpus.command",
         "seqserve_gateway.command",
         "seqserve_gateway.playground.command",
     ],
 )
 def test_help_of_a_command_needs_the_client_alone(module: str) -> None:
-    banned = "numpy torch onnx onnxruntime safetensors sacrebleu tokenizers tqdm matplotlib"
+    banned = "numpy torch onnx onnxruntime safetensors sacrebleu tokenizers tqdm matplotlib ray"
     assert loaded(HELP, module, f"{banned} starlette uvicorn") == (1, [])

@@ -53,6 +53,15 @@ def generate_request(
     return request
 
 
+def with_source(
+    template: generation_pb2.GenerateRequest, source: str
+) -> generation_pb2.GenerateRequest:
+    """Builds the request of a source from the request without it."""
+    request = generation_pb2.GenerateRequest()
+    request.CopyFrom(template)
+    return _set_field(request, "source", source)
+
+
 def generate_batch_request(
     sources: Sequence[str], **options: Unpack[GenerateOptions]
 ) -> generation_pb2.GenerateBatchRequest:

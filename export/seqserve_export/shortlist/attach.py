@@ -18,7 +18,7 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine import shortlist as shortlist_file
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.shortlist import Shortlist
 
 MAX_BLEU_LOSS, MAX_CHRF_LOSS = 0.2, 0.3
@@ -45,7 +45,7 @@ def attach_shortlist(
         How the sentences decode with it and without it; :func:`check_tolerance` takes it.
     """
     manifest, record = write_shortlist(folder, manifest, new.shortlist, new.origin)
-    with Offline(folder, threads=held_out.threads) as artifact:
+    with LocalEngine(folder, threads=held_out.threads) as artifact:
         verification = _verified(artifact, new.shortlist, held_out)
         self_test = _self_test(artifact, manifest.self_test)
     record = replace(record, verification=verification)
@@ -69,7 +69,9 @@ def write_shortlist(
     return manifest, record
 
 
-def _verified(artifact: Offline, shortlist: Shortlist, held_out: HeldOut) -> ShortlistVerification:
+def _verified(
+    artifact: LocalEngine, shortlist: Shortlist, held_out: HeldOut
+) -> ShortlistVerification:
     size = artifact.manifest.architecture.vocabulary_size
     max_length = held_out.max_decoding_length or artifact.manifest.limits.max_target_length
     sources = [artifact.encode(pair.source) for pair in held_out.pairs]
@@ -92,14 +94,14 @@ def _verified(artifact: Offline, shortlist: Shortlist, held_out: HeldOut) -> Sho
 
 
 def _translations(
-    artifact: Offline, sources: list[list[int]], max_length: int, *, shortlist: bool
+    artifact: LocalEngine, sources: list[list[int]], max_length: int, *, shortlist: bool
 ) -> list[str]:
     options = DecodingOptions(max_decoding_length=max_length, shortlist=shortlist)
     answers = artifact.decode(sources, options)
     return [artifact.tokenizer.decode(answer.best.token_ids) for answer in answers]
 
 
-def _self_test(artifact: Offline, before: SelfTest | None) -> SelfTest | None:
+def _self_test(artifact: LocalEngine, before: SelfTest | None) -> SelfTest | None:
     """Decodes the sentence of the self-test again: servers decode it with the shortlist."""
     return before and SelfTest(source=before.source, target=artifact([before.source])[0])
 

@@ -8,72 +8,26 @@ the operating system takes back its memory.
 from __future__ import annotations
 
 import gc
-import logging
 import signal
 import socket
 import sys
 import threading
 import time
 
-from seqserve.errors import SeqserveError
-from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.contract.logs import LogFormat, LogLevel, configure
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
-from seqserve_server.engine.loading_log import LoadingLog
+from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.self_test import run_self_test
-
-_log = logging.getLogger(__name__)
 
 
-def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
-    """Loads a model, warms it up, and runs its self-test.
-
-    Raises:
-        ArtifactError: The artifact cannot be run.
-        ProviderError: The execution provider is not available.
-        StartupError: The caches do not fit into memory.
-    """
-    label = "/".join(setup.folder.parts[-2:])
-    try:
-        with LoadingLog(label) as log:
-            engine = _load(setup, deliver, observer, log)
-    except SeqserveError:
-        raise
-    except MemoryError:
-        raise StartupError(
-            f"--slots: the caches of {setup.limits.slots} rows of {label} do not fit"
-            " into memory; ask for fewer"
-        ) from None
-    except Exception as error:
-        # What a broken artifact makes a library raise must not keep sound ones from service.
-        _log.exception("model %s", label)
-        raise ArtifactError(
-            f"{setup.folder}: cannot be run: {type(error).__name__}: {error}"
-        ) from error
+def _loaded(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
+    engine = load(setup, deliver, observer)
     # Everything allocated so far stays, so the garbage collector need not look at it again.
     gc.collect()
     gc.freeze()
-    return engine
-
-
-def _load(setup: Setup, deliver: Deliver, observer: Observer, log: LoadingLog) -> Engine:
-    log.enter("checking files")
-    manifest = Manifest.load(setup.folder)
-    log.enter("opening graphs")
-    runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
-    tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
-    engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
-    log.enter("warming up")
-    engine.warm_up()
-    log.enter("decoding the sentence of its self-test")
-    run_self_test(runtime, tokenizer)
     return engine
 
 
@@ -93,7 +47,7 @@ def main(arguments: list[str]) -> None:
     descriptor, log_format, log_level = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
     threading.Thread(target=trim_memory, name="trim", daemon=True).start()
-    Host(socket.socket(fileno=int(descriptor)), load).run()
+    Host(socket.socket(fileno=int(descriptor)), _loaded).run()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.offline import generate, running
+from seqserve_server.engine.local_engine import generate, running
 from seqserve_server.engine.runtime import Runtime
 
 

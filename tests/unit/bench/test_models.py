@@ -28,7 +28,7 @@ from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 LENGTH = 12
 TINY = replace(
@@ -98,7 +98,7 @@ def test_transformers_gives_our_words_where_the_end_is_held_back(tmp_path: Path)
     forced = DecodingOptions(max_decoding_length=LENGTH, min_decoding_length=LENGTH)
     with steps_only():
         artifact = write_unproven(model, tmp_path, "tiny")
-    with Offline(artifact, slots=4) as offline:
+    with LocalEngine(artifact, slots=4) as offline:
         expected = [answer.best.token_ids for answer in offline.decode(ours, forced)]
     assert {len(row) for row in expected} == {LENGTH}
     with TransformersDriver(marian_of(model), 4, LENGTH, (2, 1)) as driver:

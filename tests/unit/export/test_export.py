@@ -19,7 +19,7 @@ from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Manifest, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 pytestmark = pytest.mark.usefixtures("traced_already", "as_before")
 
@@ -80,7 +80,7 @@ def test_run_becomes_a_proven_artifact(
     assert manifest.verification.max_logprob_difference < 1e-4
     assert manifest.self_test is not None
     assert manifest.self_test.source in [pair.source for pair in pairs[:20]]
-    with Offline(place) as offline:
+    with LocalEngine(place) as offline:
         assert offline([manifest.self_test.source]) == [manifest.self_test.target]
 
 
@@ -106,7 +106,7 @@ def test_run_becomes_a_proven_artifact_of_halves(
     assert verification is not None
     # More than fp32 differs by, so it was halved, and no more than what was proven.
     assert 1e-4 < verification.max_logprob_difference < TOLERANCES["fp16"].logprob_difference
-    with Offline(place) as offline:
+    with LocalEngine(place) as offline:
         assert len(offline([pairs[0].source])) == 1
 
 
@@ -125,7 +125,7 @@ def test_run_becomes_a_proven_artifact_of_integers(
     assert 0.85 < verification.top1_agreement < 1
     # So it was rounded by the very scales that calibration on the run's validation set gives.
     assert verification.max_logprob_difference < 1e-3
-    with Offline(place) as offline:
+    with LocalEngine(place) as offline:
         assert len(offline([pairs[0].source])) == 1
 
 

@@ -35,7 +35,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
 
 VOCABULARY_SIZE, EOS = 384, 2
@@ -189,7 +189,7 @@ OPTIONS = DecodingOptions(max_decoding_length=12, min_decoding_length=3)
 
 
 def answers_of(folder: Path) -> list[Finished]:
-    with Offline(folder, slots=5) as offline:
+    with LocalEngine(folder, slots=5) as offline:
         answers = offline.decode(make_sources(), OPTIONS)
     assert len({tuple(answer.best.token_ids) for answer in answers}) > 5, "all sources decode alike"
     assert any(len(set(answer.best.token_ids)) > 2 for answer in answers), "one token repeats"

@@ -19,7 +19,7 @@ from seqserve_model.transformer import Transformer
 from seqserve_server.contract import limits
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Verification
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 
 def compare(
@@ -103,7 +103,7 @@ def agreement(model: Transformer, folder: Path, pairs: list[Pair]) -> float:
     """Counts tokens of the artifact that the model would have chosen in their place."""
     same: list[bool] = []
     end, longest = model.config.eos_id, model.config.max_target_length
-    with Offline(folder) as artifact, torch.inference_mode():
+    with LocalEngine(folder) as artifact, torch.inference_mode():
         for pair in pairs:
             source = artifact.encode(pair.source)
             [answer] = artifact.decode([source])
@@ -121,7 +121,7 @@ def test_rounding_is_compared_with_the_model_at_full_precision(
     tiny_int8_artifact: Path,
     pairs: list[Pair],
 ) -> None:
-    with Offline(tiny_artifact) as original:
+    with LocalEngine(tiny_artifact) as original:
         translations = original([pair.source for pair in pairs])
     # References that the original model meets in full: what rounding changes is lost.
     pairs = [Pair(pair.source, text) for pair, text in zip(pairs, translations, strict=True)]

@@ -12,11 +12,11 @@ from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import SelfTest
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 
 def test_sentence_is_one_that_both_decode_alike(
-    tiny_model: Transformer, tiny_artifact: Path, tiny_offline: Offline
+    tiny_model: Transformer, tiny_artifact: Path, tiny_offline: LocalEngine
 ) -> None:
     pairs = [Pair(sentence, "") for sentence in SENTENCES[:20]]
     held_out = HeldOut(pairs=pairs, name="")
@@ -27,9 +27,9 @@ def test_sentence_is_one_that_both_decode_alike(
 
 
 def test_model_that_says_something_else_has_none(
-    tiny_model: Transformer, tiny_int8_artifact: Path, tiny_offline: Offline
+    tiny_model: Transformer, tiny_int8_artifact: Path, tiny_offline: LocalEngine
 ) -> None:
-    with Offline(tiny_int8_artifact) as rounded:
+    with LocalEngine(tiny_int8_artifact) as rounded:
         others = [
             Pair(sentence, "")
             for sentence in SENTENCES[:40]

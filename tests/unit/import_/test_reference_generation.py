@@ -20,7 +20,7 @@ from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import Loaded, load
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 # Each takes some seconds, so that most are left to those who compare.
 QUICK = {"marian"}
@@ -47,7 +47,7 @@ class Imported(NamedTuple):
 
     theirs: Any
     loaded: Loaded
-    engine: Offline
+    engine: LocalEngine
 
     def sources(self) -> list[list[int]]:
         """Draws sources of many lengths."""
@@ -115,7 +115,7 @@ def imported(
             place = write_artifact(
                 lambda: loaded.model, loaded.tokenizer, repository, tiny_description, held_out=None
             )
-    with Offline(place, slots=12) as engine:
+    with LocalEngine(place, slots=12) as engine:
         yield Imported(theirs, loaded, engine)
 
 

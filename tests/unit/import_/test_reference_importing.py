@@ -20,7 +20,7 @@ from seqserve_import.command import main
 from seqserve_import.importing import load
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.template import Template
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 SENTENCES = "t20 t21 t22\tt5 t6\nt40 t41\tt7\n\nt50\tt8 t9\n"
 
@@ -89,7 +89,7 @@ def test_the_artifact_gives_the_model_back(imported: Path, folder: Path) -> None
 
 
 def test_the_artifact_serves_text(imported: Path) -> None:
-    with Offline(imported) as engine:
+    with LocalEngine(imported) as engine:
         [text] = engine(["t20 t21 t22"])
         assert text.split()[0].startswith("t")
         assert engine.runtime.can_score

@@ -27,7 +27,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine import offline
+from seqserve_server.engine import local_engine
 from seqserve_server.engine.runtime import Runtime
 
 MakeModel = Callable[..., Transformer]
@@ -150,7 +150,7 @@ def test_the_command_scores_an_artifact_and_closes_it(
 def test_an_artifact_searches_as_told(tiny_artifact: Path) -> None:
     sources = ["The coffee tastes good.", "Nobody paints the garden.", "a b"]
     found = {}
-    with offline.Offline(tiny_artifact) as artifact:
+    with local_engine.LocalEngine(tiny_artifact) as artifact:
         for beam_size in (1, 4):
             decoding = DecodingOptions(
                 max_decoding_length=20, beam_size=beam_size, length_penalty=0.0
@@ -200,7 +200,7 @@ def test_threads_are_those_within_a_step_of_an_artifact(
         asked.append(threads)
         return Runtime(folder, manifest, provider, threads, **options)
 
-    monkeypatch.setattr(offline, "Runtime", open_runtime)
+    monkeypatch.setattr(local_engine, "Runtime", open_runtime)
     for threads in (None, 2):
         with open_translator(EvaluateOptions(path=tiny_artifact, threads=threads)) as translate:
             assert len(translate(["a"])) == 1

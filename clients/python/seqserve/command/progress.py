@@ -32,25 +32,27 @@ class Progress:
         *,
         is_shown: bool,
         total: int | None = None,
+        begin: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts at zero.
+        """Starts to count.
 
         Args:
             stream: The terminal.
             unit: What is counted, in the plural.
             is_shown: Whether anything is written.
             total: How many there will be; None if that is not known.
+            begin: How many an earlier run has done.
             clock: Seconds, from any origin.
         """
-        self._of = "" if total is None else f" of {total:,}"
+        self._total = total
         self._stream = stream
         self._unit = unit
         self._is_shown = is_shown
         self._clock = clock
         self._began_s = clock()
         self._next_s = self._began_s + _INTERVAL_S
-        self._count = 0
+        self._count = self._begin = begin
 
     def advance(self, count: int = 1) -> None:
         """Adds to the count."""
@@ -71,11 +73,25 @@ class Progress:
     def _show(self, end: str = "") -> None:
         now_s = self._clock()
         self._next_s = now_s + _INTERVAL_S
-        rate = self._count / max(now_s - self._began_s, 1e-9)
+        rate = (self._count - self._begin) / max(now_s - self._began_s, 1e-9)
+        of = left = ""
+        if self._total is not None:
+            of = f" of {self._total:,}"
+            if rate and not end:
+                left = f", {_duration((self._total - self._count) / rate)} left"
         self._stream.write(
-            f"{_CLEAR}seqserve: {self._count:,}{self._of} {self._unit}, {rate:,.0f} a second{end}"
+            f"{_CLEAR}seqserve: {self._count:,}{of} {self._unit}, {rate:,.0f} a second{left}{end}"
         )
         self._stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    """Shows a time in its two largest units: 2 h 5 min."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 @contextmanager

@@ -61,6 +61,11 @@ COMMANDS = {
         help="translate documents: text, Markdown, HTML, subtitles, JSON lines",
         extra="translate",
     ),
+    "corpus": Command(
+        module="seqserve_server.corpus.command",
+        help="generate from every text of a corpus, without a server",
+        extra="server",
+    ),
     "score": Command(
         module="seqserve.command.score", help="print the log-probability of every token of a target"
     ),

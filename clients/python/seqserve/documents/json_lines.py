@@ -41,7 +41,7 @@ def _passages(body: str, field: str) -> Iterator[Passage]:
     if not isinstance(text, str):
         yield Passage(line=0, source=body, fault=f"has no text in the field {field!r}")
         return
-    begin, end = _place(body, field)
+    begin, end = place_of(body, field)
     before = body[: begin + 1]
     for source in SYNTAX.parts(body[begin + 1 : end - 1]):
         part = SYNTAX.read(source)
@@ -54,8 +54,9 @@ def _written(translation: Translation) -> str:
     return SYNTAX.write(translation.text)
 
 
-def _place(body: str, field: str) -> tuple[int, int]:
-    """Finds where the value of a field begins and ends; of equal names the last one counts."""
+def place_of(body: str, field: str) -> tuple[int, int]:
+    """Finds where the value of a field of an object begins and ends; of equal names the last one
+    counts."""
     place = 0, 0
     at = _behind_space(body, 1)
     while body[at] != "}":

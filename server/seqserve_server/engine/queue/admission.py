@@ -87,10 +87,14 @@ class Admission:
 
     def _too_long_wait(self, request: Request, now_s: float) -> tuple[Bound, str] | None:
         """Objects to a request that would wait longer than makes sense."""
+        max_wait_s, left_s = self._max_wait_s(request), request.spec.begin_by_s - now_s
+        if max_wait_s == left_s == math.inf:
+            # It may wait for as long as it takes, however long that is.
+            return None
         wait_s = self._wait_s(request)
-        if wait_s > _MARGIN * (request.spec.begin_by_s - now_s):
+        if wait_s > _MARGIN * left_s:
             return Bound.DEADLINE, f"it would wait for about {wait_s:.3g} s, beyond its deadline"
-        if wait_s > self._max_wait_s(request):
+        if wait_s > max_wait_s:
             return Bound.WAIT, f"it would wait for about {wait_s:.3g} s"
         return None
 

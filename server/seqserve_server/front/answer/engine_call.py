@@ -21,10 +21,9 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.call.server_call import has_passed
-from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.answer_cache import VersionAnswers
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import AnsweringEngine, LoadedModel
 from seqserve_server.front.telemetry.call_metrics import Lookup
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
 
@@ -37,7 +36,7 @@ class EngineCall:
     so a slow reader costs no more than the tokens of its answer.
     """
 
-    def __init__(self, engine: EngineGroup, spec: Spec, record: CallRecord) -> None:
+    def __init__(self, engine: AnsweringEngine, spec: Spec, record: CallRecord) -> None:
         """Prepares the call.
 
         Args:
@@ -187,7 +186,7 @@ class EngineCall:
 
 
 def call_of(
-    model: ServedModel, spec: GenerateSpec, record: CallRecord, *, may_keep: bool
+    model: LoadedModel, spec: GenerateSpec, record: CallRecord, *, may_keep: bool
 ) -> EngineCall:
     """Prepares a call that answers from what the model keeps, if it keeps answers and may."""
     if model.answers is None or not may_keep:
@@ -204,7 +203,11 @@ class CachedCall(EngineCall):
     """
 
     def __init__(
-        self, engine: EngineGroup, answers: VersionAnswers, spec: GenerateSpec, record: CallRecord
+        self,
+        engine: AnsweringEngine,
+        answers: VersionAnswers,
+        spec: GenerateSpec,
+        record: CallRecord,
     ) -> None:
         """Prepares the call to a version whose answers are kept."""
         super().__init__(engine, spec, record)

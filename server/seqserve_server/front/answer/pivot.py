@@ -18,8 +18,8 @@ from seqserve_server.front.answer.parts_answer import PartsAnswer
 from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Leg
-from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.pivot import Pivot
 
@@ -154,7 +154,7 @@ class _Second(NamedTuple):
     weight: int
 
 
-def _leg(leg: Leg, model: ServedModel, response: Response) -> generation_pb2.Leg:
+def _leg(leg: Leg, model: LoadedModel, response: Response) -> generation_pb2.Leg:
     return generation_pb2.Leg(
         model=model.manifest.name,
         version=model.manifest.version,

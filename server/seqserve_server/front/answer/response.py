@@ -20,7 +20,7 @@ from seqserve_server.front.answer.capitals import write_in_capitals
 from seqserve_server.front.answer.confidence import confidence
 from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.answer.kept_text import keep, lacks
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.prepared import Prepared
@@ -109,7 +109,7 @@ async def _written(
     return response
 
 
-async def _with_places(model: ServedModel, text: str, part: Part, call: EngineCall) -> Finished:
+async def _with_places(model: LoadedModel, text: str, part: Part, call: EngineCall) -> Finished:
     """Returns an answer, with its attention where the model did not write what the source keeps."""
     answer = call.result()
     if any(hypothesis.attention for hypothesis in answer.hypotheses):
@@ -166,7 +166,7 @@ def _rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
     return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
 
 
-def _replaced(hypothesis: Hypothesis, source: list[int], model: ServedModel) -> Hypothesis:
+def _replaced(hypothesis: Hypothesis, source: list[int], model: LoadedModel) -> Hypothesis:
     """Replaces each unknown token by the source token that it attends to most.
 
     Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";

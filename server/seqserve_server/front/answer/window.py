@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -20,7 +20,7 @@ class Window:
         self._free = asyncio.Semaphore(size)
 
     @classmethod
-    def of(cls, model: ServedModel) -> Window:
+    def of(cls, model: LoadedModel) -> Window:
         """Makes a window for as many parts as a model can run: they fill its batch, and requests of
         others need not wait behind."""
         return cls(model.engine.capacity.slots)

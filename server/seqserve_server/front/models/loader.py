@@ -81,20 +81,11 @@ class Loader:
 
     def _load(self, folder: Path, engine: EngineGroup) -> ServedModel:
         check_inside(folder, self.repository)
-        manifest = Manifest.read(folder)
+        manifest, tokenizer = read_artifact(folder)
         if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
             raise ArtifactError(
                 f"{folder}: its manifest is of {manifest.label}; name the folder like that"
             )
-        # The only files that this process opens; the engine process checks all of them.
-        for name in (FILE, TARGET_FILE):
-            if name in manifest.files:
-                check_file(folder / name, manifest.files[name])
-        tokenizer = Tokenizer.of_artifact(folder, manifest)
-        # Computed here, where no call waits for it.
-        _ = tokenizer.alphabet
-        _check_template(manifest, tokenizer)
-        _check_generation(manifest)
         engine.load()
         generation = self.generation | manifest.generation
         manifest = replace(manifest, generation=generation)
@@ -108,6 +99,25 @@ class Loader:
             provider=self.provider,
             answers=answers,
         )
+
+
+def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
+    """Reads of an artifact what reads requests and writes answers; the engine reads the rest.
+
+    Raises:
+        ArtifactError: It is damaged, or made for another release.
+    """
+    manifest = Manifest.read(folder)
+    # The only files that are opened here; the engine checks all of them.
+    for name in (FILE, TARGET_FILE):
+        if name in manifest.files:
+            check_file(folder / name, manifest.files[name])
+    tokenizer = Tokenizer.of_artifact(folder, manifest)
+    # Computed here, where no call waits for it.
+    _ = tokenizer.alphabet
+    _check_template(manifest, tokenizer)
+    _check_generation(manifest)
+    return manifest, tokenizer
 
 
 def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:

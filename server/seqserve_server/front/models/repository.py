@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from seqserve.errors import OptionError
 from seqserve_server.contract import errors
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template, shared_languages
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.active_calls import ActiveCalls
-from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.models.lifecycle import ModelState, Version
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Pairs, Translator
 from seqserve_server.front.models.traffic import (
     Weights,
@@ -35,19 +32,13 @@ _RETRYABLE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ServedModel:
-    """A loaded version: its manifest, tokenizer and engine."""
+class ServedModel(LoadedModel):
+    """A loaded version of a server, whose engines are processes."""
 
-    manifest: Manifest
-    tokenizer: Tokenizer
     engine: EngineGroup
     provider: Provider
     calls: ActiveCalls = field(default_factory=ActiveCalls)
     """Calls that were given this version; it stays loaded until they have ended."""
-    answers: VersionAnswers | None = None
-    """Its kept answers; None if none are kept."""
-    known_options: dict[bytes, Any] = field(default_factory=dict)
-    """Options of recent requests, as they were sent and as they were read."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

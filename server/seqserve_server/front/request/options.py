@@ -23,7 +23,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.capitals import lowers_capitals
 from seqserve_server.front.request.drafts import TargetDrafts
 from seqserve_server.front.request.kept_spans import KeptTexts
@@ -236,7 +236,7 @@ _MAX_BYTES = 128
 _MAX_ENTRIES = 256
 
 
-def read_options(options: Options, model: ServedModel) -> RequestOptions:
+def read_options(options: Options, model: LoadedModel) -> RequestOptions:
     """Checks the options of a request and converts them.
 
     Callers send the same options again and again, and the conversion takes a tenth of the time of a

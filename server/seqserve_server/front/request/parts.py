@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.capitals import in_capitals, lowered
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.languages import Affixes
@@ -91,7 +91,7 @@ class SourceReader:
 
     def __init__(
         self,
-        model: ServedModel,
+        model: LoadedModel,
         options: RequestOptions,
         terms: Sequence[generation_pb2.Term] = (),
         glossary: Glossary | None = None,
@@ -162,15 +162,14 @@ class SourceReader:
             # It is the draft of one text.
             parts = [part._replace(draft=()) for part in parts]
         num_tokens = sum(len(part.tokens) for part in parts)
-        source = Source(text, parts, num_tokens, is_divided=True)
-        if segmentation.is_default and (only := source.only):
+        if segmentation.is_default and len(parts) == 1 and parts[0].tokens:
             # Nobody asked for segments, and there is nothing to divide.
-            if only.span == (0, len(text)):
-                return replace(source, is_divided=False)
+            if parts[0].span == (0, len(text)):
+                return Source(text, parts, num_tokens, is_divided=False)
             # With more white space than the model reads it stays a segment.
             with suppress(InvalidRequest):
                 return self._undivided(text)
-        return source
+        return Source(text, parts, num_tokens, is_divided=True)
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
         """Yields a line or sentence as it is, or in parts if it is too long."""
@@ -243,7 +242,7 @@ class SourceReader:
             raise InvalidRequest("source", "has no character that the model reads")
 
 
-def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
+def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
     """Tokenizes a target, the end token last, and adds what the model wants first.
 
     Raises:

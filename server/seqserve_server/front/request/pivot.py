@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Legs
-from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.options import priority_of, read_options
 from seqserve_server.front.request.parts import Source
 from seqserve_server.front.request.pivot_options import first_options, second_options
@@ -30,7 +31,7 @@ class Pivot:
     """A request that is prepared for the first model, and what the second one needs."""
 
     first: Prepared
-    second: ServedModel
+    second: LoadedModel
     legs: Legs
     options: generation_pb2.GenerationOptions
     """For the second model."""
@@ -43,7 +44,7 @@ class Pivot:
         cls,
         request: GenerateRequest,
         legs: Legs,
-        models: list[ServedModel],
+        models: Sequence[LoadedModel],
         call: ServerCall,
         *,
         is_bulk: bool,

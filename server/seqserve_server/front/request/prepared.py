@@ -17,7 +17,7 @@ from seqserve_server.front.call.fair_memory import MAX_WAIT_S
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import priority_of, read_options
 from seqserve_server.front.request.parts import Part, Source, SourceReader
@@ -29,7 +29,7 @@ GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.Gen
 class Prepared:
     """Sources for a model, and how to answer them."""
 
-    model: ServedModel
+    model: LoadedModel
     sources: list[Source | ServiceError]
     """In the order of the request; an error stands for a source that cannot be answered."""
     sent_options: generation_pb2.GenerationOptions
@@ -105,7 +105,7 @@ def _term_bytes(terms: Iterable[generation_pb2.Term]) -> list[int]:
 
 async def prepare(
     request: GenerateRequest,
-    model: ServedModel,
+    model: LoadedModel,
     call: ServerCall,
     *,
     glossary: Glossary | None = None,
@@ -131,7 +131,7 @@ async def prepare(
 
 async def read(
     request: GenerateRequest,
-    model: ServedModel,
+    model: LoadedModel,
     call: ServerCall,
     *,
     options: generation_pb2.GenerationOptions | None = None,
@@ -162,7 +162,7 @@ async def read(
     )
 
 
-def check_refusals(model: ServedModel, priority: Priority, call: ServerCall) -> None:
+def check_refusals(model: LoadedModel, priority: Priority, call: ServerCall) -> None:
     """Refuses a request that the model's engine would refuse, as it did the last ones.
 
     Raises:

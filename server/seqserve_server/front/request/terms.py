@@ -14,7 +14,7 @@ from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary, fault_of
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel
 
 Options = generation_pb2.GenerationOptions
 Term = generation_pb2.Term
@@ -70,7 +70,7 @@ class Terms:
         own: Sequence[Term],
         glossary: Glossary | None,
         options: DecodingOptions,
-        model: ServedModel,
+        model: LoadedModel,
     ) -> None:
         """Takes the terms as they were sent; ``options`` have their targets."""
         self._own, self._glossary, self._options, self._model = own, glossary, options, model

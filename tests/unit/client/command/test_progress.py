@@ -38,3 +38,19 @@ def test_the_total_is_shown_where_it_is_known() -> None:
         progress.advance()
         clock.now_s += 1
     assert stream.getvalue() == "\r\x1b[Kseqserve: 1 of 4,000 lines, 1 a second\n"
+
+
+def test_the_time_left_is_that_of_this_run() -> None:
+    clock, stream = Clock(), io.StringIO()
+    progress = Progress(stream, "lines", is_shown=True, total=9300, begin=1000, clock=clock)
+    for count, seconds in ((100, 1), (100, 1), (5100, 51), (2900, 29), (100, 1)):
+        clock.now_s += seconds
+        progress.advance(count)
+    shown = stream.getvalue().split("\r\x1b[K")
+    assert shown[1] == "seqserve: 1,100 of 9,300 lines, 100 a second, 1 min 22 s left"
+    assert shown[4] == "seqserve: 9,200 of 9,300 lines, 100 a second, 1 s left"
+    clock, stream = Clock(), io.StringIO()
+    progress = Progress(stream, "lines", is_shown=True, total=750_001, clock=clock)
+    clock.now_s += 1
+    progress.advance(100)
+    assert stream.getvalue().endswith("100 a second, 2 h 4 min left")

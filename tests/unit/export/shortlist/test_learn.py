@@ -20,7 +20,7 @@ from seqserve_server.contract.manifest import Manifest, SelfTest, digest_of
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.self_test import run_self_test
 
@@ -32,7 +32,7 @@ def model(tiny_artifact: Path, tmp_path: Path) -> Path:
     """The folder of a model with one version, which has a self-test."""
     folder = tmp_path / "models" / "tiny"
     shutil.copytree(tiny_artifact, folder / "1")
-    with Offline(folder / "1", slots=1) as offline:
+    with LocalEngine(folder / "1", slots=1) as offline:
         [target] = offline([SENTENCES[0]])
     manifest = Manifest.load(folder / "1")
     replace(manifest, self_test=SelfTest(source=SENTENCES[0], target=target)).write(folder / "1")
@@ -78,7 +78,7 @@ def test_a_version_with_a_shortlist_chooses_among_few_tokens(
     assert record.verification.chrf_with is not None
     runtime = Runtime(folder, manifest, Provider.CPU, threads=1)
     assert runtime.shortlist is not None
-    with Offline(folder, slots=4) as offline:
+    with LocalEngine(folder, slots=4) as offline:
         run_self_test(runtime, offline.tokenizer)
         sources = [offline.encode(sentence) for sentence in SENTENCES[:9]]
         listed, free = (
@@ -90,7 +90,7 @@ def test_a_version_with_a_shortlist_chooses_among_few_tokens(
         candidates = set(runtime.shortlist.candidates(source, (), size).tolist())
         assert set(one.best.token_ids) <= candidates
         assert not set(other.best.token_ids) <= candidates
-    with Offline(model / "1", slots=4) as offline:
+    with LocalEngine(model / "1", slots=4) as offline:
         assert offline.decode(sources, DecodingOptions(max_decoding_length=9)) == free
 
 
@@ -99,7 +99,7 @@ def test_a_shortlist_that_makes_translations_worse_is_not_written(
     model: Path, options: ShortlistOptions, tmp_path: Path
 ) -> None:
     data = tmp_path / "held-out.tsv"
-    with Offline(model / "1", slots=8) as offline:
+    with LocalEngine(model / "1", slots=8) as offline:
         said = zip(SENTENCES, offline(SENTENCES), strict=True)
         data.write_text("".join(f"{source}\t{target}\n" for source, target in said if target))
     with pytest.raises(ShortlistError, match=r"falls from 100\.0 to .* raise --best"):

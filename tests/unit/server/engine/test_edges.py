@@ -17,12 +17,12 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.decoding.constraints import Constraints
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.front.request.options import converted_options
 
 
 def test_more_rows_than_slots_are_refused_offline(tiny_artifact: Path) -> None:
-    with Offline(tiny_artifact, slots=2) as offline:
+    with LocalEngine(tiny_artifact, slots=2) as offline:
         found: list[Any] = []
 
         def decode() -> None:

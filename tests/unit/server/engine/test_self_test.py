@@ -10,7 +10,7 @@ import pytest
 
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import SelfTest
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.self_test import run_self_test
 
@@ -28,12 +28,12 @@ class StepEvents:
         return getattr(self._runtime, name)
 
 
-def run(offline: Offline, self_test: SelfTest | None) -> None:
+def run(offline: LocalEngine, self_test: SelfTest | None) -> None:
     told: Any = StepEvents(offline.runtime, self_test)
     run_self_test(told, offline.tokenizer)
 
 
-def test_same_target_passes(tiny_offline: Offline) -> None:
+def test_same_target_passes(tiny_offline: LocalEngine) -> None:
     run(tiny_offline, SelfTest(source=SOURCE, target=tiny_offline([SOURCE])[0]))
 
 
@@ -42,7 +42,7 @@ def test_model_without_a_self_test_passes() -> None:
     run_self_test(nothing, nothing)
 
 
-def test_error_names_both_targets(tiny_offline: Offline) -> None:
+def test_error_names_both_targets(tiny_offline: LocalEngine) -> None:
     found = tiny_offline([SOURCE])[0]
     with pytest.raises(ArtifactError) as caught:
         run(tiny_offline, SelfTest(source=SOURCE, target="Musik"))
@@ -51,6 +51,6 @@ def test_error_names_both_targets(tiny_offline: Offline) -> None:
     assert repr(found) in message
 
 
-def test_source_that_does_not_fit(tiny_offline: Offline) -> None:
+def test_source_that_does_not_fit(tiny_offline: LocalEngine) -> None:
     with pytest.raises(ArtifactError, match=r"self_test\.source has \d+ tokens"):
         run(tiny_offline, SelfTest(source="long " * 100, target=""))

@@ -1,4 +1,4 @@
-"""Translations of a run that is under way, on disk, so that the next run need not repeat them.
+"""Answers of a run that is under way, on disk, so that the next run need not repeat them.
 
 One process at a time may write a journal. The lock is of the open file and ends with it, also if
 the process is killed. On Windows, and on file systems that have no locks, nothing is locked.
@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -29,18 +29,18 @@ _MAX_HEAD_BYTES = 1 << 20
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-class Journal:
-    """A file of JSON lines: first the options of the run, then a line for each translation.
+class JournalFile:
+    """A file of JSON lines: first the options of the run, then its entries, each a list.
 
     As a context it deletes the file after a run without an error, and keeps it otherwise.
     """
 
     def __init__(self, path: Path, options: Mapping[str, object]) -> None:
-        """Reads what an earlier run with the same options has left; nothing is written yet.
+        """Opens the file, which may exist; nothing is written yet.
 
         Args:
-            path: The file, which may exist.
-            options: The options of the run; translations of other ones are of no use.
+            path: Its path.
+            options: The options of the run; entries of other ones are of no use.
 
         Raises:
             BlockingIOError: Another run writes it.
@@ -48,12 +48,11 @@ class Journal:
         """
         self._path = path
         self._options = _plain(options)
-        self._known: dict[bytes, Translation] = {}
         self.damaged_line = 0
-        """Number of the first line that is no translation; 0 if all lines are in order."""
+        """Number of the first line that is no entry; 0 if all lines are in order."""
         self._file = _opened_alone(path)
         # Behind its last good line this run goes on: the end of a run may have cut one.
-        self._kept = self._read()
+        self._kept = 0
         self._has_begun = False
 
     @classmethod
@@ -79,28 +78,44 @@ class Journal:
             reason = f"the journal {path.name} beside it: {error.strerror}"
             raise OptionError(f"--out: {out}: {reason}") from None
 
-    def __len__(self) -> int:
-        """Counts the translations that are known."""
-        return len(self._known)
+    def entries(self) -> Generator[tuple[int, list[Any]], None, None]:
+        """Yields the entries of the file with the numbers of their lines.
 
-    def get(self, text: str) -> Translation | None:
-        """Returns the translation of a text, if an earlier run has made it."""
-        return self._known.get(_key(text))
+        An entry stays in the file once the next one is asked for; :meth:`append` writes in place of
+        all behind it.
+        """
+        self._kept = 0
+        self._file.seek(0)
+        with open(self._file.fileno(), "rb", closefd=False) as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                if number == 1:
+                    options = _options_in(line)
+                    if options != self._options:
+                        self.damaged_line = 0 if options is not None else 1
+                        break
+                elif (entry := _entry_in(line)) is not None:
+                    yield number, entry
+                else:
+                    self.damaged_line = number
+                    break
+                self._kept += len(line)
 
-    def add(self, text: str, translation: Translation) -> None:
-        """Notes a translation.
+    def append(self, *entries: Sequence[object]) -> None:
+        """Writes entries.
 
         Raises:
             NotWritten: The disk is full, or fails.
         """
-        line = json.dumps([_key(text).hex(), *translation], ensure_ascii=False)
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
         try:
             if not self._has_begun:
                 self._has_begun = True
                 self._file.truncate(self._kept)
                 if not self._kept:
-                    self._write(json.dumps(self._options, sort_keys=True))
-            self._write(line)
+                    lines.insert(0, json.dumps(self._options, sort_keys=True))
+            self._write("".join(f"{line}\n" for line in lines))
         except OSError as error:
             raise NotWritten(f"{self._path}: {error.strerror}") from None
 
@@ -130,37 +145,52 @@ class Journal:
         else:
             self.close()
 
-    def _write(self, line: str) -> None:
+    def _write(self, text: str) -> None:
         # What the system has survives the process. A full disk takes a part, then reports.
-        data = f"{line}\n".encode()
+        data = text.encode()
         while data:
             data = data[self._file.write(data) :]
 
-    def _read(self) -> int:
-        """Reads the file; returns how many bytes of it are to be kept."""
-        kept = 0
-        self._file.seek(0)
-        with open(self._file.fileno(), "rb", closefd=False) as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.endswith(b"\n"):
-                    break
-                if number == 1:
-                    options = _options_in(line)
-                    if options != self._options:
-                        self.damaged_line = 0 if options is not None else 1
-                        return 0
-                elif not self._take(line):
-                    self.damaged_line = number
-                    break
-                kept += len(line)
-        return kept
 
-    def _take(self, line: bytes) -> bool:
+class Journal(JournalFile):
+    """The translations of a document, found by their texts."""
+
+    def __init__(self, path: Path, options: Mapping[str, object]) -> None:
+        """Reads what an earlier run with the same options has left; nothing is written yet.
+
+        Raises:
+            BlockingIOError: Another run writes it.
+            OSError: The file cannot be read or written, is a link, or not a regular file.
+        """
+        super().__init__(path, options)
+        self._known: dict[bytes, Translation] = {}
+        for number, entry in self.entries():
+            if not self._take(entry):
+                self.damaged_line = number
+                break
+
+    def __len__(self) -> int:
+        """Counts the translations that are known."""
+        return len(self._known)
+
+    def get(self, text: str) -> Translation | None:
+        """Returns the translation of a text, if an earlier run has made it."""
+        return self._known.get(key_of(text))
+
+    def add(self, text: str, translation: Translation) -> None:
+        """Notes a translation.
+
+        Raises:
+            NotWritten: The disk is full, or fails.
+        """
+        self.append([key_of(text).hex(), *translation])
+
+    def _take(self, entry: list[Any]) -> bool:
         try:
-            key, text, alignment = json.loads(line)
+            key, text, alignment = entry
             links = tuple(Link(*map(int, link)) for link in alignment)
             self._known[bytes.fromhex(key)] = Translation(str(text), links)
-        except (ValueError, TypeError, OverflowError, RecursionError):
+        except (ValueError, TypeError, OverflowError):
             return False
         return True
 
@@ -177,6 +207,15 @@ def _options_in(line: bytes) -> dict[str, Any] | None:
         return _plain(json.loads(line))
     except (ValueError, AttributeError, RecursionError):
         return None
+
+
+def _entry_in(line: bytes) -> list[Any] | None:
+    """Reads a line behind the first one; None if it is no entry."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, list) else None
 
 
 def _take_over(old: Path, path: Path, options: Mapping[str, object]) -> None:
@@ -235,6 +274,7 @@ def _is_at(path: Path, number: int) -> bool:
     return False
 
 
-def _key(text: str) -> bytes:
+def key_of(text: str) -> bytes:
+    """Returns what stands for a text in a journal."""
     # JSON can write half a character, which no server translates.
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_KEY_BYTES).digest()

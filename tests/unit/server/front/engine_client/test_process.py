@@ -34,7 +34,7 @@ from seqserve_server.contract.messages import (
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.front.engine_client.process import EngineProcess
 
 pytestmark = pytest.mark.slow
@@ -96,7 +96,7 @@ def wait_ended(pid: int) -> None:
 
 
 def test_it_loads_answers_and_ends(
-    tiny_artifact: Path, tiny_offline: Offline, capfd: pytest.CaptureFixture[str]
+    tiny_artifact: Path, tiny_offline: LocalEngine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sources = [tiny_offline.encode(text) for text in ("The coffee tastes music.", "Nobody", "a")]
     with running(tiny_artifact) as other:
@@ -172,7 +172,7 @@ def test_caches_that_do_not_fit(tiny_artifact: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_to_end_are_left_to_the_front(
-    tiny_artifact: Path, tiny_offline: Offline, number: signal.Signals
+    tiny_artifact: Path, tiny_offline: LocalEngine, number: signal.Signals
 ) -> None:
     source = tiny_offline.encode("Nobody")
     with running(tiny_artifact) as other:

@@ -1,4 +1,4 @@
-"""Runs an artifact in this process, on the same engine that serves it, without gRPC."""
+"""Decodes the tokens of an artifact in this process, on the same engine that serves it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
     return [request.wait() for request in reversed(pending)][::-1]
 
 
-class Offline:
+class LocalEngine:
     """Decodes many sources at once; a context manager that ends its threads."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Offline:
         self._stack = ExitStack()
         self._engine = self._stack.enter_context(running(self.runtime, self.tokenizer, limits))
 
-    def __enter__(self) -> Offline:
+    def __enter__(self) -> LocalEngine:
         """Returns the object itself."""
         return self
 

@@ -8,30 +8,30 @@ import pytest
 from seqserve_server.contract.errors import ArtifactError, Draining, EngineFault, InvalidRequest
 from seqserve_server.contract.events import StopReason
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.local_engine import LocalEngine
 
 TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "Ein Igel, 7 Äpfel!", "", "a"]
 
 
-def test_many_texts_at_once_equal_each_alone(tiny_offline: Offline) -> None:
+def test_many_texts_at_once_equal_each_alone(tiny_offline: LocalEngine) -> None:
     sources = [tiny_offline.encode(text) for text in TEXTS * 4]
     together = tiny_offline.decode(sources)
     assert together == [tiny_offline.decode([source])[0] for source in sources]
     assert len({tuple(answer.best.token_ids) for answer in together}) >= 4, "answers vary"
 
 
-def test_texts_come_back_in_order(tiny_offline: Offline) -> None:
+def test_texts_come_back_in_order(tiny_offline: LocalEngine) -> None:
     texts = tiny_offline(TEXTS)
     assert texts == [tiny_offline([text])[0] for text in TEXTS]
     answers = tiny_offline.decode([tiny_offline.encode(text) for text in TEXTS])
     assert texts == [tiny_offline.tokenizer.decode(answer.best.token_ids) for answer in answers]
 
 
-def test_nothing_gives_nothing(tiny_offline: Offline) -> None:
+def test_nothing_gives_nothing(tiny_offline: LocalEngine) -> None:
     assert tiny_offline([]) == []
 
 
-def test_long_text_is_cut_before_its_end_token(tiny_offline: Offline) -> None:
+def test_long_text_is_cut_before_its_end_token(tiny_offline: LocalEngine) -> None:
     limit = tiny_offline.manifest.limits.max_source_length
     ids = tiny_offline.encode("word " * 100)
     assert len(ids) == limit
@@ -39,7 +39,7 @@ def test_long_text_is_cut_before_its_end_token(tiny_offline: Offline) -> None:
     assert ids[:-1] == tiny_offline.tokenizer.encode("word " * 100)[: limit - 1]
 
 
-def test_options_bound_the_length(tiny_offline: Offline) -> None:
+def test_options_bound_the_length(tiny_offline: LocalEngine) -> None:
     sources = [tiny_offline.encode(text) for text in TEXTS]
     options = DecodingOptions(max_decoding_length=7, min_decoding_length=7)
     answers = tiny_offline.decode(sources, options)
@@ -57,27 +57,27 @@ def test_options_bound_the_length(tiny_offline: Offline) -> None:
     ],
 )
 def test_what_does_not_fit_a_slot_is_refused(
-    tiny_offline: Offline, source: list[int], options: dict[str, int], message: str
+    tiny_offline: LocalEngine, source: list[int], options: dict[str, int], message: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):
         tiny_offline.decode([source], DecodingOptions(**{"max_decoding_length": 5} | options))
 
 
-def test_token_id_out_of_the_vocabulary_fails(tiny_offline: Offline) -> None:
+def test_token_id_out_of_the_vocabulary_fails(tiny_offline: LocalEngine) -> None:
     with pytest.raises(EngineFault):
         tiny_offline.decode([[9_999, 2]])
     assert len(tiny_offline(["The coffee tastes music."])) == 1
 
 
-def test_workers_agree(tiny_artifact: Path, tiny_offline: Offline) -> None:
+def test_workers_agree(tiny_artifact: Path, tiny_offline: LocalEngine) -> None:
     sources = [tiny_offline.encode(text) for text in TEXTS * 5]
-    with Offline(tiny_artifact, workers=3, slots=6) as offline:
+    with LocalEngine(tiny_artifact, workers=3, slots=6) as offline:
         assert offline.decode(sources) == tiny_offline.decode(sources)
 
 
 def test_close_ends_the_threads(tiny_artifact: Path) -> None:
     before = set(threading.enumerate())
-    with Offline(tiny_artifact, workers=2) as offline:
+    with LocalEngine(tiny_artifact, workers=2) as offline:
         assert len(set(threading.enumerate()) - before) == 3
     assert not set(threading.enumerate()) - before
     with pytest.raises(Draining):
@@ -86,4 +86,4 @@ def test_close_ends_the_threads(tiny_artifact: Path) -> None:
 
 def test_folder_without_an_artifact_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"manifest\.json"):
-        Offline(tmp_path)
+        LocalEngine(tmp_path)

@@ -1,0 +1,127 @@
+"""Corpora whose places are lines: plain text, and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from seqserve.command.run.source_file import SourceFile
+from seqserve.documents.json_lines import place_of
+from seqserve.documents.json_syntax import DECODER
+from seqserve.documents.plain_text import fault_of
+from seqserve.files import written_whole
+from seqserve_server.corpus.answer import Answer
+from seqserve_server.corpus.corpus_file import Asked
+
+
+class LinesFile(ABC):
+    """A file of lines, of which each has its place in the output."""
+
+    unit = "lines"
+
+    def __init__(self, path: Path) -> None:
+        """Takes the path; nothing is opened yet."""
+        self._path = path
+
+    def count(self) -> int:
+        """Counts the lines."""
+        return sum(1 for _ in self._lines())
+
+    def asked(self) -> Iterator[Asked]:
+        """Yields what each line asks for.
+
+        Raises:
+            OptionError: The file cannot be read.
+        """
+        return map(self._asked, self._lines())
+
+    def write(self, out: Path, answers: Iterable[Answer]) -> None:
+        """Writes a line for each one of the file; they end as those do.
+
+        Raises:
+            OptionError: The file cannot be read, or no other one be written.
+            NotWritten: A write failed, as on a full disk.
+        """
+        with written_whole(out, "w", newline="") as file:
+            # Bytes that are not UTF-8 come back as they were.
+            file.reconfigure(errors="surrogateescape")  # type: ignore[attr-defined]
+            for line, answer in zip(self._lines(), answers, strict=True):
+                body = line.rstrip("\r\n")
+                file.write(self._answered(body, answer) + line[len(body) :])
+
+    def _lines(self) -> Iterator[str]:
+        with closing(SourceFile(self._path, newline="\n", is_strict=False)) as lines:
+            yield from lines
+
+    @abstractmethod
+    def _asked(self, line: str) -> Asked:
+        """Reads a line."""
+
+    @abstractmethod
+    def _answered(self, line: str, answer: Answer) -> str:
+        """Writes what takes the place of a line, without its end."""
+
+
+class TextFile(LinesFile):
+    """Plain text: the answer of a line takes its place; an empty line that of a line without."""
+
+    def _asked(self, line: str) -> Asked:
+        text = line.rstrip("\r\n")
+        return Asked(text, fault_of(text))
+
+    def _answered(self, line: str, answer: Answer) -> str:
+        return (answer.text or "").replace("\n", " ")
+
+
+class JsonLinesFile(LinesFile):
+    """JSON lines: each object has its answer in a field of its own; what is none stays as it is."""
+
+    def __init__(self, path: Path, field: str, into: str) -> None:
+        """Takes the path, the field that is read and the one that is written."""
+        super().__init__(path)
+        self._field, self._into = field, into
+
+    def _asked(self, line: str) -> Asked:
+        if not line.strip():
+            return Asked()
+        try:
+            value = DECODER.decode(line.strip())
+        except (ValueError, RecursionError) as error:
+            return Asked(fault=f"is not JSON: {error}")
+        text = value.get(self._field) if isinstance(value, dict) else None
+        if not isinstance(text, str):
+            return Asked(fault=f"has no text in the field {self._field!r}")
+        return Asked(text, fault_of(text))
+
+    def _answered(self, line: str, answer: Answer) -> str:
+        body = line.strip()
+        try:
+            value = DECODER.decode(body)
+        except (ValueError, RecursionError):
+            return line
+        if not isinstance(value, dict):
+            return line
+        body = _with_field(body, value, self._into, answer.text)
+        if answer.score is not None and math.isfinite(answer.score):
+            body = _with_field(body, value, score_field(self._into), answer.score)
+        return body
+
+
+def _with_field(body: str, known: Collection[str], name: str, value: object) -> str:
+    """Writes an object with one more field, or with another value of one that is ``known``."""
+    written = json.dumps(value, ensure_ascii=False)
+    if name in known:
+        begin, end = place_of(body, name)
+        return body[:begin] + written + body[end:]
+    others = body[:-1].rstrip()
+    comma = "" if others == "{" else ", "
+    return f"{others}{comma}{json.dumps(name, ensure_ascii=False)}: {written}}}"
+
+
+def score_field(into: str) -> str:
+    """Returns the name of the field of scores beside that of texts."""
+    return f"{into}_score"

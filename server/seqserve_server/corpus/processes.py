@@ -1,0 +1,212 @@
+"""Engines in processes of this machine.
+
+Each process does all that its texts need, so that on every core one of them runs alone. It ends
+when its pipe does, also where the command is killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import signal
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from seqserve.errors import SeqserveError
+from seqserve_server.contract.errors import EngineFault, StartupError
+from seqserve_server.corpus.answer import Answer
+from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
+
+_ENDED = "an engine's process has ended{}; the same command goes on where this one has stopped"
+
+
+class _Ready(NamedTuple):
+    """The first message of a process."""
+
+    fault: SeqserveError | None
+    """Why it cannot answer; None if it can."""
+
+
+class _Reply(NamedTuple):
+    """The answers to a chunk."""
+
+    number: int
+    answered: Answered
+
+
+class ProcessPool:
+    """Processes with an engine each; a context manager that ends them."""
+
+    def __init__(self, settings: Sequence[EngineSettings]) -> None:
+        """Starts a process for each of some settings, and waits until all have loaded the model.
+
+        Raises:
+            SeqserveError: The model cannot be loaded.
+        """
+        self._processes = [_EngineProcess(each) for each in settings]
+        try:
+            for process in self._processes:
+                process.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are."""
+        return len(self._processes)
+
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the processes."""
+        return [process.pid for process in self._processes]
+
+    def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
+        """Hands texts to the engine with the fewest."""
+        return min(self._processes, key=lambda process: process.pending).submit(texts)
+
+    def close(self) -> None:
+        """Ends the processes; texts without an answer fail."""
+        for process in self._processes:
+            process.hang_up()
+        for process in self._processes:
+            process.join()
+
+    def __enter__(self) -> ProcessPool:
+        """Returns the pool itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the processes."""
+        self.close()
+
+
+class _EngineProcess:
+    """One process, and the thread that reads its answers."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        # Not a fork: threads of this process, and those of its libraries, would be lost in it.
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, settings), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._futures: dict[int, Future[list[Answer]]] = {}
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._read, name="seqserve-corpus", daemon=True)
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def pending(self) -> int:
+        """Chunks without an answer."""
+        return len(self._futures)
+
+    def wait_ready(self) -> None:
+        """Waits until the model is loaded.
+
+        Raises:
+            SeqserveError: It cannot be loaded.
+        """
+        try:
+            ready: _Ready = self._pipe.recv()
+        except (EOFError, OSError):
+            raise StartupError(self._ended()) from None
+        if ready.fault is not None:
+            raise ready.fault
+        self._thread.start()
+
+    def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
+        """Sends texts."""
+        future: Future[list[Answer]] = Future()
+        number = next(self._numbers)
+        with self._lock:
+            if self._has_ended:
+                future.set_exception(EngineFault(self._ended()))
+                return future
+            self._futures[number] = future
+        # Where the pipe is broken, the thread that reads tells all that wait.
+        with suppress(OSError):
+            self._pipe.send((number, texts))
+        return future
+
+    def hang_up(self) -> None:
+        """Ends the process once it has read this; its answers are lost."""
+        with suppress(OSError):
+            self._pipe.send(None)
+
+    def join(self) -> None:
+        """Waits until the process has ended."""
+        self._process.join()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._pipe.close()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                number, answered = self._pipe.recv()
+            except (EOFError, OSError):
+                break
+            with self._lock:
+                future = self._futures.pop(number)
+            if isinstance(answered, SeqserveError):
+                future.set_exception(answered)
+            else:
+                future.set_result(answered)
+        with self._lock:
+            self._has_ended = True
+            left, self._futures = self._futures, {}
+        for future in left.values():
+            future.set_exception(EngineFault(self._ended()))
+
+    def _ended(self) -> str:
+        self._process.join(1.0)
+        code = self._process.exitcode
+        # The system kills it when memory is short.
+        return _ENDED.format(f" by signal {-code}" if code and code < 0 else "")
+
+
+def _serve(pipe: Connection, settings: EngineSettings) -> None:
+    """Answers chunks until the other end is gone."""
+    # It gets them too, and ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lock = threading.Lock()
+
+    def send(message: Any) -> None:
+        # Where the other end is gone, so is, in a moment, this process.
+        with lock, suppress(OSError):
+            pipe.send(message)
+
+    try:
+        engine = CorpusEngine(settings)
+    except SeqserveError as error:
+        send(_Ready(error))
+        return
+    with closing(engine):
+        send(_Ready(None))
+        while (task := _next(pipe)) is not None:
+            number, texts = task
+
+            def reply(future: Future[Answered], number: int = number) -> None:
+                send(_Reply(number, future.result()))
+
+            engine.begin(texts).add_done_callback(reply)
+
+
+def _next(pipe: Connection) -> tuple[int, list[str]] | None:
+    try:
+        task: tuple[int, list[str]] | None = pipe.recv()
+    except (EOFError, OSError):
+        return None
+    return task

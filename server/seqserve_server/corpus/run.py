@@ -1,0 +1,133 @@
+"""One run over a corpus, which goes on where an earlier one was broken off.
+
+The journal has the answer of every place in its order, each beside a hash of its text. A run reads
+it along with the corpus up to the first text that is another one, answers the texts behind that,
+and writes the output from both at the end. So each place has one answer, whatever happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from seqserve.command.progress import Progress
+from seqserve.command.run.journal import JournalFile, key_of
+from seqserve.files import written_whole
+from seqserve_server.corpus.answer import NOTHING, Answer, failed
+from seqserve_server.corpus.corpus_file import Asked, CorpusFile
+from seqserve_server.corpus.pool import Pool, in_order
+
+_CHUNK_TEXTS, _CHUNK_CHARACTERS = 64, 100_000
+
+
+class CorpusRun:
+    """A corpus, its journal and its output."""
+
+    def __init__(self, corpus: CorpusFile, journal: JournalFile, out: Path) -> None:
+        """Takes what a run needs beside its engines."""
+        self._corpus, self._journal, self._out = corpus, journal, out
+        self.answered = 0
+        """How many places the journal has the answers of."""
+
+    def go_on(self) -> None:
+        """Finds what earlier runs have answered."""
+        self.answered = sum(1 for _ in _known(self._journal, self._corpus.asked()))
+
+    def answer(self, pool: Pool, progress: Progress) -> None:
+        """Answers all places that have no answer yet.
+
+        Raises:
+            SeqserveError: It cannot go on; what the journal has is not lost.
+        """
+        rest = islice(self._corpus.asked(), self.answered, None)
+        chunks = in_order(pool, _chunks(rest), _texts)
+        with closing(chunks):
+            for chunk, answers in chunks:
+                entries = zip(chunk, _placed(chunk, answers), strict=True)
+                self._journal.append(*(_entry(each, answer) for each, answer in entries))
+                self.answered += len(chunk)
+                progress.advance(len(chunk))
+
+    def write(self) -> int:
+        """Writes the output, and beside it a list of what failed, if anything has.
+
+        Returns:
+            How many places failed.
+        """
+        place = self._out.with_name(f"{self._out.name}.failed")
+        count = 0
+        if any(answer.fault for answer in self._answers()):
+            with written_whole(place, "w") as file:
+                for number, answer in enumerate(self._answers(), start=1):
+                    if answer.fault:
+                        count += 1
+                        print(number, " ".join(answer.fault.split()), sep="\t", file=file)
+        else:
+            # Of an earlier output.
+            place.unlink(missing_ok=True)
+        self._corpus.write(self._out, self._answers())
+        return count
+
+    def _answers(self) -> Iterator[Answer]:
+        for _, entry in islice(self._journal.entries(), self.answered):
+            yield Answer(*entry[1:])
+
+
+def _known(journal: JournalFile, asked: Iterable[Asked]) -> Iterator[Asked]:
+    """Yields the places whose answers the journal has, up to the first one that has another text;
+    the journal keeps no others."""
+    with closing(journal.entries()) as entries:
+        for (number, entry), place in zip(entries, asked, strict=False):
+            if not _is_answer(entry):
+                journal.damaged_line = number
+                return
+            if entry[0] != key_of(place.text).hex():
+                return
+            yield place
+
+
+def _is_answer(entry: list[Any]) -> bool:
+    if len(entry) != 4:
+        return False
+    _, text, score, fault = entry
+    return (
+        isinstance(text, str | None) and isinstance(score, float | None) and isinstance(fault, str)
+    )
+
+
+def _entry(place: Asked, answer: Answer) -> list[object]:
+    return [key_of(place.text).hex(), *answer]
+
+
+def _chunks(asked: Iterable[Asked]) -> Generator[list[Asked], None, None]:
+    chunk: list[Asked] = []
+    characters = 0
+    for place in asked:
+        chunk.append(place)
+        characters += len(place.text)
+        if len(chunk) >= _CHUNK_TEXTS or characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _is_sent(place: Asked) -> bool:
+    return bool(place.text.strip()) and not place.fault
+
+
+def _texts(chunk: list[Asked]) -> list[str]:
+    return [place.text for place in chunk if _is_sent(place)]
+
+
+def _placed(chunk: list[Asked], answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Yields the answer of every place, also of those that were not sent."""
+    left = iter(answers)
+    for place in chunk:
+        if place.fault:
+            yield failed(place.fault)
+        else:
+            yield next(left) if _is_sent(place) else NOTHING

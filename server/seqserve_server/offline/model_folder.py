@@ -1,0 +1,59 @@
+"""Finds the folder of a model by its path, or by its name in a repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqserve.errors import OptionError
+from seqserve_server.contract.manifest import FILE
+from seqserve_server.front.models.folders import DEFAULT_FILE, default_of, list_folders
+from seqserve_server.front.models.standard import standard_repository
+
+
+def model_folder(model: str | Path | None, repository: Path | None = None) -> Path:
+    """Returns the folder of the version that a server would serve: the highest that is complete.
+
+    Args:
+        model: The folder of a version or of a model, or the name of a model of the repository, with
+            its version or without: ``models/en-de``, ``en-de/3``, ``en-de``. None is the default of
+            the repository, or its only model.
+        repository: Folder of the repository; if None, that of a server which is told none.
+
+    Raises:
+        OptionError: There is no such model.
+        StartupError: There is no repository.
+    """
+    if model is not None and (folder := _version(Path(model))):
+        return folder
+    repository = repository or standard_repository()
+    if model is not None and (folder := _version(repository / model)):
+        return folder
+    if not repository.is_dir():
+        asked = "" if model is None else f"{model} is no folder of a model, and "
+        raise OptionError(f"{asked}{repository} is no folder of models")
+    names = sorted({folder.parent.name for folder in _complete(repository)})
+    if model is not None:
+        listed = ", ".join(names) or "no models"
+        raise OptionError(f"there is no model {str(model)!r:.80}; {repository} holds {listed}")
+    default = default_of(repository)
+    if not default and len(names) != 1:
+        listed = ", ".join(names) or "no models"
+        raise OptionError(f"name a model: {repository} has no file `{DEFAULT_FILE}`, but {listed}")
+    return model_folder(default or names[0], repository)
+
+
+def _version(folder: Path) -> Path | None:
+    """Returns a folder that is one of a version, or the highest version in one of a model."""
+    if (folder / FILE).is_file():
+        return folder
+    return _newest(folder.parent, folder.name) if folder.is_dir() else None
+
+
+def _newest(repository: Path, name: str) -> Path | None:
+    versions = [folder for folder in _complete(repository) if folder.parent.name == name]
+    return max(versions, key=lambda folder: int(folder.name), default=None)
+
+
+def _complete(repository: Path) -> list[Path]:
+    """Lists the versions whose manifest, which is written last, is there."""
+    return [folder for folder in list_folders(repository).versions if (folder / FILE).is_file()]

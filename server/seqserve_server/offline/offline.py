@@ -1,0 +1,308 @@
+"""Generates in this process, on the engine that serves, with what a server does for a text."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Self, TypeAlias, Unpack, overload
+
+from seqserve import requests, responses
+from seqserve._transport.status import error_within
+from seqserve.arguments import WINDOW, checked_sources
+from seqserve.errors import CallError, Cancelled, invalid_argument
+from seqserve.results import Result
+from seqserve.v1 import generation_pb2
+from seqserve.v1.generation_options import GenerationOptions
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.provider import Provider
+from seqserve_server.front.answer.source_answer import SourceAnswer
+from seqserve_server.front.answer.window import Window
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.glossary import Glossary
+from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.models.loader import read_artifact
+from seqserve_server.front.request.prepared import read
+from seqserve_server.front.request.terms import glossary_of
+from seqserve_server.offline.loop_engine import LoopEngine
+from seqserve_server.offline.model_folder import model_folder
+
+Outcome: TypeAlias = generation_pb2.GenerateResponse | CallError
+"""The response to a text, or its own error."""
+
+_MAX_SOURCE_TOKENS_PER_STEP = 512
+"""More than of a server: nobody waits for the next token."""
+_UNLIMITED = 1_000_000
+
+
+class Offline:
+    """A model in this process; what it answers is what a server answers, to the character.
+
+    Example::
+
+        with Offline("en-de") as offline:
+            for result in offline.generate(["The coffee tastes good.", "It rains."]):
+                print(result.text)
+
+    Options are those of :class:`seqserve.Client`, see ``docs/decoding.md``. Any number of threads
+    may call it at the same time; their texts share the running batch.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        repository: str | os.PathLike[str] | None = None,
+        provider: Provider = Provider.CPU,
+        workers: int | None = None,
+        threads: int = 1,
+        slots: int | None = None,
+        glossaries: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Loads a model, verifies it as a server does, and starts its workers.
+
+        Args:
+            model: Folder of a version or of a model, or the name of a model of the repository; the
+                highest version where none is named. By default the repository's default model.
+            repository: Folder of models; if None, that of a server which is told none: ``models``,
+                or else the model of the wheel.
+            provider: What runs the graphs.
+            workers: Threads that run steps, each with its own rows; one per core if None.
+            threads: Threads within one step.
+            slots: Maximum number of running rows; if None as many as of a server.
+            glossaries: Folder of glossaries that options may name.
+
+        Raises:
+            OptionError: There is no such model or folder.
+            InvalidArgument: A number is less than 1.
+            ArtifactError: The model is damaged.
+            ProviderError: The provider is not available.
+            StartupError: The caches do not fit into memory.
+        """
+        for name, number in (("workers", workers), ("threads", threads), ("slots", slots)):
+            if number is not None and number < 1:
+                raise invalid_argument(name, f"{number} is less than 1")
+        folder = model_folder(
+            None if model is None else Path(model), None if repository is None else Path(repository)
+        )
+        self._glossaries = Glossaries(None if glossaries is None else Path(glossaries))
+        self._glossaries.open()
+        limits = replace(
+            ServeOptions(workers=workers, threads=threads, slots=slots).engine_limits(),
+            max_source_tokens_per_step=_MAX_SOURCE_TOKENS_PER_STEP,
+            # Its callers wait for their answers, and so bound what waits here.
+            max_queue=_UNLIMITED,
+            max_queue_tokens=float("inf"),
+            max_queue_s=float("inf"),
+            caller_share=1.0,
+        )
+        manifest, tokenizer = read_artifact(folder)
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        try:
+            self._engine = LoopEngine(Setup(folder, provider, threads, limits), self._loop)
+        except BaseException:
+            self._runner.close()
+            raise
+        self._model = LoadedModel(manifest=manifest, tokenizer=tokenizer, engine=self._engine)
+        self._call = ServerCall(path="", request_id="offline")
+        self._window = Window.of(self._model)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="seqserve-offline", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        # At its end it cancels the tasks of texts without an answer, and they their requests.
+        with self._runner:
+            self._runner.run(self._until_closed())
+
+    async def _until_closed(self) -> None:
+        await self._closing.wait()
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is known of the model: its name, version, limits and recommended options."""
+        return self._model.manifest
+
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self, texts: str, **options: Unpack[GenerationOptions]
+    ) -> Result: ...
+
+    @overload
+    def generate(
+        self, texts: Iterable[str], **options: Unpack[GenerationOptions]
+    ) -> list[Result]: ...
+
+    def generate(
+        self, texts: str | Iterable[str], **options: Unpack[GenerationOptions]
+    ) -> Result | list[Result]:
+        """Generates from a text, or from many at once.
+
+        Args:
+            texts: One text or many, each as long as a server takes it.
+            **options: Of decoding; see :class:`~seqserve.GenerateOptions`.
+
+        Returns:
+            The result of the text, or the results of all, in their order.
+
+        Raises:
+            InvalidArgument: An option or a text is wrong; the error names the field.
+            TypeError: There is no such option.
+            CallError: A text could not be answered; the error has a note that tells which.
+        """
+        results = []
+        with_one = [texts] if isinstance(texts, str) else texts
+        for number, outcome in enumerate(self.generate_iter(with_one, **options)):
+            if isinstance(outcome, CallError):
+                if not isinstance(texts, str):
+                    outcome.add_note(f"It is of the text at index {number}.")
+                raise outcome
+            results.append(outcome)
+        return results[0] if isinstance(texts, str) else results
+
+    def generate_iter(
+        self, texts: Iterable[str], **options: Unpack[GenerationOptions]
+    ) -> Generator[Result | CallError, None, None]:
+        """Generates from any number of texts, and yields the results in their order.
+
+        Texts are read as the results of earlier ones are taken, a few hundred ahead, in the thread
+        of the caller: an endless iterable needs no more memory than a short one. Leaving the loop,
+        or closing the iterator, cancels what is under way.
+
+        Args:
+            texts: The texts.
+            **options: Of decoding; see :class:`~seqserve.GenerateOptions`.
+
+        Yields:
+            For each text its result, or its own error.
+
+        Raises:
+            InvalidArgument: An option is no value of its type; the error names it.
+            TypeError: There is no such option.
+        """
+        return _results(self.outcomes(checked_sources(texts), template_of(options)))
+
+    def outcomes(
+        self, texts: Iterable[str], template: generation_pb2.GenerateRequest
+    ) -> Generator[Outcome, None, None]:
+        """Answers texts as :meth:`generate_iter` does, with messages of ``seqserve.v1``.
+
+        Args:
+            texts: The texts.
+            template: The request of every text, without the text.
+        """
+        most = WINDOW * self._engine.capacity.slots
+        waiting: deque[Future[list[Outcome]]] = deque()
+        try:
+            for text in texts:
+                waiting.append(self.begin([text], template))
+                while waiting and (len(waiting) >= most or waiting[0].done()):
+                    yield from _taken(waiting.popleft())
+            while waiting:
+                yield from _taken(waiting.popleft())
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def begin(
+        self, texts: Sequence[str], template: generation_pb2.GenerateRequest
+    ) -> Future[list[Outcome]]:
+        """Begins to answer texts, all at once; the caller bounds how many.
+
+        Cancelling the future cancels what is under way.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            return asyncio.run_coroutine_threadsafe(self._all(texts, template), self._loop)
+
+    async def _all(
+        self, texts: Sequence[str], template: generation_pb2.GenerateRequest
+    ) -> list[Outcome]:
+        call = self._call.request(time.monotonic())
+        return await asyncio.gather(*(self._answered(text, template, call) for text in texts))
+
+    async def _answered(
+        self, text: str, template: generation_pb2.GenerateRequest, call: ServerCall
+    ) -> Outcome:
+        try:
+            request = requests.with_source(template, text)
+            prepared = await read(
+                request, self._model, call, glossary=self._glossary(template), is_bulk=True
+            )
+            answer = SourceAnswer(prepared, prepared.sources[0], call, self._window)
+            return await answer.whole()
+        except CallError as error:
+            return error
+        except ServiceError as error:
+            return error_within(call.failed(error))
+
+    def _glossary(self, template: generation_pb2.GenerateRequest) -> Glossary | None:
+        return glossary_of(template.options, self._model.manifest, self._glossaries)
+
+    def close(self) -> None:
+        """Ends the threads; texts that have no answer yet fail. Again does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+        self._engine.stop()
+
+    def __enter__(self) -> Self:
+        """Returns the object itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Closes it."""
+        self.close()
+
+
+def _results(
+    outcomes: Generator[Outcome, None, None],
+) -> Generator[Result | CallError, None, None]:
+    with closing(outcomes):
+        for outcome in outcomes:
+            if isinstance(outcome, CallError):
+                yield outcome
+            else:
+                yield responses.result_of(outcome)
+
+
+def template_of(options: GenerationOptions) -> generation_pb2.GenerateRequest:
+    """Builds the request of every text from its options.
+
+    Raises:
+        InvalidArgument: An option is no value of its type.
+        TypeError: There is no such option.
+    """
+    for name in options:
+        if name not in GenerationOptions.__annotations__:
+            raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
+    return requests.generate_request("", **options)
+
+
+def _taken(future: Future[list[Outcome]]) -> list[Outcome]:
+    try:
+        return future.result()
+    except CancelledError:
+        raise _closed() from None
+
+
+def _closed() -> Cancelled:
+    return Cancelled("CANCELLED", "the model is closed")

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seqserve.errors import InvalidArgument
+from seqserve_server.contract.errors import ArtifactError, EngineFault
+from seqserve_server.corpus.engine import EngineSettings
+from seqserve_server.corpus.processes import ProcessPool
+from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.offline.offline import template_of
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "a"]
+
+
+def settings(folder: Path, **options: int) -> EngineSettings:
+    request = template_of(options).SerializeToString()  # type: ignore[arg-type]
+    return EngineSettings(model=str(folder), workers=1, slots=4, glossaries=None, request=request)
+
+
+@pytest.fixture(scope="module")
+def pool(tiny_artifact: Path) -> Iterator[ProcessPool]:
+    with ProcessPool([settings(tiny_artifact)] * 2) as pool:
+        yield pool
+
+
+def test_answers_are_those_of_the_engine(pool: ProcessPool, tiny_offline: LocalEngine) -> None:
+    expected = tiny_offline(TEXTS)
+    futures = [pool.submit(TEXTS) for _ in range(8)]
+    for future in futures:
+        assert [answer.text for answer in future.result()] == expected
+
+
+def test_a_text_that_fails_has_its_reason(pool: ProcessPool) -> None:
+    first, second = pool.submit(["word " * 100, TEXTS[0]]).result()
+    assert first.text is None
+    assert first.fault.startswith("source: has ")
+    assert second.text and not second.fault
+
+
+def test_a_wrong_option_ends_the_run(tiny_artifact: Path) -> None:
+    with (
+        ProcessPool([settings(tiny_artifact, max_decoding_length=999)]) as pool,
+        pytest.raises(InvalidArgument, match=r"options\.max_decoding_length: is 999"),
+    ):
+        pool.submit(TEXTS).result()
+
+
+def test_a_model_that_cannot_be_loaded_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").touch()
+    with pytest.raises(ArtifactError, match=r"manifest\.json: not JSON"):
+        ProcessPool([settings(tmp_path)] * 2)
+
+
+def test_a_process_that_is_killed_ends_the_run(tiny_artifact: Path) -> None:
+    with ProcessPool([settings(tiny_artifact)]) as pool:
+        assert len(pool.submit(TEXTS).result()) == 3
+        [pid] = pool.pids
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(EngineFault, match="has ended by signal 9; the same command goes on"):
+            pool.submit(TEXTS * 1000).result()
+        with pytest.raises(EngineFault, match="has ended by signal 9"):
+            pool.submit(TEXTS).result()
