@@ -239,9 +239,9 @@ class SlotCache:
         tokens, log_probabilities = self._listed()
         return tokens[rows], log_probabilities[rows]
 
-    def logits(self, row: int) -> Array:
-        """Returns the logits of all tokens for a row in the last step, ``[V]``."""
-        return self._logits[row * self.vocabulary_size : (row + 1) * self.vocabulary_size]
+    def logits(self, rows: int | Array) -> Array:
+        """Returns the logits of all tokens for rows ``[..]`` in the last step, ``[.., V]``."""
+        return self._logits.reshape(self.slots, self.vocabulary_size)[rows]
 
     def candidates(self, row: int) -> tuple[Array, Array] | None:
         """Returns a row's candidates and their logits in the last step, ``[N]`` each.
