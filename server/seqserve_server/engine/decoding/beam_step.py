@@ -17,6 +17,10 @@ from seqserve_server.engine.step import MASKED_LOGIT
 _MIN_TOTAL = float(MASKED_LOGIT) / 2
 
 
+Candidate = tuple[int, int, float, float]
+"""One of :class:`Candidates`: beam, token, its log-probability, and the new total."""
+
+
 class Candidates(NamedTuple):
     """Continuations of the beams of each search, ``[G, N]`` each."""
 
@@ -36,6 +40,10 @@ class Candidates(NamedTuple):
     def of(self, searches: Array | int) -> Candidates:
         """Returns all of some searches, or of one, without the first axis."""
         return Candidates(*(array[searches] for array in self))
+
+    def listed(self, search: int) -> list[Candidate]:
+        """Lists those of a search."""
+        return list(zip(*(array[search].tolist() for array in self), strict=True))
 
     def put(self, search: int, others: Candidates) -> None:
         """Replaces those of a search.
@@ -115,7 +123,7 @@ def select_next(is_end: Array, beams: int) -> Array:
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     # Few searches have one that ends, as a rule.
-    for search in np.flatnonzero(is_end[:, :beams].any(axis=1)).tolist():
+    for search in is_end[:, :beams].any(axis=1).nonzero()[0].tolist():
         ends = is_end[search].tolist()
         spares = (column for column in range(beams, len(ends)) if not ends[column])
         columns[search] = [next(spares, at) if ends[at] else at for at in range(beams)]
