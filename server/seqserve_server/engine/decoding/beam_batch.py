@@ -59,7 +59,7 @@ class BeamBatch:
         is_end = self._ends(candidates, lengths, is_longest)
         chosen = candidates.at(select_next(is_end, self._size))
         is_over = np.zeros(len(searches), np.bool_)
-        for index in is_end[:, : self._size].any(axis=1).nonzero()[0].tolist():
+        for index in np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist():
             self._add_finished(index, candidates, is_end[index])
             nothing_left = (chosen.totals[index] == -np.inf).all()
             is_over[index] = searches[index].is_over(int(lengths[index])) or nothing_left

@@ -123,7 +123,7 @@ def select_next(is_end: Array, beams: int) -> Array:
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     # Few searches have one that ends, as a rule.
-    for search in is_end[:, :beams].any(axis=1).nonzero()[0].tolist():
+    for search in np.flatnonzero(is_end[:, :beams].any(axis=1)).tolist():
         ends = is_end[search].tolist()
         spares = (column for column in range(beams, len(ends)) if not ends[column])
         columns[search] = [next(spares, at) if ends[at] else at for at in range(beams)]

@@ -273,8 +273,8 @@ def test_rows_sampled_together_get_the_tokens_of_each_alone(
     ]
     unranked = [each._replace(top_k=0, top_p=1.0) for each in samplings]
     logits, numbers = random.normal(size=(count, 37 * width)).astype("f4"), random.random(count)
-    alone = [sample_one(*row) for row in zip(logits, unranked, numbers, strict=True)]
-    assert sample_rows(logits, unranked, numbers) == alone
+    separately = [sample_one(*row) for row in zip(logits, unranked, numbers, strict=True)]
+    assert sample_rows(logits, unranked, numbers) == separately
     listed = -np.sort(random.exponential(2.0, (count, width)).astype(np.float32), axis=1)
     numbers = random.random(count)
     together = weights_of(listed, params_of(*samplings))
