@@ -13,8 +13,8 @@ from seqserve_server.contract.options import Sampling
 def sample(found: Array, sampling: Sampling, number: float, near: Callable[..., None]) -> int:
     """Finds the token on which a random number falls.
 
-    The most probable token comes first; the others follow in the order of the vocabulary, or by
-    probability where top k or top p needs that order.
+    Tokens follow each other in the order of the vocabulary, or by probability where top k or top p
+    needs that order.
 
     Args:
         found: Log-probabilities of all tokens.
@@ -22,10 +22,8 @@ def sample(found: Array, sampling: Sampling, number: float, near: Callable[..., 
         number: A random number in [0, 1).
         near: Called with the values that decide, and with the border between them.
     """
-    order, is_ranked = np.argsort(-found, kind="stable"), sampling.top_k or sampling.top_p < 1
-    near(found[order[:2]])
-    if not is_ranked:
-        order[1:].sort()
+    is_ranked = sampling.top_k or sampling.top_p < 1
+    order = np.argsort(-found, kind="stable") if is_ranked else np.arange(len(found))
     weights = np.exp((found[order] - found.max()) / sampling.temperature)
     weights[sampling.top_k or len(order) :] = 0
     if sampling.top_p < 1:

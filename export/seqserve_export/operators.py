@@ -119,34 +119,32 @@ def quotient(x: Tensor, divisor: int) -> Tensor:
     return _node("Div", [x, torch.tensor(divisor)], x, x.shape)
 
 
-def log_softmax(
-    logits: Tensor, tokens: Tensor, top_k: Tensor, return_logprobs: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Computes log-probabilities of ``logits [B, V]``; zeros, at no cost, unless requested.
+def log_softmax_at(
+    logits: Tensor, tokens: Tensor, top_tokens: Tensor, is_wanted: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Computes log-probabilities of ``logits [B, V]``; zeros, at no cost, unless wanted.
 
     Args:
         logits: ``[B, V]``.
         tokens: One of each row, int64 ``[B, 1]``.
-        top_k: Its length K is the number of top tokens to list, ``[K]``.
-        return_logprobs: bool ``[]``.
+        top_tokens: Others of each row, int64 ``[B, K]``.
+        is_wanted: bool ``[]``.
 
     Returns:
-        That of the token ``[B]``; the top-k tokens, best first, and theirs, ``[B, K]`` each.
+        Those of the tokens, ``[B]`` and ``[B, K]``.
     """
     return torch.cond(  # type: ignore[no-any-return]
-        return_logprobs, _log_softmax, _zeros, (logits, tokens, top_k)
+        is_wanted, _log_softmax_at, _zeros, (logits, tokens, top_tokens)
     )
 
 
-def _log_softmax(logits: Tensor, tokens: Tensor, top_k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    logprobs = torch.log_softmax(logits, -1)
-    top_logprobs, top_tokens = torch.topk(logprobs, top_k.size(0))
-    return logprobs.gather(1, tokens).squeeze(1), top_tokens, top_logprobs
+def _log_softmax_at(logits: Tensor, tokens: Tensor, top_tokens: Tensor) -> tuple[Tensor, Tensor]:
+    logprobs = logits.log_softmax(-1)
+    return logprobs.gather(1, tokens).squeeze(1), logprobs.gather(1, top_tokens)
 
 
-def _zeros(logits: Tensor, tokens: Tensor, top_k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    rows, count = logits.size(0), top_k.size(0)
-    return logits.new_zeros(rows), tokens.new_zeros(rows, count), logits.new_zeros(rows, count)
+def _zeros(logits: Tensor, tokens: Tensor, top_tokens: Tensor) -> tuple[Tensor, Tensor]:
+    return logits.new_zeros(logits.size(0)), torch.zeros_like(top_tokens, dtype=logits.dtype)
 
 
 def first(x: Tensor, size: Tensor) -> Tensor:

@@ -104,11 +104,13 @@ def _decoder(model: Transformer) -> Program:
             Input("source_last_index", _int32(6, 7), (0,)),
             Input("max_source_length", _int32(8)),
             Input("projected_rows", torch.arange(rows), (0,)),
+            Input("bias_tokens", _int64(rows, 3), (0, 1)),
+            Input("bias_values", torch.zeros(rows, 3), (0, 1)),
             *(cache for layer in layers for cache in _caches(model, rows, layer)),
         ],
         outputs=[
             "features",
-            "raw_logits",
+            "biased_logits",
             *(
                 f"new_{name}_{layer}"
                 for layer in layers
@@ -121,13 +123,11 @@ def _decoder(model: Transformer) -> Program:
 
 
 def _step_outputs(model: Transformer, rows: int) -> Choice:
-    logits = Input("raw_logits", torch.zeros(rows, model.config.vocabulary_size), (0,))
+    logits = Input("biased_logits", torch.zeros(rows, model.config.vocabulary_size), (0,))
     top_k = Input("top_k", _int64(4), (0,))
     options = [
         Input("features", torch.zeros(rows, model.config.width, dtype=dtype_of(model)), (0,)),
         logits,
-        Input("bias_tokens", _int64(rows, 3), (0, 1)),
-        Input("bias_values", torch.zeros(rows, 3), (0, 1)),
         Input("return_logprobs", torch.tensor(True)),
         top_k,
         Input("num_logits", _int64(5), (0,)),

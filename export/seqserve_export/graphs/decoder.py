@@ -30,6 +30,8 @@ class StepRows(NamedTuple):
     projected_rows: Tensor
     """Rows to project onto the whole vocabulary, int64 ``[P]``; may be empty. Every output with an
     axis P is of these rows, in this order."""
+    bias_tokens: Tensor  # tokens whose logits are changed, int64 [P, A]; may be empty
+    bias_values: Tensor  # added to the logits of bias_tokens, [P, A]
 
 
 class LayerCaches(NamedTuple):
@@ -61,8 +63,8 @@ class DecoderGraph(nn.Module):
         """Advances every row by one token, up to its logits; :mod:`step_outputs` goes on.
 
         Returns:
-            Features ``[B, W]``, logits ``[P, V]``, then of each layer its past and its cross
-            caches.
+            Features ``[B, W]``, logits with their biases ``[P, V]``, then of each layer its past
+            and its cross caches.
         """
         x = self._embed(rows)
         updated: list[Tensor] = []
@@ -76,6 +78,8 @@ class DecoderGraph(nn.Module):
         if not self.is_flat:
             features = features.squeeze(1)  # [B, W]
         logits = self.model.project(F.embedding(rows.projected_rows, features))  # [P, V]
+        # Here and not in the branches that follow, which would copy all logits to change some.
+        logits = operators.add_at(logits, rows.bias_tokens, rows.bias_values)
         return features, logits, *updated
 
     def _embed(self, rows: StepRows) -> Tensor:

@@ -35,21 +35,17 @@ class FullOutputs(nn.Module):
     def forward(
         self,
         features: Tensor,
-        raw_logits: Tensor,
-        bias_tokens: Tensor,
-        bias_values: Tensor,
+        biased_logits: Tensor,
         return_logprobs: Tensor,
         top_k: Tensor,
         num_logits: Tensor,
         allowed_tokens: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Changes the logits of P rows, chooses their next tokens and scores them.
+        """Chooses the next tokens of P rows and scores them.
 
         Args:
             features: Of all rows, ``[B, W]``.
-            raw_logits: Of the P projected rows, ``[P, V]``.
-            bias_tokens: Tokens whose logits are changed, int64 ``[P, A]``.
-            bias_values: Added to the logits of ``bias_tokens``, ``[P, A]``.
+            biased_logits: Of the P projected rows, ``[P, V]``.
             return_logprobs: Whether to compute log-probabilities, bool ``[]``; zeros otherwise.
             top_k: Its length K is the number of top tokens to list, int64 ``[K]``; may be empty.
             num_logits: Its length N: logits to return, from token 0 on, int64 ``[N]``; may be
@@ -63,46 +59,48 @@ class FullOutputs(nn.Module):
             logits of the allowed tokens without biases ``[B, G, 64]``.
         """
         allowed_logits = project_tokens(self.projection, features, allowed_tokens, self.bias)
-        logits = operators.add_at(raw_logits, bias_tokens, bias_values)
-        tokens = ranking.argmax(logits, ranking.block_maxima(logits))  # [P, 1]
-        logprobs = operators.log_softmax(logits, tokens, top_k, return_logprobs)
-        return tokens, *logprobs, logits[:, : num_logits.size(0)], allowed_logits
+        maxima = ranking.block_maxima(biased_logits)
+        tokens = ranking.argmax(biased_logits, maxima)  # [P, 1]
+        top_tokens = ranking.largest(biased_logits, maxima, top_k.size(0))  # [P, K]
+        found = operators.log_softmax_at(biased_logits, tokens, top_tokens, return_logprobs)
+        logits = biased_logits[:, : num_logits.size(0)]
+        return tokens, found[0], top_tokens, found[1], logits, allowed_logits
 
 
 class ScoredOutputs(nn.Module):
     """Returns the next tokens, top tokens, and their log-probabilities."""
 
-    def forward(self, raw_logits: Tensor, top_k: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, biased_logits: Tensor, top_k: Tensor) -> tuple[Tensor, ...]:
         """Chooses the next tokens of P rows and scores them; the other outputs are empty.
 
         Args:
-            raw_logits: ``[P, V]``.
+            biased_logits: ``[P, V]``.
             top_k: Its length K is the number of top tokens to list, int64 ``[K]``; may be empty.
 
         Returns:
             Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
             ``[P, K]``, best first, and their log-probabilities ``[P, K]``.
         """
-        maxima = ranking.block_maxima(raw_logits)
-        tokens = ranking.argmax(raw_logits, maxima)  # [P, 1]
-        top_tokens = ranking.largest(raw_logits, maxima, top_k.size(0))  # [P, K]
-        logprobs = raw_logits.log_softmax(-1)
+        maxima = ranking.block_maxima(biased_logits)
+        tokens = ranking.argmax(biased_logits, maxima)  # [P, 1]
+        top_tokens = ranking.largest(biased_logits, maxima, top_k.size(0))  # [P, K]
+        logprobs = biased_logits.log_softmax(-1)
         chosen, top = logprobs.gather(1, tokens).squeeze(1), logprobs.gather(1, top_tokens)
-        return tokens, chosen, top_tokens, top, *_no_logits(raw_logits)
+        return tokens, chosen, top_tokens, top, *_no_logits(biased_logits)
 
 
 class PlainOutputs(nn.Module):
     """Returns the next tokens and nothing else."""
 
-    def forward(self, raw_logits: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, biased_logits: Tensor) -> tuple[Tensor, ...]:
         """Gives the next token of P rows, int64 ``[P, 1]``; the other outputs are empty."""
-        tokens = ranking.argmax(raw_logits, ranking.block_maxima(raw_logits))  # [P, 1]
+        tokens = ranking.argmax(biased_logits, ranking.block_maxima(biased_logits))  # [P, 1]
         return (
             tokens,
-            operators.zeros(raw_logits, 0),
+            operators.zeros(biased_logits, 0),
             operators.zeros(tokens, 0, 0),
-            operators.zeros(raw_logits, 0, 0),
-            *_no_logits(raw_logits),
+            operators.zeros(biased_logits, 0, 0),
+            *_no_logits(biased_logits),
         )
 
 

@@ -25,6 +25,11 @@ class Sampling(NamedTuple):
     seed: int
     """Seed of the random generator."""
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the most probable tokens alone stay, so that tokens must be sorted."""
+        return self.top_k > 0 or self.top_p < 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
@@ -82,16 +87,23 @@ class DecodingOptions:
         return self.return_alternatives and length <= len(self.prefix)
 
     @cached_property
-    def needs_distribution(self) -> bool:
-        """Whether the next token needs logits of all tokens, not only the top-k of the graph: the
-        request changes logits, or samples from more than the graph returns."""
+    def changes_probabilities(self) -> bool:
+        """Whether the next token is chosen by other probabilities than those of the graph."""
+        return bool(self.repetition_penalty != 1.0 or self.prefix_bias_beta or self.terms)
+
+    @cached_property
+    def samples_all(self) -> bool:
+        """Whether it samples among all tokens, whatever their order."""
         sampling = self.sampling
-        return bool(
-            (sampling is not None and not 0 < sampling.top_k <= MAX_TOP_K)
-            or self.repetition_penalty != 1.0
-            or self.prefix_bias_beta
-            or self.terms
-        )
+        return bool(sampling and not sampling.is_ranked and not self.changes_probabilities)
+
+    @cached_property
+    def needs_distribution(self) -> bool:
+        """Whether the next token needs logits of all tokens row by row, not only the top-k of the
+        graph: the request changes them, or sorts more of them than the graph does."""
+        sampling = self.sampling
+        sorts_many = sampling and sampling.is_ranked and not 0 < sampling.top_k <= MAX_TOP_K
+        return bool(self.changes_probabilities or sorts_many)
 
     def is_branching_token(self, length: int) -> bool:
         """Tells whether the last token at this length is the one in which alternatives differ."""

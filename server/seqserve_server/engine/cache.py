@@ -24,7 +24,7 @@ from seqserve_server.engine.decoder_state import (
 )
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.step import PLAIN, StepSizes
+from seqserve_server.engine.step import StepSizes
 from seqserve_server.engine.token_masks import TokenMasks
 
 # The attention operator takes a maximum length of 1 for the start of a prompt.
@@ -239,9 +239,9 @@ class SlotCache:
         tokens, log_probabilities = self._listed()
         return tokens[rows], log_probabilities[rows]
 
-    def logits(self, row: int) -> Array:
-        """Returns the logits of all tokens for a row in the last step, ``[V]``."""
-        return self._logits[row * self.vocabulary_size : (row + 1) * self.vocabulary_size]
+    def logits(self, rows: int | Array) -> Array:
+        """Returns the logits of all tokens for rows ``[..]`` in the last step, ``[.., V]``."""
+        return self._logits.reshape(self.slots, self.vocabulary_size)[rows]
 
     def candidates(self, row: int) -> tuple[Array, Array] | None:
         """Returns a row's candidates and their logits in the last step, ``[N]`` each.
@@ -264,7 +264,7 @@ class SlotCache:
         self._set_return_logprobs(return_logprobs, rows)
         if self._sizes is None:
             self._sizes = self._step_sizes(rows)
-            self._has_options[...] = self._sizes != PLAIN
+            self._has_options[...] = not self._sizes.is_plain
             self._only_scores[...] = self._sizes.only_scores
             self._return_logprobs[...] = self._sizes.logprobs
         self._step.run(rows, self._sizes)

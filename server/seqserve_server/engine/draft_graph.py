@@ -5,8 +5,7 @@ is at the place of token i. Every layer first adds the keys and values of all of
 before, which then are the cache of each row. A row attends no further than its own token, so each
 computes what a step of that token alone computes, by the same nodes: the same bits.
 
-Only the parts of onnx.proto that change are declared; the rest stays as it is.
-Source: onnx/onnx.proto of https://github.com/onnx/onnx; ONNX Runtime, docs/ContribOperators.md.
+Source: ONNX Runtime, docs/ContribOperators.md.
 """
 
 from __future__ import annotations
@@ -15,11 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import message_factory
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-
 from seqserve_server.contract.manifest import Architecture
+from seqserve_server.engine.onnx_messages import DIM, MODEL, NODE, VALUE
 
 READ = "read_"
 """Before the name of a cache: the output of its new entries, ``[1, H, R, D]``."""
@@ -41,7 +37,7 @@ def draft_graph(path: Path, shape: Architecture) -> bytes | None:
         None where the operator of the step changes keys before it keeps them, or where the decoder
         is recurrent.
     """
-    model = _MODEL.FromString(path.read_bytes())
+    model = MODEL.FromString(path.read_bytes())
     graph = model.graph
     attentions = [node for node in graph.nodes if node.kind == _ATTENTION]
     changes = (_ROTARY_INPUTS, _SCALE_INPUTS)
@@ -55,15 +51,15 @@ def draft_graph(path: Path, shape: Architecture) -> bytes | None:
     caches = [value for value in graph.inputs if value.name.startswith("self_")]
     outputs = [value for value in graph.outputs if not value.name.startswith("new_")]
     for cache in caches:
-        output = _VALUE(name=READ + cache.name, type=cache.type)
+        output = VALUE(name=READ + cache.name, type=cache.type)
         output.type.tensor.ClearField("shape")
         outputs.append(output)
     for value in graph.inputs:
         if value.name.startswith(("self_", "cross_", "last_")):
             dims = value.type.tensor.shape.dims
-            dims[0].CopyFrom(_DIM(size=1))
+            dims[0].CopyFrom(DIM(size=1))
             if value in caches:
-                dims[2].CopyFrom(_DIM(name="tokens_before"))
+                dims[2].CopyFrom(DIM(name="tokens_before"))
     for field, values in (("nodes", nodes), ("outputs", outputs), ("known_shapes", [])):
         kept = [_copy(value) for value in values]
         graph.ClearField(field)
@@ -108,7 +104,7 @@ def _expanded(inputs: Any, index: int, axes: int) -> Any:
 
 
 def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    node = _NODE(kind=kind, inputs=inputs, outputs=outputs)
+    node = NODE(kind=kind, inputs=inputs, outputs=outputs)
     for name, value in attributes.items():
         if isinstance(value, int):
             node.attributes.add(name=name, integer=value, type=_INTEGER)
@@ -121,56 +117,3 @@ def _copy(message: Any) -> Any:
     copied = type(message)()
     copied.CopyFrom(message)
     return copied
-
-
-_FIELDS = {
-    "Model": {"graph": (7, "Graph", "")},
-    "Graph": {
-        "nodes": (1, "Node", "many"),
-        "inputs": (11, "Value", "many"),
-        "outputs": (12, "Value", "many"),
-        "known_shapes": (13, "Value", "many"),
-    },
-    "Node": {
-        "inputs": (1, "string", "many"),
-        "outputs": (2, "string", "many"),
-        "kind": (4, "string", ""),
-        "attributes": (5, "Attribute", "many"),
-    },
-    "Attribute": {
-        "name": (1, "string", ""),
-        "integer": (3, "int64", ""),
-        "integers": (8, "int64", "many"),
-        "type": (20, "int32", ""),
-    },
-    "Value": {"name": (1, "string", ""), "type": (2, "Type", "")},
-    "Type": {"tensor": (1, "Tensor", "")},
-    "Tensor": {"shape": (2, "Shape", "")},
-    "Shape": {"dims": (1, "Dim", "many")},
-    "Dim": {"size": (1, "int64", ""), "name": (2, "string", "")},
-}
-"""Messages and fields of onnx.proto, each field with its number and type; names are ours."""
-
-
-def _declare() -> list[Any]:
-    # With presence, so that a zero that was written stays.
-    file = FileDescriptorProto(name="onnx.proto", package="onnx", syntax="proto2")
-    for name, fields in _FIELDS.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind, many) in fields.items():
-            declared = message.field.add(
-                name=field, number=number, label="LABEL_REPEATED" if many else "LABEL_OPTIONAL"
-            )
-            if kind in _FIELDS:
-                declared.type_name = f".onnx.{kind}"
-            else:
-                declared.type = getattr(declared, f"TYPE_{kind.upper()}")
-    # A pool of its own: the process may have the real one too.
-    pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    find = pool.FindMessageTypeByName
-    return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
-
-
-_MESSAGES = ("Model", "Node", "Value", "Dim")
-_MODEL, _NODE, _VALUE, _DIM = _declare()

@@ -21,6 +21,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.draft_graph import draft_graph
 from seqserve_server.engine.draft_reader import DraftReader
+from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
@@ -61,7 +62,7 @@ class Runtime:
         check_provider(provider)
         check_version(folder, manifest)
         self._encoder = self._open("encoder.onnx", packs)
-        self._decoder = self._open(_DECODER, packs)
+        self._decoder = self._open(_DECODER, packs, masked_graph(folder / _DECODER))
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files

@@ -18,7 +18,7 @@ class StepSizes(NamedTuple):
     does not pay for it."""
 
     biases: int = 0
-    """Tokens of each row whose logits are biased."""
+    """Tokens of each row whose logits are biased, in any step: no option of it."""
     top_k: int = 0
     """Top tokens to list of each row."""
     logits: int = 0
@@ -32,13 +32,15 @@ class StepSizes(NamedTuple):
     """Whether log-probabilities are computed."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether next tokens are all that a step computes: it has no options."""
+        return self == StepSizes(biases=self.biases)
+
+    @property
     def only_scores(self) -> bool:
         """Whether log-probabilities and top tokens are all that a step computes beside."""
-        return self == StepSizes(top_k=self.top_k, logprobs=True)
+        return self == StepSizes(biases=self.biases, top_k=self.top_k, logprobs=True)
 
-
-PLAIN = StepSizes()
-"""Next tokens alone: the graph takes its branch without options."""
 
 _SHARED = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
 """Inputs that all rows share."""
@@ -57,7 +59,7 @@ _PROJECTED = {"projected_rows", "next_tokens", "log_probabilities", *_ROW_SIZED}
     "allowed_logits"
 }
 """Arrays of the rows that are projected onto the whole vocabulary."""
-_OPTIONAL = {"log_probabilities", *_ROW_SIZED}
+_OPTIONAL = {"log_probabilities", *_ROW_SIZED} - {"bias_tokens", "bias_values"}
 """Arrays that have no rows if the step is plain."""
 _LOGITS = {"logits", "allowed_logits"}
 """Arrays that have no rows if the step computes log-probabilities and top tokens alone."""
@@ -130,4 +132,4 @@ def _is_empty(name: str, sizes: StepSizes) -> bool:
     """Tells whether an array has no rows in a step."""
     if name in _PROJECTED and not sizes.projects:
         return True
-    return name in _OPTIONAL if sizes == PLAIN else name in _LOGITS and sizes.only_scores
+    return name in _OPTIONAL if sizes.is_plain else name in _LOGITS and sizes.only_scores

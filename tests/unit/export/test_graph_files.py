@@ -168,11 +168,18 @@ def test_steps_run_no_node_of_options_that_no_row_has(graphs: dict[str, onnx.Mod
     decoder = graphs["decoder.onnx"].graph
     with_options, plain = branches_of(decoder, "has_options")
     scored, full = branches_of(with_options, "only_scores")
-    changes, lists = {"ScatterElements", "If", "Gather"}, {"LogSoftmax", "TopK"}
+    others, lists = {"If", "Gather"}, {"LogSoftmax", "TopK"}
     operators = [{node.op_type for node in nodes_of(end)} for end in (full, scored, plain)]
-    assert [kinds & (changes | lists) for kinds in operators] == [changes | lists, lists, set()]
-    options = {"bias_tokens", "bias_values", "top_k", "num_logits", "allowed_tokens"}
+    assert [kinds & (others | lists) for kinds in operators] == [others | lists, lists, set()]
+    options = {"top_k", "num_logits", "allowed_tokens"}
     assert not options & {name for node in decoder.node for name in node.input}
+
+
+def test_logits_are_masked_once_before_the_branches(graphs: dict[str, onnx.ModelProto]) -> None:
+    decoder = graphs["decoder.onnx"].graph
+    # In a branch it would copy them.
+    [mask] = [node for node in nodes_of(decoder) if node.op_type == "ScatterElements"]
+    assert mask in decoder.node
 
 
 def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_block_divides_the_vocabulary_and_any_list_has_blocks_enough(tokens: i
 @cache
 def scored(vocabulary: int) -> ort.InferenceSession:
     inputs = [
-        Input("raw_logits", torch.zeros(2, vocabulary), (0,)),
+        Input("biased_logits", torch.zeros(2, vocabulary), (0,)),
         Input("top_k", torch.zeros(4, dtype=torch.int64), (0,)),
     ]
     model = trace(Program(module=ScoredOutputs(), inputs=inputs, outputs=OUTPUTS))
@@ -71,5 +71,5 @@ def test_no_logits_are_returned() -> None:
 def run(
     session: ort.InferenceSession, logits: NDArray[np.float32], top_k: int
 ) -> dict[str, NDArray[np.float32]]:
-    inputs = {"raw_logits": logits, "top_k": np.zeros(top_k, np.int64)}
+    inputs = {"biased_logits": logits, "top_k": np.zeros(top_k, np.int64)}
     return dict(zip(OUTPUTS, session.run(OUTPUTS, inputs), strict=True))

@@ -60,14 +60,14 @@ class BeamBatch:
         chosen = candidates.at(select_next(is_end, self._size))
         is_over = np.zeros(len(searches), np.bool_)
         for index in np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist():
-            self._add_finished(index, candidates.of(index), is_end[index], int(lengths[index]))
+            self._add_finished(index, candidates, is_end[index])
             nothing_left = (chosen.totals[index] == -np.inf).all()
             is_over[index] = searches[index].is_over(int(lengths[index])) or nothing_left
         if not is_over.any():
             self._continue(chosen, beams, lengths)
             return [], []
-        over = [searches[index] for index in np.flatnonzero(is_over).tolist()]
-        self._searches = [searches[index] for index in np.flatnonzero(~is_over).tolist()]
+        over = [searches[index] for index in is_over.nonzero()[0].tolist()]
+        self._searches = [searches[index] for index in (~is_over).nonzero()[0].tolist()]
         if self._searches:
             self._continue(chosen.of(~is_over), beams[~is_over], lengths[~is_over])
         free: list[int] = beams[is_over].ravel().tolist()
@@ -110,14 +110,11 @@ class BeamBatch:
                 ]
         return ends | is_longest[:, None]
 
-    def _add_finished(self, index: int, candidates: Candidates, is_end: Array, length: int) -> None:
+    def _add_finished(self, index: int, candidates: Candidates, is_end: Array) -> None:
         """Adds the hypotheses that have ended to their search."""
-        search = self._searches[index]
-        for column in np.flatnonzero(is_end[: self._size]).tolist():
-            beam, token, log_probability, total = (array[column].item() for array in candidates)
-            before = self._rows.hypothesis(search.rows[beam], length - 1)
-            whole = before.extended(token, log_probability, total, search.top_tokens(beam))
-            search.add(whole, is_top=column == 0)
+        found = candidates.listed(index)
+        for column in is_end[: self._size].nonzero()[0].tolist():
+            self._searches[index].add(found[column], is_top=column == 0)
 
     def _continue(self, chosen: Candidates, beams: Array, lengths: Array) -> None:
         """Assigns each next beam, ``[G, B]``, its row and its token."""

@@ -8,14 +8,11 @@ from typing import cast
 import numpy as np
 
 from seqserve_server.contract.events import Finished, TopTokens
-from seqserve_server.engine.decoding.beam_step import Candidates, continue_with, rank
+from seqserve_server.engine.decoding.beam_step import Candidate, Candidates, continue_with, rank
 from seqserve_server.engine.decoding.distribution import Distribution
-from seqserve_server.engine.decoding.hypotheses import (
-    FinishedHypothesis,
-    PartialHypothesis,
-    best,
-)
+from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis, best
 from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
+from seqserve_server.engine.decoding.logits import normalized
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.request import Request
@@ -35,6 +32,8 @@ class BeamSearch:
         self._all = rows
         self._alternative = state.index if options.return_alternatives else None
         self._finished: list[FinishedHypothesis] = []
+        """Those that may be in the answer."""
+        self._num_finished = 0
         self._top_finished = self._is_dropped = False
         self._top_tokens: list[TopTokens] = []
         ends = self.constraints.end_ids
@@ -83,18 +82,34 @@ class BeamSearch:
         """Tells whether tokens are a whole hypothesis."""
         return self._is_dropped or self.constraints.end(token_ids) is not None
 
-    def add(self, hypothesis: PartialHypothesis, is_top: bool) -> None:
-        """Adds a hypothesis that has ended."""
-        if self._is_dropped or hypothesis.score == -math.inf:
+    def add(self, candidate: Candidate, is_top: bool) -> None:
+        """Adds a beam whose hypothesis a token has ended."""
+        beam, token, log_probability, score = candidate
+        if self._is_dropped or score == -math.inf:
             return
+        self._num_finished += 1
+        self._top_finished |= is_top
+        row = self.rows[beam]
+        length = int(self._all.cache.lengths[row])
+        if self._is_beaten(normalized(score, length, self.options.length_penalty)):
+            return
+        before = self._all.hypothesis(row, length - 1)
+        hypothesis = before.extended(token, log_probability, score, self.top_tokens(beam))
         end = self.constraints.end(hypothesis.token_ids)
         assert end is not None
         self._finished.append(FinishedHypothesis.of(hypothesis, end, self.options))
-        self._top_finished |= is_top
+
+    def _is_beaten(self, score: float) -> bool:
+        """Tells whether as many as are wanted have ended before with a score no worse."""
+        if self.options.terms or self.options.coverage_penalty:
+            # Its rank depends on more.
+            return False
+        better = [each for each in self._finished if -each.rank[-1] >= score]
+        return len(better) >= self._num_wanted
 
     def is_over(self, length: int) -> bool:
         """Tells whether enough has finished, now that hypotheses have ``length`` tokens."""
-        options, count = self.options, len(self._finished)
+        options, count = self.options, self._num_finished
         if length >= options.max_decoding_length or options.is_branching_token(length):
             return True
         if self._terms:

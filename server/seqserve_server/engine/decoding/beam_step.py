@@ -17,6 +17,10 @@ from seqserve_server.engine.step import MASKED_LOGIT
 _MIN_TOTAL = float(MASKED_LOGIT) / 2
 
 
+Candidate = tuple[int, int, float, float]
+"""One of :class:`Candidates`: beam, token, its log-probability, and the new total."""
+
+
 class Candidates(NamedTuple):
     """Continuations of the beams of each search, ``[G, N]`` each."""
 
@@ -36,6 +40,10 @@ class Candidates(NamedTuple):
     def of(self, searches: Array | int) -> Candidates:
         """Returns all of some searches, or of one, without the first axis."""
         return Candidates(*(array[searches] for array in self))
+
+    def listed(self, search: int) -> list[Candidate]:
+        """Lists those of a search."""
+        return list(zip(*(array[search].tolist() for array in self), strict=True))
 
     def put(self, search: int, others: Candidates) -> None:
         """Replaces those of a search.

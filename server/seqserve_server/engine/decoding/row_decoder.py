@@ -13,7 +13,11 @@ from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows, RowState
-from seqserve_server.engine.decoding.sampling import sample, sorted_for_sampling
+from seqserve_server.engine.decoding.sampling import (
+    sample,
+    sample_all,
+    sorted_for_sampling,
+)
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 
@@ -84,6 +88,9 @@ class RowDecoder:
         sampling = rows.samples[:count].nonzero()[0]
         if sampling.size:
             self._sample(sampling, tokens, log_probabilities)
+        sampling = rows.samples_all[:count].nonzero()[0]
+        if sampling.size:
+            self._sample_all(sampling, tokens, log_probabilities)
         for row in inspected:
             if rows.states[row].needs_proposals:
                 self._choose(row, tokens, log_probabilities)
@@ -109,9 +116,34 @@ class RowDecoder:
         """Samples for all rows that do so among the top tokens of the graph."""
         rows, cache = self._rows, self._rows.cache
         listed, found = cache.top_tokens(sampling)  # [R, K]
-        random = rows.random[sampling, cache.lengths[sampling] - 1]
-        chosen = self._all[: len(sampling)], sample(found, rows.sampling.of(sampling), random)
+        params = rows.sampling.of(sampling)
+        chosen = self._all[: len(sampling)], sample(found, params, self._random(sampling))
         tokens[sampling], log_probabilities[sampling] = listed[chosen], found[chosen]
+
+    def _sample_all(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
+        """Samples for all rows that do so among all tokens, or among all of their candidates."""
+        cache, limited = self._rows.cache, []
+        for row in sampling.tolist():
+            if candidates := cache.candidates(row):
+                limited.append(row)
+                only, (columns, logits) = self._all[row : row + 1], candidates
+                [column], [below] = self._sampled(only, logits[None])
+                tokens[row] = columns[column]
+                log_probabilities[row] -= below
+        free = np.setdiff1d(sampling, limited) if limited else sampling
+        if free.size:
+            tokens[free], below = self._sampled(free, cache.logits(free))
+            # So far it is that of the best token.
+            log_probabilities[free] -= below
+
+    def _sampled(self, rows: Array, values: Array) -> tuple[Array, Array]:
+        """Samples a column of ``values [R, N]`` for each row; see :func:`sample_all`."""
+        return sample_all(values, self._rows.sampling.of(rows), self._random(rows))
+
+    def _random(self, rows: Array) -> Array:
+        """Returns the random number of each row for its next token, ``[R]``."""
+        numbers: Array = self._rows.random[rows, self._rows.cache.lengths[rows] - 1]
+        return numbers
 
     def _choose(self, row: int, tokens: Array, log_probabilities: Array) -> None:
         """Chooses the next token of a row that is inspected."""
@@ -131,11 +163,12 @@ class RowDecoder:
         """Chooses among log-probabilities ``[N]``: the best one, or one at random."""
         if not state.options.sampling:
             return int(log_probabilities.argmax())
+        only = self._all[row : row + 1]
+        if not state.options.sampling.is_ranked:
+            return int(self._sampled(only, log_probabilities[None])[0][0])
         columns = sorted_for_sampling(log_probabilities, state.options.sampling)
-        params = self._rows.sampling.of(self._all[row : row + 1])
-        length = int(self._rows.cache.lengths[row])
-        random = self._rows.random[row, length - 1 : length]
-        [chosen] = sample(log_probabilities[None, columns], params, random)
+        params = self._rows.sampling.of(only)
+        [chosen] = sample(log_probabilities[None, columns], params, self._random(only))
         return int(columns[chosen])
 
     def _ends(self, row: int, length: int) -> bool:

@@ -69,6 +69,8 @@ class Rows:
         """Rows without a beam that are looked at one by one after each step."""
         self.samples = np.zeros(slots, np.bool_)
         """Rows that sample among the top tokens of the graph."""
+        self.samples_all = np.zeros(slots, np.bool_)
+        """Rows that sample among all their tokens."""
         self.sampling = SamplingParams.empty(slots)
         self.random = np.zeros((slots, max_tokens))
         """Random numbers in [0, 1), one for each token of a row that samples."""
@@ -81,6 +83,7 @@ class Rows:
             self.has_no_beam,
             self.is_inspected,
             self.samples,
+            self.samples_all,
             self.random,
             *self.sampling,
         )
@@ -121,7 +124,8 @@ class Rows:
         free = options.max_decoding_length - forced
         self.random[row, forced:][:free] = generator.random(free)
         self.sampling.put(row, options.sampling)
-        self.samples[row] = not options.needs_distribution
+        self.samples_all[row] = options.samples_all
+        self.samples[row] = not (options.needs_distribution or options.samples_all)
 
     def move(self, source: int, target: int) -> None:
         """Moves a row into the slot of one that has left."""
@@ -131,8 +135,7 @@ class Rows:
         if source in self._top_tokens:
             self._top_tokens[target] = self._top_tokens.pop(source)
         state.beams[state.beams.index(source)] = target
-        self.has_no_beam[source] = self.is_inspected[source] = self.samples[source] = False
-        self.forced_ends[source] = -1
+        self._clear_flags(source)
 
     def leave(self, row: int) -> RowState | None:
         """Forgets a row, and ends its beam search; gives its state, None where no row was there."""
@@ -140,12 +143,16 @@ class Rows:
         self._top_tokens.pop(row, None)
         self.num_without_beam -= int(self.has_no_beam[row])
         self.num_forced_ends -= int(self.forced_ends[row] >= 0)
-        self.forced_ends[row] = -1
-        self.has_no_beam[row] = self.is_inspected[row] = self.samples[row] = False
+        self._clear_flags(row)
         state = self.states.pop(row, None)
         if state is not None:
             state.beams.clear()
         return state
+
+    def _clear_flags(self, row: int) -> None:
+        self.has_no_beam[row] = self.is_inspected[row] = False
+        self.samples[row] = self.samples_all[row] = False
+        self.forced_ends[row] = -1
 
     def branch(self, sources: Array, targets: Array, length: int) -> None:
         """Copies rows over other rows of the same beam search, keys and values too.

@@ -18,6 +18,9 @@ from seqserve_server.engine.packing import Array
 # So many top tokens hold nearly all of the probability, as a rule.
 _NUM_LIKELY = 128
 
+# Weights that are added up before any of them is looked at.
+_BLOCK = 128
+
 
 class SamplingParams(NamedTuple):
     """How each row samples, ``[R]`` each; see :class:`Sampling`."""
@@ -63,6 +66,46 @@ def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> A
     return columns
 
 
+def sample_all(values: Array, params: SamplingParams, random: Array) -> tuple[Array, Array]:
+    """Samples a column of each row where neither ``top_k`` nor ``top_p`` excludes any.
+
+    The columns follow each other as they stand. Sums of blocks tell on which block a random number
+    falls, and only its weights are added up one by one.
+
+    Args:
+        values: Logits or log-probabilities of the columns, ``[R, N]``.
+        params: How likely they are.
+        random: Uniform random numbers in [0, 1), ``[R]``.
+
+    Returns:
+        The column on which each number falls, int64, and how far its value is below the highest
+        one, ``[R]`` each.
+    """
+    rows, width = np.arange(len(values)), values.shape[1]
+    below = values.max(axis=1, keepdims=True) - values
+    min_p = params.min_p[:, None]
+    with np.errstate(over="ignore"):  # at temperatures near zero all weights but one are zero
+        weights = np.exp(below / -params.temperature[:, None].astype(values.dtype))
+    if min_p.max() > 0.0:
+        weights *= weights >= min_p
+    sums = np.add.reduceat(weights, np.arange(0, width, _BLOCK), axis=1)
+    totals = sums.cumsum(axis=1, dtype=np.float64)  # up to each block
+    numbers = random * totals[:, -1]
+    blocks = _falls_on(totals, numbers)
+    numbers -= np.where(blocks > 0, totals[rows, blocks - 1], 0.0)
+    columns = np.minimum(blocks[:, None] * _BLOCK + np.arange(_BLOCK), width - 1)
+    within = weights[rows[:, None], columns].cumsum(axis=1, dtype=np.float64)
+    chosen = columns[rows, _falls_on(within, numbers)]
+    return chosen, below[rows, chosen]
+
+
+def _falls_on(cumulative: Array, numbers: Array) -> Array:
+    """Finds the first column of each row whose sum exceeds a number; the last one, if none does."""
+    numbers = np.minimum(numbers, np.nextafter(cumulative[:, -1], 0.0))
+    columns: Array = (cumulative > numbers[:, None]).argmax(axis=1)
+    return columns
+
+
 def weights_of(log_probabilities: Array, params: SamplingParams) -> Array:
     """Returns the weight of each token, 0 where it is left out, ``[R, K]``, see :func:`sample`."""
     temperature, top_k, top_p, min_p = (array[:, None] for array in params)
@@ -82,16 +125,13 @@ def weights_of(log_probabilities: Array, params: SamplingParams) -> Array:
 
 
 def sorted_for_sampling(log_probabilities: Array, sampling: Sampling) -> Array:
-    """Sorts the tokens of a row, ``[V]``, as far as sampling needs it.
+    """Sorts the tokens of a row, ``[V]``, as far as ``top_k`` or ``top_p`` needs it.
 
     Returns:
-        Columns of the tokens to sample among, the best one first; where ``top_k`` or ``top_p``
-        chooses, those that stay come before the others, best first.
+        Columns of the tokens to sample among: those that stay come before the others, best first.
     """
     if sampling.top_k:
         return largest(log_probabilities, sampling.top_k)
-    if sampling.top_p == 1.0:
-        return _with_rest(largest(log_probabilities, 1), len(log_probabilities))
     shifted = (log_probabilities - log_probabilities.max()).astype(np.float64)
     weights = np.exp(shifted / sampling.temperature)
     # To sort all of them would mostly be in vain.

@@ -19,7 +19,7 @@ class StepOutputs(NamedTuple):
     top_k: int = 0
     """Top tokens."""
     logits: bool = False
-    """Whether it needs the logits of all tokens, because its request changes them."""
+    """Whether it needs the logits of all tokens: its request changes them, or samples among all."""
 
     @classmethod
     def of(cls, options: DecodingOptions, *, is_limited: bool = False) -> StepOutputs:
@@ -38,7 +38,8 @@ class StepOutputs(NamedTuple):
             top_k = max(top_k, options.num_hypotheses)
         if options.sampling and options.sampling.top_k <= MAX_TOP_K:
             top_k = max(top_k, options.sampling.top_k)
-        return cls(top_k, options.needs_distribution and not is_limited)
+        reads_logits = options.needs_distribution or options.samples_all
+        return cls(top_k, reads_logits and not is_limited)
 
 
 PLAIN = StepOutputs()

@@ -92,8 +92,8 @@ def test_all_tokens_are_ranked_where_probabilities_change() -> None:
     assert found.pairs(4) == [(token, log(share / whole)) for token, share in expected]
 
 
-def test_sampling_without_top_k_takes_the_distribution_as_it_is() -> None:
-    found = proposal_for(0, make_options(sampling=make_sampling())).found
+def test_sampling_by_top_p_alone_takes_the_distribution_as_it_is() -> None:
+    found = proposal_for(0, make_options(sampling=make_sampling(top_p=0.9))).found
     assert isinstance(found, Distribution)
     assert found.pairs(2) == [(A, log(0.7)), (EOS, log(0.3))]
 

@@ -243,8 +243,8 @@ def test_a_sampled_token_is_the_one_on_which_the_random_number_falls(top_k: int)
     while True:
         number = random.random()
         if top_k == 0:
-            # The most probable token, then the others in the order of the vocabulary.
-            token = A if number < 0.5 else EOS if number < 0.7 else B
+            # In the order of the vocabulary.
+            token = EOS if number < 0.2 else A if number < 0.7 else B
         else:
             # The graph lists the top tokens by probability.
             token = A if number < 0.5 else B if number < 0.8 else EOS

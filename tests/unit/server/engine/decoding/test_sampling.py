@@ -15,6 +15,7 @@ from seqserve_server.contract.options import Sampling
 from seqserve_server.engine.decoding.sampling import (
     SamplingParams,
     sample,
+    sample_all,
     sorted_for_sampling,
     weights_of,
 )
@@ -44,9 +45,20 @@ def staying(logits: Array, sampling: Sampling) -> tuple[list[int], list[float]]:
 
 
 def sample_one(logits: Array, sampling: Sampling, number: float) -> int:
-    tokens = sorted_for_sampling(logits, sampling)
-    [column] = sample(logits[None, tokens], params_of(sampling), np.array([number]))
-    return int(tokens[column])
+    [token] = sample_rows(logits[None], [sampling], np.array([number]))
+    return token
+
+
+def sample_rows(logits: Array, samplings: list[Sampling], numbers: Array) -> list[int]:
+    """Samples a token of each row ``[R, V]``; either all of them are ranked, or none."""
+    if not samplings[0].is_ranked:
+        tokens, _ = sample_all(logits, params_of(*samplings), numbers)
+        return tokens.tolist()  # type: ignore[no-any-return]
+    orders = np.stack(
+        [sorted_for_sampling(row, each) for row, each in zip(logits, samplings, strict=True)]
+    )
+    columns = sample(np.take_along_axis(logits, orders, 1), params_of(*samplings), numbers)
+    return orders[np.arange(len(orders)), columns].tolist()  # type: ignore[no-any-return]
 
 
 def probabilities(logits: list[float], sampling: Sampling) -> dict[int, float]:
@@ -85,10 +97,9 @@ def probabilities(logits: list[float], sampling: Sampling) -> dict[int, float]:
 def test_tokens_are_sampled_as_often_as_they_are_probable(sampling: Sampling, count: int) -> None:
     random = np.random.default_rng(20)
     # All samples at once, each as a row.
-    tokens = np.tile(sorted_for_sampling(LOGITS, sampling), (NUM_SAMPLES, 1))
-    params = params_of(*[sampling] * NUM_SAMPLES)
-    columns = sample(LOGITS[tokens], params, random.random(NUM_SAMPLES))
-    counts = Counter(tokens[np.arange(NUM_SAMPLES), columns].tolist())
+    logits = np.tile(LOGITS, (NUM_SAMPLES, 1))
+    found = sample_rows(logits, [sampling] * NUM_SAMPLES, random.random(NUM_SAMPLES))
+    counts = Counter(found)
     shares = probabilities(LOGITS.tolist(), sampling)
     assert len(shares) == count
     assert set(counts) <= set(shares), "a token was sampled that does not stay"
@@ -151,29 +162,49 @@ def test_top_p_sorts_all_tokens_only_where_the_most_probable_are_not_enough() ->
     [
         make_sampling(),
         make_sampling(min_p=0.1),
-        make_sampling(top_p=0.99),
         make_sampling(top_k=400),
+        make_sampling(top_p=1 - 1e-9),
     ],
     ids=str,
 )
 def test_all_tokens_may_be_sampled_where_no_option_excludes_one(sampling: Sampling) -> None:
-    flat = np.zeros(300, np.float32)
-    assert sorted(sorted_for_sampling(flat, sampling).tolist()) == list(range(300))
+    flat, numbers = np.zeros((300, 300), np.float32), (np.arange(300) + 0.5) / 300
+    found = sample_rows(flat, [sampling] * 300, numbers)
+    assert sorted(found) == list(range(300))
 
 
 @pytest.mark.parametrize(
-    ("sampling", "tokens"),
-    [
-        (make_sampling(), [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]),
-        (make_sampling(top_k=3), [3, 8, 0]),
-        (make_sampling(top_k=3, top_p=0.5), [3, 8, 0]),
-    ],
-    ids=str,
+    "sampling", [make_sampling(top_k=3), make_sampling(top_k=3, top_p=0.5)], ids=str
 )
-def test_the_best_token_comes_first_and_only_top_k_sorts_the_others(
-    sampling: Sampling, tokens: list[int]
-) -> None:
-    assert sorted_for_sampling(LOGITS, sampling).tolist() == tokens
+def test_top_k_sorts_no_more_than_stay(sampling: Sampling) -> None:
+    assert sorted_for_sampling(LOGITS, sampling).tolist() == [3, 8, 0]
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 500])
+def test_unsorted_tokens_follow_each_other_across_blocks(count: int) -> None:
+    """A row for every number at which another token may begin, and for one just before."""
+    logits = np.random.default_rng(3).normal(0, 3, count).astype(np.float32)
+    logits[::5] = -1e30 if count > 1 else 0.0
+    sampling = make_sampling(temperature=0.7, min_p=0.001)
+    weights = np.exp((logits - logits.max()).astype(np.float64) / 0.7)
+    weights[weights < 0.001] = 0
+    ends = weights.cumsum() / weights.sum()
+    middles = ((ends + np.concatenate([[0.0], ends[:-1]])) / 2)[weights > 0]
+    found = sample_rows(np.tile(logits, (len(middles), 1)), [sampling] * len(middles), middles)
+    assert found == np.flatnonzero(weights > 0).tolist()
+
+
+def test_unsorted_tokens_come_with_their_distance_from_the_best() -> None:
+    tokens, below = sample_all(LOGITS[None], params_of(make_sampling()), np.array([0.1]))
+    assert below.tolist() == [2.0 - LOGITS[tokens[0]]]
+
+
+@pytest.mark.parametrize("temperature", [1e-44, 1e-9])
+def test_nearly_no_temperature_leaves_the_best_token(temperature: float) -> None:
+    masked = LOGITS.copy()
+    masked[0] = -1e30
+    found = {sample_one(masked, make_sampling(temperature=temperature), n) for n in (0, 0.5, 0.999)}
+    assert found == {3}
 
 
 def test_among_equals_the_lower_token_id_stays() -> None:
@@ -240,6 +271,10 @@ def test_rows_sampled_together_get_the_tokens_of_each_alone(
         )
         for _ in range(count)
     ]
+    unranked = [each._replace(top_k=0, top_p=1.0) for each in samplings]
+    logits, numbers = random.normal(size=(count, 37 * width)).astype("f4"), random.random(count)
+    separately = [sample_one(*row) for row in zip(logits, unranked, numbers, strict=True)]
+    assert sample_rows(logits, unranked, numbers) == separately
     listed = -np.sort(random.exponential(2.0, (count, width)).astype(np.float32), axis=1)
     numbers = random.random(count)
     together = weights_of(listed, params_of(*samplings))
