@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from tests.e2e.process import ServerProcess
 
 from seqserve.load.deployment import Replica
+from seqserve.palette import GREY
 from seqserve_plot.picture import grid, save
 
 DOCS = Path(__file__).parent
@@ -113,10 +114,10 @@ def draw(
     rates = [point["offered_throughput"] for point in points]
     for key, label in (("median_e2el_ms", "p50"), ("p99_e2el_ms", "p99")):
         axes.plot(rates, [point[key] for point in points], marker="o", markersize=3, label=label)
-    axes.axhline(LIMIT_MS, linestyle=":", color="grey", linewidth=1)
-    axes.axvline(highest, linestyle="--", color="grey", linewidth=1, label="highest rate")
+    axes.axhline(LIMIT_MS, linestyle=":", color=GREY, linewidth=1)
+    axes.axvline(highest, linestyle="--", color=GREY, linewidth=1, label="highest rate")
     if predicted != highest:
-        axes.axvline(predicted, linestyle="-.", color="grey", linewidth=1, label="predicted")
+        axes.axvline(predicted, linestyle="-.", color=GREY, linewidth=1, label="predicted")
     axes.set(title=name, xlabel="requests a second", ylabel="ms", yscale="log")
     axes.set(xlim=(0, None), ylim=(5, 1500), yticks=_TICKS_MS, yticklabels=map(str, _TICKS_MS))
     axes.minorticks_off()
