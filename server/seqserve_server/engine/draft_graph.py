@@ -5,21 +5,17 @@ is at the place of token i. Every layer first adds the keys and values of all of
 before, which then are the cache of each row. A row attends no further than its own token, so each
 computes what a step of that token alone computes, by the same nodes: the same bits.
 
-Only the parts of onnx.proto that change are declared; the rest stays as it is.
-Source: onnx/onnx.proto of https://github.com/onnx/onnx; ONNX Runtime, docs/ContribOperators.md.
+Source: ONNX Runtime, docs/ContribOperators.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import message_factory
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-
 from seqserve_server.contract.manifest import Architecture
+from seqserve_server.engine.graph_messages import DIM, MODEL, VALUE, make_node, put
 
 READ = "read_"
 """Before the name of a cache: the output of its new entries, ``[1, H, R, D]``."""
@@ -27,7 +23,6 @@ READ = "read_"
 _ATTENTION = "GroupQueryAttention"
 _ROTARY_INPUTS = slice(7, 9)
 _SCALE_INPUTS = slice(12, 14)
-_INTEGER, _INTEGERS = 2, 7
 
 
 def draft_graph(path: Path, shape: Architecture) -> bytes | None:
@@ -41,7 +36,7 @@ def draft_graph(path: Path, shape: Architecture) -> bytes | None:
         None where the operator of the step changes keys before it keeps them, or where the decoder
         is recurrent.
     """
-    model = _MODEL.FromString(path.read_bytes())
+    model = MODEL.FromString(path.read_bytes())
     graph = model.graph
     attentions = [node for node in graph.nodes if node.kind == _ATTENTION]
     changes = (_ROTARY_INPUTS, _SCALE_INPUTS)
@@ -55,30 +50,27 @@ def draft_graph(path: Path, shape: Architecture) -> bytes | None:
     caches = [value for value in graph.inputs if value.name.startswith("self_")]
     outputs = [value for value in graph.outputs if not value.name.startswith("new_")]
     for cache in caches:
-        output = _VALUE(name=READ + cache.name, type=cache.type)
+        output = VALUE(name=READ + cache.name, type=cache.type)
         output.type.tensor.ClearField("shape")
         outputs.append(output)
     for value in graph.inputs:
         if value.name.startswith(("self_", "cross_", "last_")):
             dims = value.type.tensor.shape.dims
-            dims[0].CopyFrom(_DIM(size=1))
+            dims[0].CopyFrom(DIM(size=1))
             if value in caches:
-                dims[2].CopyFrom(_DIM(name="tokens_before"))
-    for field, values in (("nodes", nodes), ("outputs", outputs), ("known_shapes", [])):
-        kept = [_copy(value) for value in values]
-        graph.ClearField(field)
-        getattr(graph, field).extend(kept)
+                dims[2].CopyFrom(DIM(name="tokens_before"))
+    put(graph, nodes=nodes, outputs=outputs, known_shapes=[])
     return model.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _common(shape: Architecture) -> Iterator[Any]:
     """Makes the nodes that all layers share: shapes that caches get."""
-    yield _node("Constant", [], ["draft_heads"], value_ints=[1, -1, shape.heads, shape.head_size])
-    yield _node("Shape", ["tokens"], ["draft_rows"], start=0, end=1)
+    yield make_node("Constant", [], ["draft_heads"], value_ints=[1, -1, shape.heads, shape.head_size])
+    yield make_node("Shape", ["tokens"], ["draft_rows"], start=0, end=1)
     for axes in (3, 4):
-        yield _node("Constant", [], [f"draft_ones_{axes}"], value_ints=[1] * (axes - 1))
+        yield make_node("Constant", [], [f"draft_ones_{axes}"], value_ints=[1] * (axes - 1))
         parts = ["draft_rows", f"draft_ones_{axes}"]
-        yield _node("Concat", parts, [f"draft_rows_{axes}"], axis=0)
+        yield make_node("Concat", parts, [f"draft_rows_{axes}"], axis=0)
 
 
 def _with_rows(attention: Any) -> Iterator[Any]:
@@ -91,11 +83,11 @@ def _with_rows(attention: Any) -> Iterator[Any]:
             yield _expanded(inputs, index, axes)
         return
     parts = [f"{part}_of_{packed}" for part in ("draft_query", "draft_key", "draft_value")]
-    yield _node("Split", [packed], parts, axis=-1, num_outputs=3)
+    yield make_node("Split", [packed], parts, axis=-1, num_outputs=3)
     for index, (part, cache) in enumerate(zip(parts[1:], caches, strict=True), 3):
-        yield _node("Reshape", [part, "draft_heads"], [f"{part}_heads"])
-        yield _node("Transpose", [f"{part}_heads"], [READ + cache], perm=[0, 2, 1, 3])
-        yield _node("Concat", [cache, READ + cache], [f"all_{cache}"], axis=2)
+        yield make_node("Reshape", [part, "draft_heads"], [f"{part}_heads"])
+        yield make_node("Transpose", [f"{part}_heads"], [READ + cache], perm=[0, 2, 1, 3])
+        yield make_node("Concat", [cache, READ + cache], [f"all_{cache}"], axis=2)
         inputs[index] = f"all_{cache}"
         yield _expanded(inputs, index, 4)
 
@@ -104,73 +96,4 @@ def _expanded(inputs: Any, index: int, axes: int) -> Any:
     """Makes a node that repeats an input for each row, which the input becomes."""
     name = inputs[index]
     inputs[index] = f"rows_of_{name}"
-    return _node("Expand", [name, f"draft_rows_{axes}"], [inputs[index]])
-
-
-def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    node = _NODE(kind=kind, inputs=inputs, outputs=outputs)
-    for name, value in attributes.items():
-        if isinstance(value, int):
-            node.attributes.add(name=name, integer=value, type=_INTEGER)
-        else:
-            node.attributes.add(name=name, integers=value, type=_INTEGERS)
-    return node
-
-
-def _copy(message: Any) -> Any:
-    copied = type(message)()
-    copied.CopyFrom(message)
-    return copied
-
-
-_FIELDS = {
-    "Model": {"graph": (7, "Graph", "")},
-    "Graph": {
-        "nodes": (1, "Node", "many"),
-        "inputs": (11, "Value", "many"),
-        "outputs": (12, "Value", "many"),
-        "known_shapes": (13, "Value", "many"),
-    },
-    "Node": {
-        "inputs": (1, "string", "many"),
-        "outputs": (2, "string", "many"),
-        "kind": (4, "string", ""),
-        "attributes": (5, "Attribute", "many"),
-    },
-    "Attribute": {
-        "name": (1, "string", ""),
-        "integer": (3, "int64", ""),
-        "integers": (8, "int64", "many"),
-        "type": (20, "int32", ""),
-    },
-    "Value": {"name": (1, "string", ""), "type": (2, "Type", "")},
-    "Type": {"tensor": (1, "Tensor", "")},
-    "Tensor": {"shape": (2, "Shape", "")},
-    "Shape": {"dims": (1, "Dim", "many")},
-    "Dim": {"size": (1, "int64", ""), "name": (2, "string", "")},
-}
-"""Messages and fields of onnx.proto, each field with its number and type; names are ours."""
-
-
-def _declare() -> list[Any]:
-    # With presence, so that a zero that was written stays.
-    file = FileDescriptorProto(name="onnx.proto", package="onnx", syntax="proto2")
-    for name, fields in _FIELDS.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind, many) in fields.items():
-            declared = message.field.add(
-                name=field, number=number, label="LABEL_REPEATED" if many else "LABEL_OPTIONAL"
-            )
-            if kind in _FIELDS:
-                declared.type_name = f".onnx.{kind}"
-            else:
-                declared.type = getattr(declared, f"TYPE_{kind.upper()}")
-    # A pool of its own: the process may have the real one too.
-    pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    find = pool.FindMessageTypeByName
-    return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
-
-
-_MESSAGES = ("Model", "Node", "Value", "Dim")
-_MODEL, _NODE, _VALUE, _DIM = _declare()
+    return make_node("Expand", [name, f"draft_rows_{axes}"], [inputs[index]])

@@ -19,6 +19,7 @@ from seqserve_server.contract.limits import is_small
 from seqserve_server.contract.manifest import SCORER, Manifest, check_file
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
+from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.draft_graph import draft_graph
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
@@ -61,7 +62,10 @@ class Runtime:
         check_provider(provider)
         check_version(folder, manifest)
         self._encoder = self._open("encoder.onnx", packs)
-        self._decoder = self._open(_DECODER, packs)
+        made = self._candidate_graph()
+        self._decoder = self._open(_DECODER, packs, made and made.graph)
+        self.tables = made.tables if made else []
+        """What steps are given of each candidate; empty where they gather it themselves."""
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
@@ -171,6 +175,12 @@ class Runtime:
                 " release wrote it: export the model again"
             )
         return int(shapes["allowed_tokens"][1])
+
+    def _candidate_graph(self) -> CandidateGraph | None:
+        # Other devices would copy the numbers of candidates in each step.
+        if self.provider is not Provider.CPU or self.manifest.precision == "fp16":
+            return None
+        return candidate_graph(self._folder / _DECODER)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest

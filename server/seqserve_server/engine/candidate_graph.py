@@ -1,0 +1,220 @@
+"""Makes a graph whose steps are given the weights of candidates, from the graph of a decoder step.
+
+A step that gathers the weights of the candidates anew, and turns them as its product likes them,
+takes longer for that than for the product. Candidates change only when rows join or leave. So the
+weights become inputs, which are kept from step to step. The product stays the same node: the same
+bits.
+
+Where no row is projected onto the whole vocabulary, a branch of the graph computes the logits of
+candidates and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqserve_server.engine.graph_messages import (
+    GRAPH,
+    MODEL,
+    TENSOR,
+    VALUE,
+    make_node,
+    make_value,
+    put,
+)
+from seqserve_server.engine.packing import Array
+
+KEPT = "kept_"
+"""Before the number of a table: the input that a step is given of it."""
+
+_TOKENS, _LOGITS, _ROWS = "allowed_tokens", "allowed_logits", "projected_rows"
+_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8}
+"""Numpy's types by their numbers in onnx.proto."""
+_BOOL = 9
+
+
+class Table(NamedTuple):
+    """Numbers of every token, of which a step is given those of candidates."""
+
+    input: str
+    """Of the graph: ``[G, 64, N]``, or ``[G, N, 64]`` where it is turned."""
+    numbers: Array
+    """Of each token, ``[V, N]``; read from the file as they are needed."""
+    is_turned: bool
+
+
+class CandidateGraph(NamedTuple):
+    """A graph, and what its steps are given besides the inputs of the decoder's."""
+
+    graph: bytes
+    tables: list[Table]
+
+
+def candidate_graph(path: Path) -> CandidateGraph | None:
+    """Makes the graph from a ``decoder.onnx`` whose weights have been checked.
+
+    Returns:
+        None where the graph gathers something else than numbers of its files.
+    """
+    model = MODEL.FromString(path.read_bytes())
+    graph = model.graph
+    parts = [part for part in _graphs(graph) if any(map(_gathers, part.nodes))]
+    if len(parts) != 1 or parts[0] is graph:
+        return None
+    [part] = parts
+    tensors = {tensor.name: tensor for inner in _graphs(graph) for tensor in inner.tensors}
+    [group] = [value.type.tensor.shape.dims[1].size for value in _named(graph.inputs, _TOKENS)]
+    tables = []
+    for index, gather in enumerate(filter(_gathers, part.nodes)):
+        tensor = tensors.get(_source(part, gather.inputs[0]))
+        if tensor is None or tensor.kind not in _TYPES:
+            return None
+        numbers = _numbers(path.parent, tensor)
+        gathered, is_turned = _result(part, gather)
+        table = Table(f"{KEPT}{index}", numbers, is_turned)
+        tables.append(table)
+        _rename(part.nodes, gathered, table.input)
+        width = numbers.shape[1]
+        dims = ("groups", width, group) if is_turned else ("groups", group, width)
+        graph.inputs.append(make_value(table.input, tensor.kind, dims))
+    put(part, nodes=_needed(part.nodes, [value.name for value in part.outputs]))
+    _branch(graph, part, tensors)
+    put(graph, known_shapes=[])
+    return CandidateGraph(model.SerializeToString(), tables)
+
+
+def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
+    """Lets the end of a step compute the logits of candidates alone where no row is projected."""
+    [end] = [node for node in graph.nodes if _LOGITS in node.outputs]
+    outputs = [value for name in end.outputs for value in _named(graph.outputs, name)]
+    whole = GRAPH(name="whole", outputs=[_with_name(value, "whole.") for value in outputs])
+    limited = GRAPH(name="limited", outputs=[_with_name(value, "limited.") for value in outputs])
+    nodes = _without_slices(part.nodes)
+    [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
+    _rename_outputs(nodes, logits, f"limited.{_LOGITS}")
+    limited.nodes.extend(_needed(nodes, [f"limited.{_LOGITS}"]))
+    read = {name for node in limited.nodes for name in _reads(node)}
+    known = {tensor.name for tensor in graph.tensors}
+    limited.tensors.extend(tensors[name] for name in sorted(read & tensors.keys() - known))
+    limited.tensors.extend(
+        _empty(value) for value in limited.outputs if not value.name.endswith(_LOGITS)
+    )
+    names = list(end.outputs)
+    del end.outputs[:]
+    end.outputs.extend(f"whole.{name}" for name in names)
+    whole.nodes.append(end)
+    added = [
+        make_node("Shape", [_ROWS], ["count_of_rows"]),
+        make_node("Cast", ["count_of_rows"], ["has_rows"], to=_BOOL),
+        make_node("If", ["has_rows"], names, then_branch=whole, else_branch=limited),
+    ]
+    put(graph, nodes=[*(node for node in graph.nodes if node is not end), *added])
+
+
+def _without_slices(nodes: Iterable[Any]) -> list[Any]:
+    """Copies nodes but those that empty the features where there is no group of tokens."""
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    for node in copies:
+        if node.kind == "Slice":
+            _rename(copies, node.outputs[0], node.inputs[0])
+    return copies
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """Lists a graph and all branches within."""
+    yield graph
+    for node in graph.nodes:
+        for inner in _inner(node):
+            yield from _graphs(inner)
+
+
+def _inner(node: Any) -> Iterator[Any]:
+    return (part.graph for part in node.attributes if part.HasField("graph"))
+
+
+def _gathers(node: Any) -> bool:
+    return node.kind == "Gather" and node.inputs[1] == _TOKENS
+
+
+def _source(part: Any, name: str) -> str:
+    """Finds the tensor that a table is a view of: a table of one number a token has one axis."""
+    for node in part.nodes:
+        if node.kind == "Unsqueeze" and name in node.outputs:
+            return node.inputs[0]  # type: ignore[no-any-return]
+    return name
+
+
+def _result(part: Any, gather: Any) -> tuple[str, bool]:
+    """Finds what the product reads of a table, and whether its groups are turned."""
+    [name] = gather.outputs
+    readers = [node for node in part.nodes if name in _reads(node)]
+    if len(readers) == 1 and readers[0].kind == "Transpose":
+        return readers[0].outputs[0], True
+    return name, False
+
+
+def _numbers(folder: Path, tensor: Any) -> Array:
+    """Opens the numbers of a tensor, ``[V, N]``."""
+    dtype, tokens = np.dtype(_TYPES[tensor.kind]), tensor.dims[0]
+    if tensor.HasField("raw"):
+        return np.frombuffer(tensor.raw, dtype).reshape(tokens, -1)
+    place = {entry.key: entry.value for entry in tensor.external}
+    offset, shape = int(place.get("offset", 0)), tuple(tensor.dims)
+    file = np.memmap(folder / place["location"], dtype, "r", offset, shape)
+    return file.reshape(tokens, -1)
+
+
+def _needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:
+    """Lists the nodes that outputs are computed by, in order."""
+    needed, kept = set(outputs), []
+    for node in reversed(list(nodes)):
+        if needed.intersection(node.outputs):
+            kept.append(node)
+            needed.update(_reads(node))
+    return kept[::-1]
+
+
+def _reads(node: Any) -> set[str]:
+    """Lists what a node reads, its branches too."""
+    read = set(node.inputs)
+    for graph in _inner(node):
+        read.update(value.name for value in graph.outputs)
+        read.update(name for inner in graph.nodes for name in _reads(inner))
+    return read
+
+
+def _rename(nodes: Iterable[Any], before: str, after: str) -> None:
+    """Lets nodes read another value, their branches too."""
+    for node in nodes:
+        for index, name in enumerate(node.inputs):
+            if name == before:
+                node.inputs[index] = after
+        for graph in _inner(node):
+            _rename(graph.nodes, before, after)
+
+
+def _rename_outputs(nodes: Iterable[Any], before: str, after: str) -> None:
+    for node in nodes:
+        if before in node.outputs:
+            node.outputs[list(node.outputs).index(before)] = after
+
+
+def _named(values: Iterable[Any], name: str) -> list[Any]:
+    return [value for value in values if value.name == name]
+
+
+def _with_name(value: Any, prefix: str) -> Any:
+    """Declares an output of a branch, of the type of another one and of any shape."""
+    renamed = VALUE.FromString(value.SerializeToString())
+    renamed.name = prefix + value.name
+    return renamed
+
+
+def _empty(value: Any) -> Any:
+    """Makes a tensor of no row in the place of an output."""
+    dims = [dim.size if dim.HasField("size") else 0 for dim in value.type.tensor.shape.dims]
+    return TENSOR(name=value.name, dims=dims, kind=value.type.tensor.kind, raw=b"")
