@@ -6,7 +6,7 @@ weights become inputs, which are kept from step to step. The product stays the s
 bits.
 
 Where no row is projected onto the whole vocabulary, a branch of the graph computes the logits of
-candidates and nothing else.
+candidates and nothing else. Steps without options do not ask for it, and cost what they did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from seqserve_server.engine.graph_messages import (
     GRAPH,
     MODEL,
     TENSOR,
-    VALUE,
     make_node,
     make_value,
     put,
@@ -63,21 +62,24 @@ def candidate_graph(path: Path) -> CandidateGraph | None:
     model = MODEL.FromString(path.read_bytes())
     graph = model.graph
     parts = [part for part in _graphs(graph) if any(map(_gathers, part.nodes))]
-    if len(parts) != 1 or parts[0] is graph:
+    if len(parts) != 1 or any(map(_gathers, graph.nodes)):
         return None
     [part] = parts
     tensors = {tensor.name: tensor for inner in _graphs(graph) for tensor in inner.tensors}
-    [group] = [value.type.tensor.shape.dims[1].size for value in _named(graph.inputs, _TOKENS)]
+    [tokens] = [value for value in graph.inputs if value.name == _TOKENS]
+    group = tokens.type.tensor.shape.dims[1].size
     tables = []
-    for index, gather in enumerate(filter(_gathers, part.nodes)):
-        tensor = tensors.get(_source(part, gather.inputs[0]))
+    gathered = [(node.inputs[0], node.outputs[0]) for node in part.nodes if _gathers(node)]
+    for index, (view, rows) in enumerate(gathered):
+        tensor = tensors.get(_source(part, view))
         if tensor is None or tensor.kind not in _TYPES:
             return None
         numbers = _numbers(path.parent, tensor)
-        gathered, is_turned = _result(part, gather)
+        result, is_turned = _turned(part, rows)
         table = Table(f"{KEPT}{index}", numbers, is_turned)
         tables.append(table)
-        _rename(part.nodes, gathered, table.input)
+        put(part, nodes=[node for node in part.nodes if result not in node.outputs])
+        _rename(part.nodes, result, table.input)
         width = numbers.shape[1]
         dims = ("groups", width, group) if is_turned else ("groups", group, width)
         graph.inputs.append(make_value(table.input, tensor.kind, dims))
@@ -88,40 +90,45 @@ def candidate_graph(path: Path) -> CandidateGraph | None:
 
 
 def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
-    """Lets the end of a step compute the logits of candidates alone where no row is projected."""
+    """Lets a step with options compute the logits of candidates alone where no row is projected."""
     [end] = [node for node in graph.nodes if _LOGITS in node.outputs]
-    outputs = [value for name in end.outputs for value in _named(graph.outputs, name)]
-    whole = GRAPH(name="whole", outputs=[_with_name(value, "whole.") for value in outputs])
-    limited = GRAPH(name="limited", outputs=[_with_name(value, "limited.") for value in outputs])
+    [outer] = [inner for inner in _inner(end) if any(map(_is_given, inner.nodes))]
+    types = {value.name: value.type for value in graph.outputs}
+    names = [value.name for value in outer.outputs]
+    limited = GRAPH(name="limited")
+    for name, value in zip(names, end.outputs, strict=True):
+        limited.outputs.add(name=f"limited.{name}", type=types[value])
+        if value != _LOGITS:
+            limited.tensors.append(_empty(limited.outputs[-1]))
     nodes = _without_slices(part.nodes)
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
-    _rename_outputs(nodes, logits, f"limited.{_LOGITS}")
-    limited.nodes.extend(_needed(nodes, [f"limited.{_LOGITS}"]))
+    [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
+    _rename(nodes, logits, result)
+    limited.nodes.extend(_needed(nodes, [result]))
     read = {name for node in limited.nodes for name in _reads(node)}
     known = {tensor.name for tensor in graph.tensors}
     limited.tensors.extend(tensors[name] for name in sorted(read & tensors.keys() - known))
-    limited.tensors.extend(
-        _empty(value) for value in limited.outputs if not value.name.endswith(_LOGITS)
-    )
-    names = list(end.outputs)
-    del end.outputs[:]
-    end.outputs.extend(f"whole.{name}" for name in names)
-    whole.nodes.append(end)
-    added = [
+
+    whole = GRAPH.FromString(outer.SerializeToString())
+    for value in whole.outputs:
+        _rename(whole.nodes, value.name, f"whole.{value.name}")
+        value.name = f"whole.{value.name}"
+    branches = [
         make_node("Shape", [_ROWS], ["count_of_rows"]),
         make_node("Cast", ["count_of_rows"], ["has_rows"], to=_BOOL),
         make_node("If", ["has_rows"], names, then_branch=whole, else_branch=limited),
     ]
-    put(graph, nodes=[*(node for node in graph.nodes if node is not end), *added])
+    put(outer, nodes=branches, tensors=[], known_shapes=[])
 
 
 def _without_slices(nodes: Iterable[Any]) -> list[Any]:
     """Copies nodes but those that empty the features where there is no group of tokens."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    for node in copies:
-        if node.kind == "Slice":
-            _rename(copies, node.outputs[0], node.inputs[0])
-    return copies
+    slices = [node for node in copies if node.kind == "Slice"]
+    others = [node for node in copies if node.kind != "Slice"]
+    for node in slices:
+        _rename(others, node.outputs[0], node.inputs[0])
+    return others
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -137,7 +144,11 @@ def _inner(node: Any) -> Iterator[Any]:
 
 
 def _gathers(node: Any) -> bool:
-    return node.kind == "Gather" and node.inputs[1] == _TOKENS
+    return bool(node.kind == "Gather" and node.inputs[1] == _TOKENS)
+
+
+def _is_given(node: Any) -> bool:
+    return any(name.startswith(KEPT) for name in _reads(node))
 
 
 def _source(part: Any, name: str) -> str:
@@ -148,13 +159,12 @@ def _source(part: Any, name: str) -> str:
     return name
 
 
-def _result(part: Any, gather: Any) -> tuple[str, bool]:
-    """Finds what the product reads of a table, and whether its groups are turned."""
-    [name] = gather.outputs
-    readers = [node for node in part.nodes if name in _reads(node)]
+def _turned(part: Any, rows: str) -> tuple[str, bool]:
+    """Finds what the product reads of gathered rows, and whether their groups are turned for it."""
+    readers = [node for node in part.nodes if rows in _reads(node)]
     if len(readers) == 1 and readers[0].kind == "Transpose":
         return readers[0].outputs[0], True
-    return name, False
+    return rows, False
 
 
 def _numbers(folder: Path, tensor: Any) -> Array:
@@ -188,30 +198,14 @@ def _reads(node: Any) -> set[str]:
 
 
 def _rename(nodes: Iterable[Any], before: str, after: str) -> None:
-    """Lets nodes read another value, their branches too."""
+    """Gives a value another name where nodes compute or read it, their branches too."""
     for node in nodes:
-        for index, name in enumerate(node.inputs):
-            if name == before:
-                node.inputs[index] = after
+        for names in (node.inputs, node.outputs):
+            for index, name in enumerate(names):
+                if name == before:
+                    names[index] = after
         for graph in _inner(node):
             _rename(graph.nodes, before, after)
-
-
-def _rename_outputs(nodes: Iterable[Any], before: str, after: str) -> None:
-    for node in nodes:
-        if before in node.outputs:
-            node.outputs[list(node.outputs).index(before)] = after
-
-
-def _named(values: Iterable[Any], name: str) -> list[Any]:
-    return [value for value in values if value.name == name]
-
-
-def _with_name(value: Any, prefix: str) -> Any:
-    """Declares an output of a branch, of the type of another one and of any shape."""
-    renamed = VALUE.FromString(value.SerializeToString())
-    renamed.name = prefix + value.name
-    return renamed
 
 
 def _empty(value: Any) -> Any:

@@ -185,7 +185,7 @@ class CandidateStep:
 
 def _capacity(vocabulary_size: int, tables: Sequence[Table]) -> int:
     """Finds for how many candidates a step has room; at least one."""
-    size = sum(table.numbers[0].nbytes for table in tables)
+    size = sum(int(table.numbers[0].nbytes) for table in tables)
     return max(min(int(_MAX_SHARE * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
 
 

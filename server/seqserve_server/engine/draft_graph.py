@@ -65,7 +65,9 @@ def draft_graph(path: Path, shape: Architecture) -> bytes | None:
 
 def _common(shape: Architecture) -> Iterator[Any]:
     """Makes the nodes that all layers share: shapes that caches get."""
-    yield make_node("Constant", [], ["draft_heads"], value_ints=[1, -1, shape.heads, shape.head_size])
+    yield make_node(
+        "Constant", [], ["draft_heads"], value_ints=[1, -1, shape.heads, shape.head_size]
+    )
     yield make_node("Shape", ["tokens"], ["draft_rows"], start=0, end=1)
     for axes in (3, 4):
         yield make_node("Constant", [], [f"draft_ones_{axes}"], value_ints=[1] * (axes - 1))
