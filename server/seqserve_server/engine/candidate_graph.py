@@ -11,6 +11,7 @@ candidates and nothing else. Steps without options do not ask for it, and cost w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ class CandidateGraph(NamedTuple):
 
 
 def candidate_graph(path: Path) -> CandidateGraph | None:
-    """Makes the graph from a ``decoder.onnx`` whose weights have been checked.
+    """Makes the graph from a ``decoder.onnx`` whose references have been checked.
 
     Returns:
         None where the graph gathers something else than numbers of its files.
@@ -71,10 +72,10 @@ def candidate_graph(path: Path) -> CandidateGraph | None:
     tables = []
     gathered = [(node.inputs[0], node.outputs[0]) for node in part.nodes if _gathers(node)]
     for index, (view, rows) in enumerate(gathered):
-        tensor = tensors.get(_source(part, view))
-        if tensor is None or tensor.kind not in _TYPES:
-            return None
+        tensor = tensors.get(_source(part, view), TENSOR())
         numbers = _numbers(path.parent, tensor)
+        if numbers is None:
+            return None
         result, is_turned = _turned(part, rows)
         table = Table(f"{KEPT}{index}", numbers, is_turned)
         tables.append(table)
@@ -167,15 +168,19 @@ def _turned(part: Any, rows: str) -> tuple[str, bool]:
     return rows, False
 
 
-def _numbers(folder: Path, tensor: Any) -> Array:
-    """Opens the numbers of a tensor, ``[V, N]``."""
-    dtype, tokens = np.dtype(_TYPES[tensor.kind]), tensor.dims[0]
-    if tensor.HasField("raw"):
-        return np.frombuffer(tensor.raw, dtype).reshape(tokens, -1)
+def _numbers(folder: Path, tensor: Any) -> Array | None:
+    """Opens the numbers of a tensor, ``[V, N]``; None where ONNX Runtime must say what is wrong."""
+    if tensor.kind not in _TYPES or not tensor.dims:
+        return None
+    dtype, shape = np.dtype(_TYPES[tensor.kind]), (tensor.dims[0], math.prod(tensor.dims[1:]))
     place = {entry.key: entry.value for entry in tensor.external}
-    offset, shape = int(place.get("offset", 0)), tuple(tensor.dims)
-    file = np.memmap(folder / place["location"], dtype, "r", offset, shape)
-    return file.reshape(tokens, -1)
+    try:
+        if tensor.HasField("raw"):
+            return np.frombuffer(tensor.raw, dtype).reshape(shape)
+        offset = int(place.get("offset", 0))
+        return np.memmap(folder / place["location"], dtype, "r", offset, shape)
+    except (KeyError, OSError, ValueError):
+        return None
 
 
 def _needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:

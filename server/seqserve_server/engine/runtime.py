@@ -22,6 +22,7 @@ from seqserve_server.engine import shortlist
 from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.draft_graph import draft_graph
 from seqserve_server.engine.draft_reader import DraftReader
+from seqserve_server.engine.external_data import check_references
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
@@ -180,7 +181,9 @@ class Runtime:
         # Other devices would copy the numbers of candidates in each step.
         if self.provider is not Provider.CPU or self.manifest.precision == "fp16":
             return None
-        return candidate_graph(self._folder / _DECODER)
+        path = self._folder / _DECODER
+        check_references(path, self.manifest.files)
+        return candidate_graph(path)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest
