@@ -129,6 +129,12 @@ def tiny_ssru_artifact(exporter: Exporter) -> Path:
 
 
 @pytest.fixture(scope="session")
+def imported_marian(exporter: Exporter) -> Path:
+    """An artifact of ``seqserve import``. Not to be changed."""
+    return exporter.repository("marian") / "marian" / "1"
+
+
+@pytest.fixture(scope="session")
 def tiny_ssru_model(tiny_tokenizer: Tokenizer) -> Transformer:
     return tiny.make_ssru_model(tiny_tokenizer)
 

@@ -65,7 +65,9 @@ class SlotCache:
         """Logits that steps return for each row."""
         self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
         self._sizes: StepSizes | None = None
-        self._limited = CandidateStep(slots, self.vocabulary_size, runtime.allowed_shape)
+        self._limited = CandidateStep(
+            slots, self.vocabulary_size, runtime.tables, runtime.allowed_shape
+        )
         self._choice: Choice | None = None
         self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
@@ -84,7 +86,7 @@ class SlotCache:
             "return_logprobs": self._return_logprobs,
             "top_k": np.zeros(MAX_TOP_K, np.int64),
             "num_logits": np.zeros(self.vocabulary_size, np.int64),
-            "allowed_tokens": self._limited.tokens,
+            **self._limited.inputs,
             "projected_rows": np.arange(self.slots),
             **self._target.arrays,
             **self._cross.arrays,
@@ -166,7 +168,7 @@ class SlotCache:
             "bias_values": self._masks.values[:0, None],
             "top_k": np.empty(0, np.int64),
             "num_logits": np.empty(0, np.int64),
-            "allowed_tokens": self._limited.tokens[:0],
+            "allowed_tokens": self._limited.inputs["allowed_tokens"][:0],
             "projected_rows": np.arange(rows),
             **{name: array[one, :, :length] for name, array in self._target.arrays.items()},
             **{name: array[one, :, :source_length] for name, array in self._cross.arrays.items()},

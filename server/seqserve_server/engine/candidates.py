@@ -10,11 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqserve_server.engine.candidate_block import CandidateBlock
+from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
-# Gathering more than this part of the output weight costs more than all of it, which is packed.
-_MAX_GATHERED = 1 / 4
+# More than this part of the output weight costs more than all of it, which is packed.
+_MAX_SHARE = 1 / 4
+_MAX_BYTES = 64 << 20
+"""Of the numbers of all candidates."""
 
 
 class Layout(NamedTuple):
@@ -30,10 +34,8 @@ class Layout(NamedTuple):
     """How many each row has, ``[R]``."""
     owners: Array
     """Index of the row of each candidate, ``[N]``."""
-    columns: Array
-    """Column of each candidate in the step's logits, ``[N]``."""
     union: Array
-    """Token of each column, ``[U]``; empty where the step computes all logits."""
+    """The candidates of all rows, rising, ``[U]``; empty where the step computes all logits."""
 
     def of(self, row: int) -> slice:
         """Finds the candidates of a row."""
@@ -55,12 +57,12 @@ class Layout(NamedTuple):
 class Candidates:
     """The candidates of each row that does not choose among all tokens."""
 
-    def __init__(self, vocabulary_size: int) -> None:
-        """Starts with no such row."""
+    def __init__(self, vocabulary_size: int, capacity: int) -> None:
+        """Starts with no such row; a step has room for so many candidates."""
+        self._capacity = capacity
         self._of: dict[int, Array] = {}
-        # How many rows have each token, and the column of those that some row has.
+        # How many rows have each token.
         self._uses = np.zeros(vocabulary_size, np.int32)
-        self._columns = np.zeros(vocabulary_size, np.int64)
         self._layout: Layout | None = None
 
     def __len__(self) -> int:
@@ -104,30 +106,32 @@ class Candidates:
         owners = np.arange(len(rows)).repeat(sizes)
         # Of booleans it finds them five times as fast as of numbers.
         union = (self._uses > 0).nonzero()[0]
-        if len(union) > _MAX_GATHERED * len(self._uses):
-            columns, union = tokens, union[:0]
-        else:
-            self._columns[union] = np.arange(len(union))
-            columns = self._columns[tokens]
-        return Layout(np.array(rows), tokens, starts, sizes, owners, columns, union)
+        if len(union) > self._capacity:
+            union = union[:0]
+        return Layout(np.array(rows), tokens, starts, sizes, owners, union)
 
 
 class CandidateStep:
     """Buffers for the candidates of a number of slots."""
 
     def __init__(
-        self, slots: int, vocabulary_size: int, allowed_shape: Callable[[int], tuple[int, int]]
+        self,
+        slots: int,
+        vocabulary_size: int,
+        tables: Sequence[Table],
+        allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; ``allowed_shape`` is that of the runtime."""
-        self._allowed_shape = allowed_shape
-        groups, size = allowed_shape(vocabulary_size)
-        self.tokens = np.zeros((groups, size), np.int64)
-        """The union of all candidates, in groups: what a step reads."""
+        """Allocates them; tables and ``allowed_shape`` are those of the runtime."""
+        capacity = _capacity(vocabulary_size, tables)
+        self._block = CandidateBlock(capacity, vocabulary_size, tables, allowed_shape)
+        self.inputs = self._block.inputs
+        """What a step reads of all candidates, by the names of the graph's inputs."""
+        groups, size = self._block.tokens.shape
         self.logits = np.zeros((slots * groups, size), np.float32)
         """Their logits for every row: what a step writes."""
         self.groups = 0
         """How many groups the next step computes."""
-        self.rows = Candidates(vocabulary_size)
+        self.rows = Candidates(vocabulary_size, capacity)
         self._vocabulary_size = vocabulary_size
         self._layout: Layout | None = None
         # Where the logits of the candidates are among those computed, and which are suppressed.
@@ -145,13 +149,15 @@ class CandidateStep:
         if layout is self._layout:
             return False
         self._layout, self._masked = layout, None
-        union = np.empty(0, np.int64) if layout is None else layout.union
-        self.groups, _ = self._allowed_shape(len(union))
-        # The rest of the last groups holds older tokens: nobody reads their logits.
-        self.tokens.reshape(-1)[: len(union)] = union
+        self.groups = 0
         if layout is not None:
-            stride = self.groups * self.tokens.shape[1] or self._vocabulary_size
-            self._places = (layout.rows * stride).repeat(layout.sizes) + layout.columns
+            stride, columns = self._vocabulary_size, layout.tokens
+            if len(layout.union):
+                self._block.place(layout.union)
+                self.groups = self._block.groups
+                stride = self.groups * self.logits.shape[1]
+                columns = self._block.columns[columns]
+            self._places = (layout.rows * stride).repeat(layout.sizes) + columns
         return True
 
     def forget_masks(self) -> None:
@@ -175,6 +181,12 @@ class CandidateStep:
             self._masked = layout.places(suppressed)
         logits[self._masked] = MASKED_LOGIT
         return Choice(layout, logits)
+
+
+def _capacity(vocabulary_size: int, tables: Sequence[Table]) -> int:
+    """Finds for how many candidates a step has room; at least one."""
+    size = sum(int(table.numbers[0].nbytes) for table in tables)
+    return max(min(int(_MAX_SHARE * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
 
 
 _LAST = np.iinfo(np.int64).max

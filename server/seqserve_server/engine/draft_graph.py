@@ -10,12 +10,12 @@ Source: ONNX Runtime, docs/ContribOperators.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from seqserve_server.contract.manifest import Architecture
-from seqserve_server.engine.onnx_messages import DIM, MODEL, NODE, VALUE
+from seqserve_server.engine.graph_messages import DIM, MODEL, VALUE, make_node, put
 
 READ = "read_"
 """Before the name of a cache: the output of its new entries, ``[1, H, R, D]``."""
@@ -23,7 +23,6 @@ READ = "read_"
 _ATTENTION = "GroupQueryAttention"
 _ROTARY_INPUTS = slice(7, 9)
 _SCALE_INPUTS = slice(12, 14)
-_INTEGER, _INTEGERS = 2, 7
 
 
 def draft_graph(path: Path, shape: Architecture) -> bytes | None:
@@ -60,21 +59,20 @@ def draft_graph(path: Path, shape: Architecture) -> bytes | None:
             dims[0].CopyFrom(DIM(size=1))
             if value in caches:
                 dims[2].CopyFrom(DIM(name="tokens_before"))
-    for field, values in (("nodes", nodes), ("outputs", outputs), ("known_shapes", [])):
-        kept = [_copy(value) for value in values]
-        graph.ClearField(field)
-        getattr(graph, field).extend(kept)
+    put(graph, nodes=nodes, outputs=outputs, known_shapes=[])
     return model.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _common(shape: Architecture) -> Iterator[Any]:
     """Makes the nodes that all layers share: shapes that caches get."""
-    yield _node("Constant", [], ["draft_heads"], value_ints=[1, -1, shape.heads, shape.head_size])
-    yield _node("Shape", ["tokens"], ["draft_rows"], start=0, end=1)
+    yield make_node(
+        "Constant", [], ["draft_heads"], value_ints=[1, -1, shape.heads, shape.head_size]
+    )
+    yield make_node("Shape", ["tokens"], ["draft_rows"], start=0, end=1)
     for axes in (3, 4):
-        yield _node("Constant", [], [f"draft_ones_{axes}"], value_ints=[1] * (axes - 1))
+        yield make_node("Constant", [], [f"draft_ones_{axes}"], value_ints=[1] * (axes - 1))
         parts = ["draft_rows", f"draft_ones_{axes}"]
-        yield _node("Concat", parts, [f"draft_rows_{axes}"], axis=0)
+        yield make_node("Concat", parts, [f"draft_rows_{axes}"], axis=0)
 
 
 def _with_rows(attention: Any) -> Iterator[Any]:
@@ -87,11 +85,11 @@ def _with_rows(attention: Any) -> Iterator[Any]:
             yield _expanded(inputs, index, axes)
         return
     parts = [f"{part}_of_{packed}" for part in ("draft_query", "draft_key", "draft_value")]
-    yield _node("Split", [packed], parts, axis=-1, num_outputs=3)
+    yield make_node("Split", [packed], parts, axis=-1, num_outputs=3)
     for index, (part, cache) in enumerate(zip(parts[1:], caches, strict=True), 3):
-        yield _node("Reshape", [part, "draft_heads"], [f"{part}_heads"])
-        yield _node("Transpose", [f"{part}_heads"], [READ + cache], perm=[0, 2, 1, 3])
-        yield _node("Concat", [cache, READ + cache], [f"all_{cache}"], axis=2)
+        yield make_node("Reshape", [part, "draft_heads"], [f"{part}_heads"])
+        yield make_node("Transpose", [f"{part}_heads"], [READ + cache], perm=[0, 2, 1, 3])
+        yield make_node("Concat", [cache, READ + cache], [f"all_{cache}"], axis=2)
         inputs[index] = f"all_{cache}"
         yield _expanded(inputs, index, 4)
 
@@ -100,20 +98,4 @@ def _expanded(inputs: Any, index: int, axes: int) -> Any:
     """Makes a node that repeats an input for each row, which the input becomes."""
     name = inputs[index]
     inputs[index] = f"rows_of_{name}"
-    return _node("Expand", [name, f"draft_rows_{axes}"], [inputs[index]])
-
-
-def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    node = NODE(kind=kind, inputs=inputs, outputs=outputs)
-    for name, value in attributes.items():
-        if isinstance(value, int):
-            node.attributes.add(name=name, integer=value, type=_INTEGER)
-        else:
-            node.attributes.add(name=name, integers=value, type=_INTEGERS)
-    return node
-
-
-def _copy(message: Any) -> Any:
-    copied = type(message)()
-    copied.CopyFrom(message)
-    return copied
+    return make_node("Expand", [name, f"draft_rows_{axes}"], [inputs[index]])

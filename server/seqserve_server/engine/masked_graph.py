@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from seqserve_server.engine.onnx_messages import MODEL, NODE
+from seqserve_server.engine.graph_messages import MODEL
 
 _MASK = "ScatterElements"
 _MASKED_TOKENS = "bias_tokens"
@@ -48,7 +48,7 @@ def _move(mask: Any, branch: Any, graph: Any) -> None:
     for inner in (branch, *_branches(branch)):
         for node in inner.nodes:
             node.inputs[:] = [logits if name == masked else name for name in node.inputs]
-    first = NODE()
+    first = type(mask)()
     first.CopyFrom(mask)
     first.inputs[0], first.outputs[0] = unmasked, logits
     first.ClearField("name")  # names of nodes differ within a graph only

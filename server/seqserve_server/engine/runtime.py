@@ -19,8 +19,10 @@ from seqserve_server.contract.limits import is_small
 from seqserve_server.contract.manifest import SCORER, Manifest, check_file
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
+from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.draft_graph import draft_graph
 from seqserve_server.engine.draft_reader import DraftReader
+from seqserve_server.engine.external_data import check_references
 from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
@@ -62,7 +64,11 @@ class Runtime:
         check_provider(provider)
         check_version(folder, manifest)
         self._encoder = self._open("encoder.onnx", packs)
-        self._decoder = self._open(_DECODER, packs, masked_graph(folder / _DECODER))
+        masked = masked_graph(folder / _DECODER)
+        made = self._candidate_graph(masked)
+        self._decoder = self._open(_DECODER, packs, made.graph if made else masked)
+        self.tables = made.tables if made else []
+        """What steps are given of each candidate; empty where they gather it themselves."""
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
@@ -172,6 +178,14 @@ class Runtime:
                 " release wrote it: export the model again"
             )
         return int(shapes["allowed_tokens"][1])
+
+    def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
+        # Other devices would copy the numbers of candidates in each step.
+        if self.provider is not Provider.CPU or self.manifest.precision == "fp16":
+            return None
+        path = self._folder / _DECODER
+        check_references(path, self.manifest.files)
+        return candidate_graph(path, masked)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
+from seqserve_server.engine.candidate_graph import KEPT
 from seqserve_server.engine.packing import Array
 
 MASKED_LOGIT = np.float32(-1e30)
@@ -119,6 +120,8 @@ def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
     """Returns the shape of the part of a buffer that a step uses."""
     if name in _SHARED:
         return list(array.shape)
+    if name.startswith(KEPT):
+        return [sizes.allowed_groups, *array.shape[1:]]
     if name in _SIZED:
         return [getattr(sizes, _SIZED[name]), *array.shape[1:]]
     if _is_empty(name, sizes):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.exported import Exporter
 
 MakeCheckpoint = Callable[..., tuple[Any, Path]]
 
@@ -38,9 +37,3 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeCheckpoint:
         return model, folder
 
     return make
-
-
-@pytest.fixture(scope="session")
-def imported_marian(exporter: Exporter) -> Path:
-    """An artifact of ``seqserve import``. Not to be changed."""
-    return exporter.repository("marian") / "marian" / "1"

@@ -24,6 +24,7 @@ from seqserve_server.contract.manifest import (
     SpecialTokens,
 )
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
@@ -196,6 +197,7 @@ class FakeRuntime:
         """How many targets each run of the scorer took."""
         self.can_score = True
         self.shortlist: Shortlist | None = None
+        self.tables: list[Table] = []
         self.draft_reader: FakeDraftReader | None = None
         self.inputs: dict[str, Any] = {}
         """Buffers that the steps of the last cache read."""

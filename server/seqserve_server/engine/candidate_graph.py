@@ -1,0 +1,223 @@
+"""Makes a graph whose steps are given the weights of candidates, from the graph of a decoder step.
+
+A step that gathers the weights of the candidates anew, and turns them as its product likes them,
+takes longer for that than for the product. Candidates change only when rows join or leave. So the
+weights become inputs, which are kept from step to step. The product stays the same node: the same
+bits.
+
+Where no row is projected onto the whole vocabulary, a branch of the graph computes the logits of
+candidates and nothing else. Steps without options do not ask for it, and cost what they did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqserve_server.engine.graph_messages import (
+    GRAPH,
+    MODEL,
+    TENSOR,
+    make_node,
+    make_value,
+    put,
+)
+from seqserve_server.engine.packing import Array
+
+KEPT = "kept_"
+"""Before the number of a table: the input that a step is given of it."""
+
+_TOKENS, _LOGITS, _ROWS = "allowed_tokens", "allowed_logits", "projected_rows"
+_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8}
+"""Numpy's types by their numbers in onnx.proto."""
+_BOOL = 9
+
+
+class Table(NamedTuple):
+    """Numbers of every token, of which a step is given those of candidates."""
+
+    input: str
+    """Of the graph: ``[G, 64, N]``, or ``[G, N, 64]`` where it is turned."""
+    numbers: Array
+    """Of each token, ``[V, N]``; read from the file as they are needed."""
+    is_turned: bool
+
+
+class CandidateGraph(NamedTuple):
+    """A graph, and what its steps are given besides the inputs of the decoder's."""
+
+    graph: bytes
+    tables: list[Table]
+
+
+def candidate_graph(path: Path, masked: bytes | None = None) -> CandidateGraph | None:
+    """Makes the graph from a ``decoder.onnx`` whose references have been checked.
+
+    Args:
+        path: The file, in whose folder its numbers are.
+        masked: What :func:`~seqserve_server.engine.masked_graph.masked_graph` made of it.
+
+    Returns:
+        None where the graph gathers something else than numbers of its files.
+    """
+    model = MODEL.FromString(path.read_bytes() if masked is None else masked)
+    graph = model.graph
+    parts = [part for part in _graphs(graph) if any(map(_gathers, part.nodes))]
+    if len(parts) != 1 or any(map(_gathers, graph.nodes)):
+        return None
+    [part] = parts
+    tensors = {tensor.name: tensor for inner in _graphs(graph) for tensor in inner.tensors}
+    [tokens] = [value for value in graph.inputs if value.name == _TOKENS]
+    group = tokens.type.tensor.shape.dims[1].size
+    tables = []
+    gathered = [(node.inputs[0], node.outputs[0]) for node in part.nodes if _gathers(node)]
+    for index, (view, rows) in enumerate(gathered):
+        tensor = tensors.get(_source(part, view), TENSOR())
+        numbers = _numbers(path.parent, tensor)
+        if numbers is None:
+            return None
+        result, is_turned = _turned(part, rows)
+        table = Table(f"{KEPT}{index}", numbers, is_turned)
+        tables.append(table)
+        put(part, nodes=[node for node in part.nodes if result not in node.outputs])
+        _rename(part.nodes, result, table.input)
+        width = numbers.shape[1]
+        dims = ("groups", width, group) if is_turned else ("groups", group, width)
+        graph.inputs.append(make_value(table.input, tensor.kind, dims))
+    put(part, nodes=_needed(part.nodes, [value.name for value in part.outputs]))
+    _branch(graph, part, tensors)
+    put(graph, known_shapes=[])
+    return CandidateGraph(model.SerializeToString(), tables)
+
+
+def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
+    """Lets a step with options compute the logits of candidates alone where no row is projected."""
+    [end] = [node for node in graph.nodes if _LOGITS in node.outputs]
+    [outer] = [inner for inner in _inner(end) if any(map(_is_given, inner.nodes))]
+    types = {value.name: value.type for value in graph.outputs}
+    names = [value.name for value in outer.outputs]
+    limited = GRAPH(name="limited")
+    for name, value in zip(names, end.outputs, strict=True):
+        limited.outputs.add(name=f"limited.{name}", type=types[value])
+        if value != _LOGITS:
+            limited.tensors.append(_empty(limited.outputs[-1]))
+    nodes = _without_slices(part.nodes)
+    [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
+    [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
+    _rename(nodes, logits, result)
+    limited.nodes.extend(_needed(nodes, [result]))
+    read = {name for node in limited.nodes for name in _reads(node)}
+    known = {tensor.name for tensor in graph.tensors}
+    limited.tensors.extend(tensors[name] for name in sorted(read & tensors.keys() - known))
+
+    whole = GRAPH.FromString(outer.SerializeToString())
+    for value in whole.outputs:
+        _rename(whole.nodes, value.name, f"whole.{value.name}")
+        value.name = f"whole.{value.name}"
+    branches = [
+        make_node("Shape", [_ROWS], ["count_of_rows"]),
+        make_node("Cast", ["count_of_rows"], ["has_rows"], to=_BOOL),
+        make_node("If", ["has_rows"], names, then_branch=whole, else_branch=limited),
+    ]
+    put(outer, nodes=branches, tensors=[], known_shapes=[])
+
+
+def _without_slices(nodes: Iterable[Any]) -> list[Any]:
+    """Copies nodes but those that empty the features where there is no group of tokens."""
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    slices = [node for node in copies if node.kind == "Slice"]
+    others = [node for node in copies if node.kind != "Slice"]
+    for node in slices:
+        _rename(others, node.outputs[0], node.inputs[0])
+    return others
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """Lists a graph and all branches within."""
+    yield graph
+    for node in graph.nodes:
+        for inner in _inner(node):
+            yield from _graphs(inner)
+
+
+def _inner(node: Any) -> Iterator[Any]:
+    return (part.graph for part in node.attributes if part.HasField("graph"))
+
+
+def _gathers(node: Any) -> bool:
+    return bool(node.kind == "Gather" and node.inputs[1] == _TOKENS)
+
+
+def _is_given(node: Any) -> bool:
+    return any(name.startswith(KEPT) for name in _reads(node))
+
+
+def _source(part: Any, name: str) -> str:
+    """Finds the tensor that a table is a view of: a table of one number a token has one axis."""
+    for node in part.nodes:
+        if node.kind == "Unsqueeze" and name in node.outputs:
+            return node.inputs[0]  # type: ignore[no-any-return]
+    return name
+
+
+def _turned(part: Any, rows: str) -> tuple[str, bool]:
+    """Finds what the product reads of gathered rows, and whether their groups are turned for it."""
+    readers = [node for node in part.nodes if rows in _reads(node)]
+    if len(readers) == 1 and readers[0].kind == "Transpose":
+        return readers[0].outputs[0], True
+    return rows, False
+
+
+def _numbers(folder: Path, tensor: Any) -> Array | None:
+    """Opens the numbers of a tensor, ``[V, N]``; None where ONNX Runtime must say what is wrong."""
+    if tensor.kind not in _TYPES or not tensor.dims:
+        return None
+    dtype, shape = np.dtype(_TYPES[tensor.kind]), (tensor.dims[0], math.prod(tensor.dims[1:]))
+    place = {entry.key: entry.value for entry in tensor.external}
+    try:
+        if tensor.HasField("raw"):
+            return np.frombuffer(tensor.raw, dtype).reshape(shape)
+        offset = int(place.get("offset", 0))
+        return np.memmap(folder / place["location"], dtype, "r", offset, shape)
+    except (KeyError, OSError, ValueError):
+        return None
+
+
+def _needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:
+    """Lists the nodes that outputs are computed by, in order."""
+    needed, kept = set(outputs), []
+    for node in reversed(list(nodes)):
+        if needed.intersection(node.outputs):
+            kept.append(node)
+            needed.update(_reads(node))
+    return kept[::-1]
+
+
+def _reads(node: Any) -> set[str]:
+    """Lists what a node reads, its branches too."""
+    read = set(node.inputs)
+    for graph in _inner(node):
+        read.update(value.name for value in graph.outputs)
+        read.update(name for inner in graph.nodes for name in _reads(inner))
+    return read
+
+
+def _rename(nodes: Iterable[Any], before: str, after: str) -> None:
+    """Gives a value another name where nodes compute or read it, their branches too."""
+    for node in nodes:
+        for names in (node.inputs, node.outputs):
+            for index, name in enumerate(names):
+                if name == before:
+                    names[index] = after
+        for graph in _inner(node):
+            _rename(graph.nodes, before, after)
+
+
+def _empty(value: Any) -> Any:
+    """Makes a tensor of no row in the place of an output."""
+    dims = [dim.size if dim.HasField("size") else 0 for dim in value.type.tensor.shape.dims]
+    return TENSOR(name=value.name, dims=dims, kind=value.type.tensor.kind, raw=b"")

@@ -1,0 +1,115 @@
+"""The parts of an ONNX file that the engine changes or reads; the rest stays as it is.
+
+Source: onnx/onnx.proto of https://github.com/onnx/onnx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+
+_INTEGER, _GRAPH, _INTEGERS = 2, 5, 7
+
+_FIELDS = {
+    "Model": {"graph": (7, "Graph", "")},
+    "Graph": {
+        "nodes": (1, "Node", "many"),
+        "name": (2, "string", ""),
+        "tensors": (5, "Tensor", "many"),
+        "inputs": (11, "Value", "many"),
+        "outputs": (12, "Value", "many"),
+        "known_shapes": (13, "Value", "many"),
+    },
+    "Node": {
+        "inputs": (1, "string", "many"),
+        "outputs": (2, "string", "many"),
+        "name": (3, "string", ""),
+        "kind": (4, "string", ""),
+        "attributes": (5, "Attribute", "many"),
+    },
+    "Attribute": {
+        "name": (1, "string", ""),
+        "integer": (3, "int64", ""),
+        "graph": (6, "Graph", ""),
+        "integers": (8, "int64", "many"),
+        "type": (20, "int32", ""),
+    },
+    "Value": {"name": (1, "string", ""), "type": (2, "Type", "")},
+    "Type": {"tensor": (1, "TensorType", "")},
+    "TensorType": {"kind": (1, "int32", ""), "shape": (2, "Shape", "")},
+    "Shape": {"dims": (1, "Dim", "many")},
+    "Dim": {"size": (1, "int64", ""), "name": (2, "string", "")},
+    "Tensor": {
+        "dims": (1, "int64", "many"),
+        "kind": (2, "int32", ""),
+        "name": (8, "string", ""),
+        "raw": (9, "bytes", ""),
+        "external": (13, "Entry", "many"),
+    },
+    "Entry": {"key": (1, "string", ""), "value": (2, "string", "")},
+}
+"""Messages and fields of onnx.proto, each field with its number and type; names are ours."""
+
+
+def _declare() -> list[Any]:
+    # With presence, so that a zero that was written stays.
+    file = FileDescriptorProto(name="onnx.proto", package="onnx", syntax="proto2")
+    for name, fields in _FIELDS.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind, many) in fields.items():
+            declared = message.field.add(
+                name=field, number=number, label="LABEL_REPEATED" if many else "LABEL_OPTIONAL"
+            )
+            if kind in _FIELDS:
+                declared.type_name = f".onnx.{kind}"
+            else:
+                declared.type = getattr(declared, f"TYPE_{kind.upper()}")
+    # A pool of its own: the process may have the real one too.
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    find = pool.FindMessageTypeByName
+    return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
+
+
+_MESSAGES = ("Model", "Graph", "Node", "Value", "TensorType", "Dim", "Tensor")
+MODEL, GRAPH, _NODE, VALUE, _TENSOR_TYPE, DIM, TENSOR = _declare()
+
+
+def make_node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
+    """Makes a node; an attribute is an integer, a list of integers, or a graph."""
+    node = _NODE(kind=kind, inputs=inputs, outputs=outputs)
+    for name, value in attributes.items():
+        if isinstance(value, int):
+            node.attributes.add(name=name, integer=value, type=_INTEGER)
+        elif isinstance(value, GRAPH):
+            node.attributes.add(name=name, graph=value, type=_GRAPH)
+        else:
+            node.attributes.add(name=name, integers=value, type=_INTEGERS)
+    return node
+
+
+def make_value(name: str, kind: int, dims: Sequence[int | str]) -> Any:
+    """Declares an input; a dimension is a size or has a name."""
+    value = VALUE(name=name)
+    value.type.tensor.CopyFrom(_TENSOR_TYPE(kind=kind))
+    for dim in dims:
+        value.type.tensor.shape.dims.add(**{"name" if isinstance(dim, str) else "size": dim})
+    return value
+
+
+def put(message: Any, **fields: Iterable[Any]) -> None:
+    """Sets fields that hold many messages; they may come from the message itself."""
+    for field, values in fields.items():
+        copies = [_copy(value) for value in values]
+        message.ClearField(field)
+        getattr(message, field).extend(copies)
+
+
+def _copy(message: Any) -> Any:
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied

@@ -1,0 +1,166 @@
+"""A step that is given the numbers of candidates computes the bits of one that gathers them.
+
+The artifacts have a projection in floats, in eight bits by both schemes, and one with a bias; one is
+of an earlier release, whose masks are moved first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.provider import Provider
+from seqserve_server.engine import runtime
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.candidate_graph import candidate_graph
+from seqserve_server.engine.packing import CrossKV
+from seqserve_server.engine.runtime import Runtime
+
+SLOTS, EOS = 4, 2
+SOURCES = [[5, 6, 7, EOS], [9, EOS], [60, 12, 40, 41, 42, EOS]]
+
+
+class Pair(NamedTuple):
+    """One artifact, by the graph that it has, and by the one that is made of it."""
+
+    gathers: Runtime
+    is_given: Runtime
+
+
+ARTIFACTS = [
+    "tiny_artifact",
+    "tiny_int8_artifact",
+    "tiny_row_scaled_artifact",
+    "imported_marian",
+    "earlier_artifact",
+]
+
+
+@pytest.fixture(scope="module")
+def earlier_artifact() -> Path:
+    return Path("models/en-de/2")
+
+
+@pytest.fixture(scope="module", params=ARTIFACTS)
+def pair(request: pytest.FixtureRequest) -> Pair:
+    folder: Path = request.getfixturevalue(request.param)
+    manifest = Manifest.load(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "candidate_graph", lambda path, masked: None)
+        gathers = Runtime(folder, manifest, Provider.CPU, 1)
+    return Pair(gathers, Runtime(folder, manifest, Provider.CPU, 1))
+
+
+@pytest.fixture(scope="module")
+def encoded(pair: Pair) -> CrossKV:
+    return pair.gathers.encode(SOURCES)
+
+
+class Event(NamedTuple):
+    """What happens before a step."""
+
+    row: int
+    source: int
+    candidates: frozenset[int] | None
+    """Of the row that joins; None for all tokens."""
+    biased: bool
+    top_k: int
+    returns_logprobs: bool
+
+
+tokens = st.integers(0, 383)
+few = st.frozensets(tokens, min_size=1, max_size=30)
+events = st.builds(
+    Event,
+    row=st.integers(0, SLOTS - 1),
+    source=st.integers(0, len(SOURCES) - 1),
+    # More than a quarter of the vocabulary now and then, all of which is computed then.
+    candidates=few | few | few | st.none() | st.frozensets(tokens, min_size=100, max_size=150),
+    biased=st.booleans(),
+    top_k=st.sampled_from([0, 0, 4]),
+    returns_logprobs=st.booleans(),
+)
+
+
+@examples(40)
+@given(st.integers(1, SLOTS), st.lists(events, min_size=1, max_size=10))
+def test_rows_that_join_and_leave_get_the_same_bits(
+    pair: Pair, encoded: CrossKV, rows: int, history: list[Event]
+) -> None:
+    caches = [SlotCache(runtime, SLOTS) for runtime in pair]
+    for cache in caches:
+        for row in range(SLOTS):
+            cache.join(row, encoded, row % len(SOURCES))
+    for event in history:
+        results = [_stepped(cache, encoded, rows, event) for cache in caches]
+        for before, now in zip(*results, strict=True):
+            np.testing.assert_array_equal(before, now)
+
+
+def _stepped(
+    cache: SlotCache, encoded: CrossKV, rows: int, event: Event
+) -> Iterator[np.ndarray | None]:
+    """Lets a row join, runs a step, and gives all that it computes of each row."""
+    cache.release(event.row)
+    cache.join(event.row, encoded, event.source)
+    if event.candidates is not None:
+        tokens = {token % cache.vocabulary_size for token in event.candidates}
+        cache.limit(event.row, np.array(sorted(tokens)))
+    cache.suppress(event.row, [EOS] * event.biased)
+    cache.request(top_k=event.top_k, logits=False)
+    cache.advance(rows, return_logprobs=event.returns_logprobs)
+    yield cache.tokens[:rows].copy()
+    for row in range(rows):
+        candidates = cache.candidates(row)
+        yield from candidates or (None, None)
+        if event.returns_logprobs:
+            yield cache.log_probabilities[row].copy()
+            yield from cache.top_tokens(np.array([row]))
+
+
+def test_no_step_gathers_or_turns_numbers_of_candidates(tiny_int8_artifact: Path) -> None:
+    made = candidate_graph(tiny_int8_artifact / "decoder.onnx")
+    assert made is not None
+    before = onnx.load(tiny_int8_artifact / "decoder.onnx", load_external_data=False)
+    graph = onnx.load_model_from_string(made.graph).graph
+    assert not [node for node in _nodes(graph) if "allowed_tokens" in node.input[1:]]
+    names = [value.name for value in before.graph.input]
+    given = [table.input for table in made.tables]
+    assert [value.name for value in graph.input] == [*names, *given]
+    assert list(graph.output) == list(before.graph.output)
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+def test_tables_hold_what_the_graph_has_of_every_token(tiny_artifact: Path) -> None:
+    made = candidate_graph(tiny_artifact / "decoder.onnx")
+    assert made is not None
+    model = onnx.load(tiny_artifact / "decoder.onnx")
+    weights = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
+    [table] = made.tables
+    assert any(
+        weight.shape == table.numbers.shape and (weight == table.numbers).all()
+        for weight in weights
+    )
+    assert not table.is_turned
+
+
+def test_a_graph_that_gathers_no_candidates_is_left_as_it_is(tmp_path: Path) -> None:
+    graph = onnx.helper.make_graph([], "empty", [], [])
+    (tmp_path / "decoder.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    assert candidate_graph(tmp_path / "decoder.onnx") is None
