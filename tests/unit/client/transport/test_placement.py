@@ -40,7 +40,7 @@ if parent == "asyncio":
 if os.fork():
     # Its status is that of the child, or of the alarm that ended it.
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-signal.alarm(10)
+signal.alarm(50)
 try:
     if child == "asyncio":
         print(asyncio.run(ask_anew()), flush=True)

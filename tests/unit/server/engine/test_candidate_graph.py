@@ -1,7 +1,7 @@
 """A step that is given the numbers of candidates computes the bits of one that gathers them.
 
-The artifacts have a projection in floats, in eight bits by both schemes, and one with a bias; one is
-of an earlier release, whose masks are moved first.
+The artifacts have a projection in floats, in eight bits by both schemes, and one with a bias; the
+last is of an earlier release, whose masks are moved first.
 """
 
 from __future__ import annotations
