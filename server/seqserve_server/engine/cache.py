@@ -66,7 +66,7 @@ class SlotCache:
         self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
         self._sizes: StepSizes | None = None
         self._limited = CandidateStep(
-            slots, self.vocabulary_size, runtime.tables, runtime.allowed_shape
+            slots, self.vocabulary_size, runtime.candidate_tables, runtime.allowed_shape
         )
         self._choice: Choice | None = None
         self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)

@@ -67,7 +67,7 @@ class Runtime:
         masked = masked_graph(folder / _DECODER)
         made = self._candidate_graph(masked)
         self._decoder = self._open(_DECODER, packs, made.graph if made else masked)
-        self.tables = made.tables if made else []
+        self.candidate_tables = made.tables if made else []
         """What steps are given of each candidate; empty where they gather it themselves."""
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size

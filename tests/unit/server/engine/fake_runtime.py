@@ -197,7 +197,7 @@ class FakeRuntime:
         """How many targets each run of the scorer took."""
         self.can_score = True
         self.shortlist: Shortlist | None = None
-        self.tables: list[Table] = []
+        self.candidate_tables: list[Table] = []
         self.draft_reader: FakeDraftReader | None = None
         self.inputs: dict[str, Any] = {}
         """Buffers that the steps of the last cache read."""

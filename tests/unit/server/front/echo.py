@@ -27,6 +27,7 @@ from seqserve_server.contract.manifest import (
     SpecialTokens,
 )
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
 
@@ -77,6 +78,7 @@ class EchoRuntime:
         self.can_score = True
         self.shortlist = None
         self.draft_reader = None
+        self.candidate_tables: list[Table] = []
         self.step_s = 0.0
         self.fault: Exception | None = None
         self.may_run = threading.Event()
