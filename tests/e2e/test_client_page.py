@@ -43,7 +43,7 @@ PRINTED = {
     "Blocking": "Der Kaffee schmeckt gut.",
     "Streaming": "StopReason.EOS",
     "Many texts": "Es regnet. Wir haben einen guten Film gesehen. Der Kaffee schmeckt gut.",
-    "Languages": "Der Kaffee schmeckt gut [('ko-en', 'The coffee tastes good'), ('en-de', '')]",
+    "Languages": "Der Kaffee schmeckt gut. [('ko-en', 'The coffee tastes good.'), ('en-de', '')]",
     "asyncio": "Der Kaffee schmeckt gut.",
     "Deadlines and time limits": "StopReason.EOS Es regnet.",
     "Retries": "Es regnet.",

@@ -14,7 +14,7 @@ from .process import ServerProcess
 
 LANGUAGES = {"source_language": "ko", "target_language": "de"}
 SENTENCES = [
-    "커피가 맛이 좋네요",
+    "커피가 맛이 좋네요.",
     "난 최선을 다할 거야.",
     "나는 의사가 아니다.",
     "이 책은 아주 재미있다.",
@@ -49,7 +49,7 @@ def test_a_text_is_answered_as_its_sentences_and_streams_one_by_one(client: Clie
 
 
 def test_the_alignment_leads_from_the_german_words_to_the_korean_ones(client: Client) -> None:
-    source = "커피가 맛이 좋네요"
+    source = "커피가 맛이 좋네요."
     answer = client.generate(source, return_alignment=True, **LANGUAGES)
     words = {
         answer.text[each.target_begin : each.target_end]: source[
@@ -72,9 +72,9 @@ def test_the_command_prints_pairs_and_the_models_of_an_answer(
     assert main(["models", "--pairs", "--target", shipped.target]) == 0
     assert "ko    de  ko-en → en-de" in capsys.readouterr().out.splitlines()
     arguments = ["--source-language", "auto", "--target-language", "de", "--verbose"]
-    assert main(["generate", *arguments, "--target", shipped.target, "커피가 맛이 좋네요"]) == 0
+    assert main(["generate", *arguments, "--target", shipped.target, "커피가 맛이 좋네요."]) == 0
     printed = capsys.readouterr()
-    assert printed.out == "Der Kaffee schmeckt gut\n"
+    assert printed.out == "Der Kaffee schmeckt gut.\n"
     assert "ko (1.00), ko-en/1 → en-de/3" in printed.err
 
 
