@@ -102,6 +102,9 @@ def happen(server: ServerProcess, client: Client, door: httpx.Client) -> None:
         client.generate(source)
         door.post("/v1/generate", json={"source": source})
         door.post("/translate", json={"q": source, "source": "en", "target": "de"})
+    # Samples are never kept, so the engine itself answers.
+    client.generate(SOURCE, temperature=0.5)
+    list(client.stream(SOURCE, temperature=0.5))
     list(client.stream(SOURCE))
     client.score(SOURCE, "Der Kaffee schmeckt gut.")
     long = {"min_decoding_length": 128, "max_decoding_length": 128}
