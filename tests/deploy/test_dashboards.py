@@ -76,7 +76,8 @@ def watched(
         )
         client = stack.enter_context(Client(target, tls=tls, retry=RetryPolicy(max_attempts=1)))
         door = stack.enter_context(gateway.client())
-        until(lambda: bool(prometheus.query('up{job="gateway"} == 1')))
+        for job in jobs:
+            until(lambda job=job: bool(prometheus.query(f'up{{job="{job}"}} == 1')))
         # A rate needs two values, and what has not happened yet may have none: so all happens
         # twice. What an engine did since the last scrape goes with it.
         for happens in (happen, restart, happen):
