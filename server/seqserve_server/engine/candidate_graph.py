@@ -12,7 +12,7 @@ candidates and nothing else. Steps without options do not ask for it, and cost w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +22,12 @@ from seqserve_server.engine.graph_messages import (
     GRAPH,
     MODEL,
     TENSOR,
+    branches_of,
+    graphs_of,
     make_node,
     make_value,
     put,
+    rename,
 )
 from seqserve_server.engine.packing import Array
 
@@ -66,11 +69,11 @@ def candidate_graph(path: Path, masked: bytes | None = None) -> CandidateGraph |
     """
     model = MODEL.FromString(path.read_bytes() if masked is None else masked)
     graph = model.graph
-    parts = [part for part in _graphs(graph) if any(map(_gathers, part.nodes))]
+    parts = [part for part in graphs_of(graph) if any(map(_gathers, part.nodes))]
     if len(parts) != 1 or any(map(_gathers, graph.nodes)):
         return None
     [part] = parts
-    tensors = {tensor.name: tensor for inner in _graphs(graph) for tensor in inner.tensors}
+    tensors = {tensor.name: tensor for inner in graphs_of(graph) for tensor in inner.tensors}
     [tokens] = [value for value in graph.inputs if value.name == _TOKENS]
     group = tokens.type.tensor.shape.dims[1].size
     tables = []
@@ -84,7 +87,7 @@ def candidate_graph(path: Path, masked: bytes | None = None) -> CandidateGraph |
         table = Table(f"{KEPT}{index}", numbers, is_turned)
         tables.append(table)
         put(part, nodes=[node for node in part.nodes if result not in node.outputs])
-        _rename(part.nodes, result, table.input)
+        rename(part.nodes, result, table.input)
         width = numbers.shape[1]
         dims = ("groups", width, group) if is_turned else ("groups", group, width)
         graph.inputs.append(make_value(table.input, tensor.kind, dims))
@@ -97,7 +100,7 @@ def candidate_graph(path: Path, masked: bytes | None = None) -> CandidateGraph |
 def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
     """Lets a step with options compute the logits of candidates alone where no row is projected."""
     [end] = [node for node in graph.nodes if _LOGITS in node.outputs]
-    [outer] = [inner for inner in _inner(end) if any(map(_is_given, inner.nodes))]
+    [outer] = [inner for inner in branches_of(end) if any(map(_is_given, inner.nodes))]
     types = {value.name: value.type for value in graph.outputs}
     names = [value.name for value in outer.outputs]
     limited = GRAPH(name="limited")
@@ -108,7 +111,7 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
     nodes = _without_slices(part.nodes)
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
     [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
-    _rename(nodes, logits, result)
+    rename(nodes, logits, result)
     limited.nodes.extend(_needed(nodes, [result]))
     read = {name for node in limited.nodes for name in _reads(node)}
     known = {tensor.name for tensor in graph.tensors}
@@ -116,7 +119,7 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
 
     whole = GRAPH.FromString(outer.SerializeToString())
     for value in whole.outputs:
-        _rename(whole.nodes, value.name, f"whole.{value.name}")
+        rename(whole.nodes, value.name, f"whole.{value.name}")
         value.name = f"whole.{value.name}"
     branches = [
         make_node("Shape", [_ROWS], ["count_of_rows"]),
@@ -132,20 +135,8 @@ def _without_slices(nodes: Iterable[Any]) -> list[Any]:
     slices = [node for node in copies if node.kind == "Slice"]
     others = [node for node in copies if node.kind != "Slice"]
     for node in slices:
-        _rename(others, node.outputs[0], node.inputs[0])
+        rename(others, node.outputs[0], node.inputs[0])
     return others
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    """Lists a graph and all branches within."""
-    yield graph
-    for node in graph.nodes:
-        for inner in _inner(node):
-            yield from _graphs(inner)
-
-
-def _inner(node: Any) -> Iterator[Any]:
-    return (part.graph for part in node.attributes if part.HasField("graph"))
 
 
 def _gathers(node: Any) -> bool:
@@ -200,21 +191,10 @@ def _needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:
 def _reads(node: Any) -> set[str]:
     """Lists what a node reads, its branches too."""
     read = set(node.inputs)
-    for graph in _inner(node):
+    for graph in branches_of(node):
         read.update(value.name for value in graph.outputs)
         read.update(name for inner in graph.nodes for name in _reads(inner))
     return read
-
-
-def _rename(nodes: Iterable[Any], before: str, after: str) -> None:
-    """Gives a value another name where nodes compute or read it, their branches too."""
-    for node in nodes:
-        for names in (node.inputs, node.outputs):
-            for index, name in enumerate(names):
-                if name == before:
-                    names[index] = after
-        for graph in _inner(node):
-            _rename(graph.nodes, before, after)
 
 
 def _empty(value: Any) -> Any:

@@ -5,7 +5,7 @@ Source: onnx/onnx.proto of https://github.com/onnx/onnx.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from google.protobuf import message_factory
@@ -99,6 +99,30 @@ def make_value(name: str, kind: int, dims: Sequence[int | str]) -> Any:
     for dim in dims:
         value.type.tensor.shape.dims.add(**{"name" if isinstance(dim, str) else "size": dim})
     return value
+
+
+def graphs_of(graph: Any) -> Iterator[Any]:
+    """Lists a graph and all branches within, at any depth."""
+    yield graph
+    for node in graph.nodes:
+        for branch in branches_of(node):
+            yield from graphs_of(branch)
+
+
+def branches_of(node: Any) -> Iterator[Any]:
+    """Lists the graphs that a node chooses from."""
+    return (part.graph for part in node.attributes if part.HasField("graph"))
+
+
+def rename(nodes: Iterable[Any], before: str, after: str) -> None:
+    """Gives a value another name where nodes compute or read it, their branches too."""
+    for node in nodes:
+        for names in (node.inputs, node.outputs):
+            for index, name in enumerate(names):
+                if name == before:
+                    names[index] = after
+        for branch in branches_of(node):
+            rename(branch.nodes, before, after)
 
 
 def put(message: Any, **fields: Iterable[Any]) -> None:

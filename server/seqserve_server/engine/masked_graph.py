@@ -6,13 +6,12 @@ that branch, whatever else its rows wanted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from seqserve_server.engine.graph_messages import MODEL
+from seqserve_server.engine.graph_messages import MODEL, graphs_of, rename
 
 _MASK = "ScatterElements"
 _MASKED_TOKENS = "bias_tokens"
@@ -28,7 +27,8 @@ def masked_graph(path: Path) -> bytes | None:
         model = MODEL.FromString(path.read_bytes())
     except (OSError, DecodeError):
         return None
-    for branch in _branches(model.graph):
+    _, *branches = graphs_of(model.graph)
+    for branch in branches:
         for node in branch.nodes:
             if node.kind == _MASK and node.inputs[1] == _MASKED_TOKENS:
                 _move(node, branch, model.graph)
@@ -45,22 +45,11 @@ def _move(mask: Any, branch: Any, graph: Any) -> None:
     unmasked = f"unmasked_{logits}"
     for node in graph.nodes:
         node.outputs[:] = [unmasked if name == logits else name for name in node.outputs]
-    for inner in (branch, *_branches(branch)):
-        for node in inner.nodes:
-            node.inputs[:] = [logits if name == masked else name for name in node.inputs]
     first = type(mask)()
     first.CopyFrom(mask)
     first.inputs[0], first.outputs[0] = unmasked, logits
     first.ClearField("name")  # names of nodes differ within a graph only
     branch.nodes.remove(mask)
+    rename(branch.nodes, masked, logits)
     choice = graph.nodes.pop()
     graph.nodes.extend([first, choice])
-
-
-def _branches(graph: Any) -> Iterator[Any]:
-    """Lists the graphs within a graph, at any depth."""
-    for node in graph.nodes:
-        for attribute in node.attributes:
-            if attribute.HasField("graph"):
-                yield attribute.graph
-                yield from _branches(attribute.graph)

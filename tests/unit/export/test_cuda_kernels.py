@@ -9,11 +9,11 @@ Source: ONNX Runtime, docs/OperatorKernels.md; contrib_ops/cuda/bert/group_query
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 import pytest
+from tests.graph_nodes import nodes_of
 
 STEPS = {
     "Add", "ArgMax", "Cast", "ConstantOfShape", "Div", "Expand", "FusedMatMul", "Gather",
@@ -38,14 +38,7 @@ ONLY_ON_CPU = {
 
 
 def operators_of(path: Path) -> set[str]:
-    return {node.op_type for node in _nodes(onnx.load(path, load_external_data=False).graph)}
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            yield from _nodes(attribute.g)
+    return {node.op_type for node in nodes_of(onnx.load(path, load_external_data=False).graph)}
 
 
 @pytest.mark.parametrize(

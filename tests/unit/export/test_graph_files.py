@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 from onnxscript import ir
+from tests.graph_nodes import nodes_of
 
 from seqserve_export.graph_files import WEIGHTS, move_weights
 from seqserve_export.tracing import ATTENTION_OPSET
@@ -145,15 +145,6 @@ def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) 
         operators = {node.op_type for node in graph.node}
         assert "MatMulIntegerToFloat" in operators
         assert not operators & {"Gemm", "MatMul"}, name
-
-
-def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Lists the nodes of a graph and of its branches."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from nodes_of(attribute.g)
 
 
 def branches_of(graph: onnx.GraphProto, condition: str) -> tuple[onnx.GraphProto, onnx.GraphProto]:

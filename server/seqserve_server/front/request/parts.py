@@ -188,7 +188,7 @@ class SourceReader:
         options, terms = self._terms.of(rest, self._tokenizer.spelled(rest).text)
         if not self._is_read(rest, tokens):
             tokens = []
-        read = self._read(text)
+        read = self._read(text, kept)
         draft = self._drafts.draft_of(read) if tokens and options.follows_drafts else ()
         in_small = read if read != text else ""
         return Part(span, tokens, options, terms, is_wrapped, kept, draft, in_small)
@@ -204,11 +204,11 @@ class SourceReader:
         offsets = self._tokenizer.pieces(self._read(text)).offsets
         return [0] * self._num_added + [end for _, end in offsets]
 
-    def _read(self, text: str) -> str:
+    def _read(self, text: str, kept: Sequence[Span] | None = None) -> str:
         """Returns a text as the model reads it: one in capitals in small letters."""
         if not self._lowers_capitals:
             return text
-        kept = self._kept.spans(text)
+        kept = self._kept.spans(text) if kept is None else kept
         return lowered(text, kept) if in_capitals(text, kept) else text
 
     def _is_read(self, text: str, tokens: list[int]) -> bool:

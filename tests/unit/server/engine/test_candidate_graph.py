@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.graph_nodes import nodes_of
 
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
@@ -132,19 +133,11 @@ def test_no_step_gathers_or_turns_numbers_of_candidates(tiny_int8_artifact: Path
     assert made is not None
     before = onnx.load(tiny_int8_artifact / "decoder.onnx", load_external_data=False)
     graph = onnx.load_model_from_string(made.graph).graph
-    assert not [node for node in _nodes(graph) if "allowed_tokens" in node.input[1:]]
+    assert not [node for node in nodes_of(graph) if "allowed_tokens" in node.input[1:]]
     names = [value.name for value in before.graph.input]
     given = [table.input for table in made.tables]
     assert [value.name for value in graph.input] == [*names, *given]
     assert list(graph.output) == list(before.graph.output)
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
 
 
 def test_tables_hold_what_the_graph_has_of_every_token(tiny_artifact: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from tests.graph_nodes import nodes_of
 
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
@@ -81,14 +81,6 @@ def test_only_the_mask_has_another_place() -> None:
     assert [node.op_type for node in after.node[-2:]] == ["ScatterElements", "If"]
     kinds = [sorted(node.op_type for node in nodes_of(graph)) for graph in (before, after)]
     assert kinds[0] == kinds[1]
-
-
-def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from nodes_of(attribute.g)
 
 
 def test_others_stay_as_they_are(tiny_artifact: Path, tmp_path: Path) -> None:
