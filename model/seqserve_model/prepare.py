@@ -8,9 +8,7 @@ English TAB other language TAB attribution), and the exports of https://tatoeba.
 (sentences: id TAB language TAB text [TAB user ...]; links: id TAB id), plain, gzip or bzip2.
 
 It also writes the training pairs of a recipe, with those that are made of them, and can have a
-model translate their sources: what a large model writes, a small one learns more easily.
-
-Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation", §3.2.
+teacher translate their sources: what a large model writes, a small one learns more easily.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from seqserve.options import flag_of, option, parse
 from seqserve_model.data import Pair, cannot_be_read, normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
 from seqserve_model.options import (
-    EvaluateOptions,
     beam_size_option,
     decoding_defaults,
     length_penalty_option,
@@ -56,9 +53,6 @@ examples:
   seqserve prepare --recipe model/configs/en-de.toml --out data/en-de-training.tsv
   seqserve prepare --recipe model/configs/en-de.toml --teacher models/teacher/1 --beam-size 5 \\
     --out data/en-de-distilled.tsv.gz"""
-
-_TEACHER_SOURCES = 1_000
-"""Sources that a teacher translates before their pairs are written."""
 
 _LICENCE = "CC-BY 2.0 (France) Attribution: tatoeba.org"
 
@@ -105,6 +99,11 @@ class PrepareOptions:
     beam_size: int | None = beam_size_option("Hypotheses that the teacher keeps; for an artifact.")
     length_penalty: float | None = length_penalty_option(
         "Exponent of the length that the teacher's beams are ranked by; for an artifact."
+    )
+    nearest: bool = option(
+        False,
+        help="Take the hypothesis of the teacher's beam that is nearest to a target of the recipe"
+        " by chrF, in place of the best by its score.",
     )
     threads: int = option(1, help="Threads of the teacher.", minimum=1)
     archives: list[str] = option([], help="Text files or zips of manythings.org.", positional=True)
@@ -218,23 +217,24 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
 
 
 def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair]:
-    """Puts a model's translations in the place of targets, every source once."""
+    """Puts a model's translations in the place of targets."""
     # Not above: the other rows need no torch.
-    from seqserve_model.evaluate import is_artifact, open_translator
+    from seqserve_model.evaluate import is_artifact
+    from seqserve_model.teacher import Teacher
 
+    assert options.teacher is not None, "the caller has checked it"
     search = decoding_defaults(options)
-    if search and options.teacher and not is_artifact(options.teacher):
+    if search and not is_artifact(options.teacher):
         raise OptionError(
             f"{flag_of(next(iter(search)))}: a run translates with greedy search; export it, and"
             " name the artifact as --teacher"
         )
-    sources = list(dict.fromkeys(pair.source for pair in pairs))
-    teacher = EvaluateOptions(path=options.teacher, threads=options.threads, **search)
-    with open_translator(teacher) as translate:
-        for start in range(0, len(sources), _TEACHER_SOURCES):
-            some = sources[start : start + _TEACHER_SOURCES]
-            yield from map(Pair, some, translate(some))
-            _say(f"{start + len(some):,} of {len(sources):,} sources translated")
+    if options.nearest and (options.beam_size or 1) < 2:
+        raise OptionError("--nearest: chooses of several hypotheses; set --beam-size to 2 or more")
+    teacher = Teacher(
+        path=options.teacher, threads=options.threads, nearest=options.nearest, **search
+    )
+    return teacher.pairs(pairs, _say)
 
 
 def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics import CHRF
 
 from seqserve.errors import OptionError
 from seqserve_model.data import Pair, normalise, read_pairs, write_pairs
@@ -14,6 +15,8 @@ from seqserve_model.options import EvaluateOptions
 from seqserve_model.parallel_text import read_split
 from seqserve_model.prepare import main, prepare, read_manythings, read_tatoeba
 from seqserve_model.recipe import Recipe
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.local_engine import LocalEngine
 
 CREDIT = "CC-BY 2.0 (France) Attribution: tatoeba.org #1 (CM) & #2 (Pfirsichbaeumchen)"
 
@@ -201,10 +204,31 @@ def test_a_teacher_translates_each_source_once(
     assert read_pairs(out).pairs == list(dict.fromkeys(pair for pair in pairs if pair.target))
 
 
+def test_of_a_beam_the_hypothesis_nearest_to_a_target_is_taken(
+    tmp_path: Path, recipe: Path, tiny_artifact: Path
+) -> None:
+    out = tmp_path / "out.tsv"
+    command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
+    assert main([*command, "--beam-size", "3", "--nearest"]) == 0
+    written, chrf = dict(read_pairs(out).pairs), CHRF()
+    chosen: list[bool] = []
+    with LocalEngine(tiny_artifact) as engine:
+        limit = engine.manifest.limits.max_target_length
+        options = DecodingOptions(max_decoding_length=limit, beam_size=3, num_hypotheses=3)
+        for source, target in read_split(Recipe.load(recipe).data, lambda _: None).training:
+            (answer,) = engine.decode([engine.encode(source)], options)
+            texts = [engine.tokenizer.decode(each.token_ids) for each in answer.hypotheses]
+            nearest = max(texts, key=lambda text: chrf.sentence_score(text, [target]).score)
+            assert written.get(source, "") == normalise(nearest)
+            chosen.append(nearest != texts[0])
+    assert any(chosen), "the best hypothesis is always the nearest"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "name archives"),
+        (["--recipe", "RECIPE", "--teacher", "x", "--nearest"], "several hypotheses"),
         (["--recipe", "a.toml", "--numbers", "3"], "name archives"),
         (["--recipe", "none.toml"], "none.toml: cannot be read"),
         (["--teacher", "runs/a", "--numbers", "3"], "name the --recipe whose sources"),

@@ -1,0 +1,78 @@
+"""Has a teacher translate the sources of pairs, for a student to learn its translations.
+
+Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation": the teacher's best hypothesis
+(§3.2), or the hypothesis of its beam that is nearest to what people wrote (§3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics import CHRF
+
+from seqserve_model.data import Pair
+from seqserve_model.evaluate import open_translator
+from seqserve_model.options import EvaluateOptions, decoding_defaults
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.local_engine import LocalEngine
+
+_SOURCES = 1_000
+"""Sources that are translated before their pairs are given."""
+
+Translate = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teacher:
+    """A training run or an artifact that translates."""
+
+    path: Path
+    threads: int = 1
+    beam_size: int | None = None
+    """None for greedy search; for artifacts."""
+    length_penalty: float | None = None
+    nearest: bool = False
+    """Whether to take the hypothesis of the beam that is nearest to a target by chrF."""
+
+    def pairs(self, pairs: Sequence[Pair], report: Callable[[str], None]) -> Iterator[Pair]:
+        """Yields every source once, with the teacher's translation in the place of its targets."""
+        targets: dict[str, list[str]] = {}
+        for pair in pairs:
+            targets.setdefault(pair.source, []).append(pair.target)
+        sources = list(targets)
+        with self._nearest(targets) if self.nearest else self._best() as translate:
+            for start in range(0, len(sources), _SOURCES):
+                some = sources[start : start + _SOURCES]
+                yield from map(Pair, some, translate(some))
+                report(f"{start + len(some):,} of {len(sources):,} sources translated")
+
+    @contextmanager
+    def _best(self) -> Iterator[Translate]:
+        options = EvaluateOptions(path=self.path, threads=self.threads, **decoding_defaults(self))
+        with open_translator(options) as translate:
+            yield translate
+
+    @contextmanager
+    def _nearest(self, targets: dict[str, list[str]]) -> Iterator[Translate]:
+        chrf = CHRF()
+        with LocalEngine(self.path, threads=self.threads) as engine:
+            options = DecodingOptions(
+                max_decoding_length=engine.manifest.limits.max_target_length,
+                num_hypotheses=self.beam_size or 1,
+                **decoding_defaults(self),
+            )
+
+            def translate(sources: Sequence[str]) -> list[str]:
+                answers = engine.decode([engine.encode(source) for source in sources], options)
+                return [
+                    max(
+                        (engine.tokenizer.decode(each.token_ids) for each in answer.hypotheses),
+                        key=lambda text: chrf.sentence_score(text, targets[source]).score,
+                    )
+                    for source, answer in zip(sources, answers, strict=True)
+                ]
+
+            yield translate
