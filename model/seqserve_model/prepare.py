@@ -52,7 +52,7 @@ examples:
   seqserve prepare --numbers 20000 --out data/numbers.tsv
   seqserve prepare --recipe model/configs/en-de.toml --out data/en-de-training.tsv
   seqserve prepare --recipe model/configs/en-de.toml --teacher models/teacher/1 --beam-size 5 \\
-    --out data/en-de-distilled.tsv.gz"""
+    --nearest 60 --out data/en-de-distilled.tsv.gz"""
 
 _LICENCE = "CC-BY 2.0 (France) Attribution: tatoeba.org"
 
@@ -100,10 +100,12 @@ class PrepareOptions:
     length_penalty: float | None = length_penalty_option(
         "Exponent of the length that the teacher's beams are ranked by; for an artifact."
     )
-    nearest: bool = option(
-        False,
-        help="Take the hypothesis of the teacher's beam that is nearest to a target of the recipe"
-        " by chrF, in place of the best by its score.",
+    nearest: float | None = option(
+        None,
+        help="Take the hypothesis of the teacher's beam that is nearest to a target of the recipe,"
+        " in place of the best by its score; the target itself if that has less than this chrF.",
+        minimum=0,
+        maximum=100,
     )
     threads: int = option(1, help="Threads of the teacher.", minimum=1)
     archives: list[str] = option([], help="Text files or zips of manythings.org.", positional=True)
@@ -229,7 +231,7 @@ def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair
             f"{flag_of(next(iter(search)))}: a run translates with greedy search; export it, and"
             " name the artifact as --teacher"
         )
-    if options.nearest and (options.beam_size or 1) < 2:
+    if options.nearest is not None and (options.beam_size or 1) < 2:
         raise OptionError("--nearest: chooses of several hypotheses; set --beam-size to 2 or more")
     teacher = Teacher(
         path=options.teacher, threads=options.threads, nearest=options.nearest, **search

@@ -1,12 +1,14 @@
 """Has a teacher translate the sources of pairs, for a student to learn its translations.
 
 Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation": the teacher's best hypothesis
-(§3.2), or the hypothesis of its beam that is nearest to what people wrote (§3.3).
+(§3.2), or the hypothesis of its beam that is nearest to what people wrote (§3.3). Where none of
+them is near, a student of the same size would learn its teacher's mistakes, so it gets what people
+wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +36,9 @@ class Teacher:
     beam_size: int | None = None
     """None for greedy search; for artifacts."""
     length_penalty: float | None = None
-    nearest: bool = False
-    """Whether to take the hypothesis of the beam that is nearest to a target by chrF."""
+    nearest: float | None = None
+    """If set, the hypothesis of the beam that is nearest to a target is taken; the target itself if
+    that has less than this chrF, from 0 to 100."""
 
     def pairs(self, pairs: Sequence[Pair], report: Callable[[str], None]) -> Iterator[Pair]:
         """Yields every source once, with the teacher's translation in the place of its targets."""
@@ -43,7 +46,7 @@ class Teacher:
         for pair in pairs:
             targets.setdefault(pair.source, []).append(pair.target)
         sources = list(targets)
-        with self._nearest(targets) if self.nearest else self._best() as translate:
+        with self._best() if self.nearest is None else self._near(targets) as translate:
             for start in range(0, len(sources), _SOURCES):
                 some = sources[start : start + _SOURCES]
                 yield from map(Pair, some, translate(some))
@@ -56,8 +59,7 @@ class Teacher:
             yield translate
 
     @contextmanager
-    def _nearest(self, targets: dict[str, list[str]]) -> Iterator[Translate]:
-        chrf = CHRF()
+    def _near(self, targets: Mapping[str, Sequence[str]]) -> Iterator[Translate]:
         with LocalEngine(self.path, threads=self.threads) as engine:
             options = DecodingOptions(
                 max_decoding_length=engine.manifest.limits.max_target_length,
@@ -68,11 +70,23 @@ class Teacher:
             def translate(sources: Sequence[str]) -> list[str]:
                 answers = engine.decode([engine.encode(source) for source in sources], options)
                 return [
-                    max(
-                        (engine.tokenizer.decode(each.token_ids) for each in answer.hypotheses),
-                        key=lambda text: chrf.sentence_score(text, targets[source]).score,
+                    nearest(
+                        [engine.tokenizer.decode(each.token_ids) for each in answer.hypotheses],
+                        targets[source],
+                        self.nearest or 0.0,
                     )
                     for source, answer in zip(sources, answers, strict=True)
                 ]
 
             yield translate
+
+
+def nearest(hypotheses: Sequence[str], targets: Sequence[str], minimum: float) -> str:
+    """Returns the hypothesis nearest to a target; the target if its chrF is below the minimum."""
+    chrf = CHRF()
+    best = max(
+        (chrf.sentence_score(hypothesis, [target]).score, hypothesis, target)
+        for hypothesis in hypotheses
+        for target in targets
+    )
+    return best[1] if best[0] >= minimum else best[2]

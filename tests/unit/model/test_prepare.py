@@ -6,7 +6,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from sacrebleu.metrics import CHRF
 
 from seqserve.errors import OptionError
 from seqserve_model.data import Pair, normalise, read_pairs, write_pairs
@@ -15,6 +14,7 @@ from seqserve_model.options import EvaluateOptions
 from seqserve_model.parallel_text import read_split
 from seqserve_model.prepare import main, prepare, read_manythings, read_tatoeba
 from seqserve_model.recipe import Recipe
+from seqserve_model.teacher import nearest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
 
@@ -209,26 +209,32 @@ def test_of_a_beam_the_hypothesis_nearest_to_a_target_is_taken(
 ) -> None:
     out = tmp_path / "out.tsv"
     command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
-    assert main([*command, "--beam-size", "3", "--nearest"]) == 0
-    written, chrf = dict(read_pairs(out).pairs), CHRF()
-    chosen: list[bool] = []
+    assert main([*command, "--beam-size", "3", "--nearest", "0"]) == 0
+    written, chosen = dict(read_pairs(out).pairs), set[int]()
     with LocalEngine(tiny_artifact) as engine:
         limit = engine.manifest.limits.max_target_length
         options = DecodingOptions(max_decoding_length=limit, beam_size=3, num_hypotheses=3)
         for source, target in read_split(Recipe.load(recipe).data, lambda _: None).training:
             (answer,) = engine.decode([engine.encode(source)], options)
             texts = [engine.tokenizer.decode(each.token_ids) for each in answer.hypotheses]
-            nearest = max(texts, key=lambda text: chrf.sentence_score(text, [target]).score)
-            assert written.get(source, "") == normalise(nearest)
-            chosen.append(nearest != texts[0])
-    assert any(chosen), "the best hypothesis is always the nearest"
+            assert written.get(source, "") == normalise(nearest(texts, [target], 0))
+            chosen.add(texts.index(nearest(texts, [target], 0)))
+    assert len(chosen) > 1, "the best hypothesis is always the nearest"
+    assert main([*command, "--beam-size", "3", "--nearest", "100"]) == 0
+    assert read_pairs(out).pairs == read_split(Recipe.load(recipe).data, lambda _: None).training
+
+
+def test_a_target_takes_the_place_of_hypotheses_that_are_far_from_it() -> None:
+    hypotheses, targets = ["Der Hund schläft.", "Die Katze schlief."], ["Die Katze schläft.", "x"]
+    assert nearest(hypotheses, targets, 60) == "Die Katze schlief."
+    assert nearest(hypotheses, targets, 95) == "Die Katze schläft."
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "name archives"),
-        (["--recipe", "RECIPE", "--teacher", "x", "--nearest"], "several hypotheses"),
+        (["--recipe", "RECIPE", "--teacher", "x", "--nearest", "60"], "several hypotheses"),
         (["--recipe", "a.toml", "--numbers", "3"], "name archives"),
         (["--recipe", "none.toml"], "none.toml: cannot be read"),
         (["--teacher", "runs/a", "--numbers", "3"], "name the --recipe whose sources"),
