@@ -88,7 +88,7 @@ def converted_options(
     return RequestOptions(
         decoding,
         affixes,
-        segmentation_of(sent, manifest),
+        segmentation_of(options, sent),
         KeptTexts(options),
         TargetDrafts.of(options, decoding, tokenizer),
         lowers_capitals(options),
