@@ -11,7 +11,6 @@ from seqserve_server.contract.errors import ArtifactError, ProviderError
 from seqserve_server.contract.manifest import SCORER, Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import cuda
-from seqserve_server.engine.external_data import check_references
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 
@@ -30,7 +29,7 @@ def open_session(
     profile: Path | None = None,
     graph: bytes | None = None,
 ) -> ort.InferenceSession:
-    """Opens the graph ``name`` of the artifact in ``folder``.
+    """Opens the graph ``name`` of the artifact in ``folder``, whose references have been checked.
 
     One that was made from it, ``graph``, goes in its place.
 
@@ -58,7 +57,6 @@ def open_session(
     if name not in manifest.files:
         # What the manifest does not name was not checked either.
         raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
-    check_references(path, manifest.files)
     if graph is not None:
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder)
