@@ -45,13 +45,13 @@ class Layout(NamedTuple):
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
         """Finds some tokens of some rows among the candidates, ``[M]``; others are left out."""
-        found = [np.empty(0, np.int64)]
+        parts = [np.empty(0, np.int64)]
         for row in tokens_of_rows.keys() & set(self.rows.tolist()):
             mine, wanted = self.of(row), tokens_of_rows[row]
             places = mine.start + self.tokens[mine].searchsorted(wanted)
             places = np.minimum(places, mine.stop - 1)
-            found.append(places[self.tokens[places] == wanted])
-        return np.concatenate(found)
+            parts.append(places[self.tokens[places] == wanted])
+        return np.concatenate(parts)
 
 
 class Candidates:
@@ -203,8 +203,8 @@ class Choice:
         self._peaks = np.maximum.reduceat(logits, layout.starts)  # [R]
         self._below = self._peaks.repeat(layout.sizes) - logits  # [N]
         # Put so that what is not a number has a best one too.
-        found = (~(self._below > 0)).nonzero()[0]
-        self.tokens: Array = layout.tokens[found[found.searchsorted(layout.starts)]]
+        best = (~(self._below > 0)).nonzero()[0]
+        self.tokens: Array = layout.tokens[best[best.searchsorted(layout.starts)]]
         """The best token of each row, ``[R]``; among equals the first."""
 
     def candidates(self, row: int) -> tuple[Array, Array]:
@@ -230,10 +230,10 @@ class Choice:
         """
         places = self._top_places(count)
         is_missing = places < 0
-        found = self._logits[places] - (self._peaks + log_totals)[:, None]
+        log_probabilities = self._logits[places] - (self._peaks + log_totals)[:, None]
         return (
             np.where(is_missing, eos, self._layout.tokens[places]),
-            np.where(is_missing, MASKED_LOGIT, found),
+            np.where(is_missing, MASKED_LOGIT, log_probabilities),
         )
 
     def _top_places(self, count: int) -> Array:
