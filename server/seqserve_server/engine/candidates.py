@@ -1,4 +1,4 @@
-"""The tokens that rows choose from, where they are not all, and where a step puts their logits.
+"""Rows that choose among some tokens only, their candidates: which, and what a step computes.
 
 A step projects all rows onto the union of these tokens, and each row reads the logits of its own.
 """

@@ -1,4 +1,4 @@
-"""What the decoder's layers keep of each row: its memory, and the target tokens that it has read.
+"""What the decoder's layers keep of each row: keys and values, or states of recurrent layers.
 
 Each class holds the buffers of all layers by the names that the decoder graph gives its inputs. The
 first axis is the row; a row is copied and cleared no further than it is filled.

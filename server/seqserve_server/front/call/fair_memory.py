@@ -191,8 +191,8 @@ class Reservation:
     def shrink(self, size: int) -> None:
         """Keeps so many bytes, if they are fewer, and gives back the others."""
         if size < self.size:
-            given, self.size = self.size - size, size
-            self._memory.give(self._caller, given)
+            others, self.size = self.size - size, size
+            self._memory.give(self._caller, others)
 
     def release(self) -> None:
         """Gives back all bytes; again does nothing."""

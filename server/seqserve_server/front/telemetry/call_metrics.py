@@ -1,4 +1,4 @@
-"""Calls by outcome, and how long they took, for each version of a model.
+"""Metrics of calls, by outcome, and of kept answers, for each version of a model.
 
 Refusals come at once, so durations are kept by status: a quantile over all calls would sink as the
 server turns more of them away.
