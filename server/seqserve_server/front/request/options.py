@@ -28,7 +28,7 @@ from seqserve_server.front.request.drafts import TargetDrafts
 from seqserve_server.front.request.kept_spans import KeptTexts
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.rules import check_rules
-from seqserve_server.front.request.splitting import Segmentation, is_excluded, segmentation_of
+from seqserve_server.front.request.splitting import Segmentation, has_prefix, segmentation_of
 from seqserve_server.front.request.terms import TokenIds, target_ids
 
 Options = generation_pb2.GenerationOptions
@@ -193,8 +193,8 @@ def with_defaults(options: Options, manifest: Manifest) -> Options:
     if any(options.HasField(name) for name in _OTHER_WAYS):
         for name in _BEAM_SEARCH:
             defaults.ClearField(name)
-    # Beside options that it does not go with, the default is not to divide a source.
-    if is_excluded(options):
+    # A prefix belongs to one text, so that beside it the default is not to divide a source.
+    if has_prefix(options):
         defaults.ClearField("segmentation")
     defaults.MergeFrom(options)
     return defaults

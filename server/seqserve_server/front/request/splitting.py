@@ -140,8 +140,8 @@ def _border(text: str, limit: int) -> int:
     return max(limit, 1)
 
 
-EXCLUDED = ("target_prefix", "target_prefix_tokens")
-"""Options that belong to one text, not to each of its segments."""
+PREFIXES = ("target_prefix", "target_prefix_tokens")
+"""Options of the prefix of a target, which belongs to one text, not to each of its segments."""
 
 # Its rules are those of every language that the library does not know.
 _DEFAULT_LANGUAGE = "en"
@@ -174,6 +174,6 @@ def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
     return Segmentation(mode, language, is_default=not sent.segmentation)
 
 
-def is_excluded(options: Options) -> bool:
-    """Tells whether a request sets an option that belongs to one text."""
-    return any(getattr(options, name) for name in EXCLUDED)
+def has_prefix(options: Options) -> bool:
+    """Tells whether a request sets the prefix of its target."""
+    return any(getattr(options, name) for name in PREFIXES)
