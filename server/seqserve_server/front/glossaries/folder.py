@@ -133,9 +133,9 @@ class Glossaries:
             for glossary in fitting
             if all(code == folded(glossary.label[index]) for code, index in wanted)
         ]
-        for glossaries in (equal, fitting):
-            if len(glossaries) == 1:
-                return glossaries[0]
+        for choices in (equal, fitting):
+            if len(choices) == 1:
+                return choices[0]
         pairs = listed(f"{each.label.source} to {each.label.target}" for each in named)
         languages = f"{source or 'any language'} to {target or 'any language'}"
         raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {languages}")
