@@ -176,7 +176,7 @@ class SlotCache:
         }
 
     def write(self, row: int, entries: Sequence[Array]) -> None:
-        """Writes keys and values behind those of a row, which is no longer then.
+        """Writes keys and values behind the ones that a row has; its length stays.
 
         ``entries`` ``[1, H, R, D]`` are in the order of the inputs of a pass.
         """

@@ -22,14 +22,14 @@ _MAX_BYTES = 64 << 20
 
 
 class Layout(NamedTuple):
-    """The candidates of R rows, those of the first row, then those of the second, and so on: N."""
+    """The N candidates of R rows, row after row."""
 
     rows: Array
     """Which rows, rising, ``[R]``."""
     tokens: Array
     """Candidates, rising within each row, ``[N]``."""
     starts: Array
-    """Where those of each row begin, ``[R]``."""
+    """Where the candidates of each row begin, ``[R]``."""
     sizes: Array
     """How many each row has, ``[R]``."""
     owners: Array
@@ -121,7 +121,7 @@ class CandidateStep:
         tables: Sequence[Table],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; tables and ``allowed_shape`` are those of the runtime."""
+        """Allocates them; the runtime has the tables and ``allowed_shape``."""
         capacity = _capacity(vocabulary_size, tables)
         self._block = CandidateBlock(capacity, vocabulary_size, tables, allowed_shape)
         self.inputs = self._block.inputs
@@ -197,7 +197,7 @@ class Choice:
     """What R rows choose in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best candidate of each row; ``logits [N]`` are those of the candidates."""
+        """Finds the best candidate of each row, by the ``logits [N]`` of all candidates."""
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         self._peaks = np.maximum.reduceat(logits, layout.starts)  # [R]

@@ -125,7 +125,7 @@ class Engine:
     def cancel(self, request: Request, *, is_late: bool = False) -> None:
         """Cancels a request; its slots are free before the next step.
 
-        No event follows, except those of a step under way.
+        No event follows, except from a step under way.
         """
         request.is_late = is_late
         if self._queue_of(request).cancel(request):

@@ -24,7 +24,7 @@ from seqserve_server.engine.request import Request
 
 
 class BeamSearch:
-    """The search of a request, or that of one of its alternatives."""
+    """The search of a request, or of one of its alternatives."""
 
     def __init__(self, rows: Rows, first: int) -> None:
         """Starts the search of rows that have joined; ``first`` is one of them."""

@@ -42,11 +42,11 @@ class Continuations(NamedTuple):
         return Continuations(*(array[searches] for array in self))
 
     def listed(self, search: int) -> list[Continuation]:
-        """Lists those of a search."""
+        """Lists the continuations of a search."""
         return list(zip(*(array[search].tolist() for array in self), strict=True))
 
     def put(self, search: int, others: Continuations) -> None:
-        """Replaces those of a search.
+        """Replaces the continuations of a search.
 
         Args:
             search: Its index.
@@ -80,7 +80,7 @@ def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Continuation
     Args:
         scores: Of the beams, ``[G, B]``.
         tokens: Top tokens after each beam, ``[G, B, K]``.
-        log_probabilities: Theirs.
+        log_probabilities: Of these tokens.
 
     Returns:
         The best ``2 B`` of each search, or all where there are fewer. The total of a suppressed
@@ -142,7 +142,7 @@ class BeamReorder(NamedTuple):
 
 
 def reorder(rows: Array, beams: Array) -> BeamReorder:
-    """Assigns a row to each next beam; the first child keeps that of its parent.
+    """Assigns a row to each next beam; the first child keeps the row of its parent.
 
     Args:
         rows: Of the beams, ``[G, B]``.

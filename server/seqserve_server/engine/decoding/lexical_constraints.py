@@ -91,7 +91,7 @@ class LexicalConstraints:
         return token not in self._end_ids or not missing_terms(self._terms, output)
 
     def _bank(self, output: list[int]) -> int:
-        """Counts the tokens of the terms that are met, and those of one that has begun."""
+        """Counts the tokens of the terms that are met, and of one that has begun."""
         missing = missing_terms(self._terms, output)
         begun = (matched_prefix(output, self._terms[index]) for index in missing)
         return self._met(missing) + max(begun, default=0)

@@ -137,7 +137,7 @@ class RowDecoder:
         free = np.setdiff1d(sampling, limited) if limited else sampling
         if free.size:
             tokens[free], below = self._sampled(free, cache.logits(free))
-            # So far it is that of the best token.
+            # So far it is the log-probability of the best token.
             log_probabilities[free] -= below
 
     def _sampled(self, rows: Array, values: Array) -> tuple[Array, Array]:

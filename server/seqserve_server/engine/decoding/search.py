@@ -43,7 +43,7 @@ class Advance(NamedTuple):
 
 
 class Search:
-    """The searches of all rows. Rows join, move and leave with those of the cache."""
+    """The searches of all rows. A row joins, moves and leaves here and in the cache together."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class Translator(NamedTuple):
 
     @property
     def num_pairs(self) -> int:
-        """Number of pairs, those of equal languages counted."""
+        """Number of pairs, also of equal languages."""
         return len(self.template.source_languages) * len(self.template.target_languages)
 
 

@@ -25,7 +25,7 @@ from seqserve_server.contract.stats import REQUEST_BOUNDS, Histogram
 
 
 class Kind(NamedTuple):
-    """Calls that share their series, next to those of the same version."""
+    """What tells apart the series of a version: method and status."""
 
     method: str
     code: str
