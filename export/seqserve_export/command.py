@@ -60,7 +60,8 @@ main = ArtifactCommand(
 examples:
   seqserve export runs/en-de --name en-de --description "English to German"
   seqserve export runs/en-de --name en-de --model-version 2 --precision int8
-  seqserve export runs/mine --name mine --data held-out.tsv --sentences 1000""",
+  seqserve export runs/mine --name mine --data held-out.tsv --sentences 1000
+  seqserve export runs/mine --name mine --recommend beam_size=4 --recommend length_penalty=0.6""",
 )
 
 if __name__ == "__main__":

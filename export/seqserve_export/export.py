@@ -18,7 +18,6 @@ from seqserve_export.precision import Precision
 from seqserve_export.quantization import Calibration, with_same_weights
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import decoding_defaults
 from seqserve_model.recipe import LanguagesRecipe, Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
@@ -95,5 +94,5 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
             options.source_language or languages.source,
             options.target_language or languages.target,
         ),
-        generation=decoding_defaults(options),
+        generation=options.recommended(),
     )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve_export.precision import Caches, Precision, Scales
-from seqserve_model.options import beam_size_option, length_penalty_option
 from seqserve_model.weights import WEIGHTS_HELP, Weights
+from seqserve_server.contract.bounds import check_recommended
+from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest
 
 
@@ -37,6 +43,31 @@ class ArtifactOptions:
         help="int8: type of the K/V caches; int8 takes a quarter of the memory, and pays off for"
         " wide models with many and long rows.",
     )
+    recommend: dict[str, str] | None = option(
+        None,
+        metavar="NAME=VALUE",
+        help="Decoding option of requests that do not set it, by its name in the API, such as"
+        " beam_size=5, keep_placeholders=true or segmentation=sentences; a value is JSON, or a text"
+        " without quotes.",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks the recommendation before a long work begins."""
+        self.recommended()
+
+    def recommended(self, defaults: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+        """Returns what the manifest recommends: the options named, over what the model comes with.
+
+        Raises:
+            OptionError: There is no such option, or its value is wrong.
+        """
+        named = {name: _json_or_text(text) for name, text in (self.recommend or {}).items()}
+        recommended = {**defaults, **named}
+        try:
+            check_recommended(recommended)
+        except InvalidRequest as error:
+            raise OptionError(f"--recommend: {error}") from None
+        return recommended
 
     def ready(self, place: Path) -> str:
         """Describes the artifact: place, precision, size, and the command that serves it."""
@@ -46,6 +77,13 @@ class ArtifactOptions:
             f"seqserve serve --model-repository {self.model_repository} "
             f"--default-model {self.name}{_rounding(place)}"
         )
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _rounding(place: Path) -> str:
@@ -80,10 +118,3 @@ class ExportOptions(ArtifactOptions):
     )
     sentences: int = option(2_000, help="Maximum number of sentences of the proof.", minimum=1)
     threads: int = option(2, help="Threads of the proof.", minimum=1)
-    beam_size: int | None = beam_size_option(
-        "Hypotheses of beam search in answers to requests that do not say how many; greedy"
-        " search if not given."
-    )
-    length_penalty: float | None = length_penalty_option(
-        "Exponent of the length that beams are ranked by, where a request has none."
-    )

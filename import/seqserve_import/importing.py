@@ -260,8 +260,10 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
             attribution=options.attribution,
         ),
         template=_template(options, checkpoint, loaded.template),
-        generation=recommended_options(
-            checkpoint.generation, loaded.tokenizer, model.config.max_target_length
+        generation=options.recommended(
+            recommended_options(
+                checkpoint.generation, loaded.tokenizer, model.config.max_target_length
+            )
         ),
     )
 

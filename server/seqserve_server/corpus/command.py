@@ -190,7 +190,7 @@ class CorpusOptions(DecodingOptions):
         try:
             from seqserve_server.corpus.parquet import ParquetFile
         except ModuleNotFoundError as error:
-            hint = "in a clone of seqserve, pip install '.[server,parquet]'"
+            hint = "pip install 'seqserve[server,parquet]'"
             reason = f"Parquet needs {error.name!r}, which is not installed: {hint}"
             raise OptionError(f"CORPUS: {self.corpus}: {reason}") from None
         has_scores = bool(self.decoding().get("return_scores"))
@@ -276,7 +276,7 @@ def _pool(options: CorpusOptions, folder: Path) -> Iterator[Pool]:
     try:
         actors = RayPool(options.ray, settings, options.processes, _report)
     except ModuleNotFoundError as error:
-        hint = "in a clone of seqserve, pip install '.[ray]'"
+        hint = "pip install 'seqserve[ray]'"
         raise OptionError(f"--ray: needs {error.name!r}, which is not installed: {hint}") from None
     with actors:
         yield actors

@@ -148,18 +148,18 @@ class SlotCache:
         self._rows_measured = 0
 
     def draft_inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
-        """Lists the inputs of a pass in which a row reads tokens: :func:`draft_graph` tells.
+        """Lists the inputs of a pass in which a row reads tokens, as :func:`draft_graph` says.
 
         It computes log-probabilities where the last step did.
         """
         rows, length = len(tokens), int(self.lengths[row])
         source_length = max(int(self.source_lengths[row]), _MIN_LENGTH)
-        one, has_scores = slice(row, row + 1), np.array(self.returned_logprobs)
+        only, has_scores = slice(row, row + 1), np.array(self.returned_logprobs)
         return {
             "tokens": np.array(tokens)[:, None],
             "lengths": np.arange(length, length + rows, dtype=np.int32),
             "max_length": np.array([length + rows], np.int32),
-            "source_last_index": self._source_last_index[one].repeat(rows),
+            "source_last_index": self._source_last_index[only].repeat(rows),
             "max_source_length": np.array([source_length], np.int32),
             "has_options": has_scores,
             "only_scores": has_scores,
@@ -170,13 +170,13 @@ class SlotCache:
             "num_logits": np.empty(0, np.int64),
             "allowed_tokens": self._limited.inputs["allowed_tokens"][:0],
             "projected_rows": np.arange(rows),
-            **{name: array[one, :, :length] for name, array in self._target.arrays.items()},
-            **{name: array[one, :, :source_length] for name, array in self._cross.arrays.items()},
-            **{name: array[one] for name, array in self._cross.last.items()},
+            **{name: array[only, :, :length] for name, array in self._target.arrays.items()},
+            **{name: array[only, :, :source_length] for name, array in self._cross.arrays.items()},
+            **{name: array[only] for name, array in self._cross.last.items()},
         }
 
     def write(self, row: int, entries: Sequence[Array]) -> None:
-        """Writes keys and values behind those of a row, which is no longer then.
+        """Writes keys and values behind the ones that a row has; its length stays.
 
         ``entries`` ``[1, H, R, D]`` are in the order of the inputs of a pass.
         """
@@ -300,8 +300,9 @@ class SlotCache:
         log_totals = choice.log_totals()
         self.log_probabilities[rows] = 0.0 - log_totals
         if self.top_k:
-            listed, found = self._listed()
-            listed[rows], found[rows] = choice.top(self.top_k, log_totals, self._eos)
+            tokens, log_probabilities = self._listed()
+            top = choice.top(self.top_k, log_totals, self._eos)
+            tokens[rows], log_probabilities[rows] = top
 
     def _listed(self) -> tuple[Array, Array]:
         """Returns the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""

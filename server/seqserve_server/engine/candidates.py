@@ -1,4 +1,4 @@
-"""The tokens that rows choose from, where they are not all, and where a step puts their logits.
+"""Rows that choose among some tokens only, their candidates: which, and what a step computes.
 
 A step projects all rows onto the union of these tokens, and each row reads the logits of its own.
 """
@@ -22,14 +22,14 @@ _MAX_BYTES = 64 << 20
 
 
 class Layout(NamedTuple):
-    """The candidates of R rows, those of the first row, then those of the second, and so on: N."""
+    """The N candidates of R rows, row after row."""
 
     rows: Array
     """Which rows, rising, ``[R]``."""
     tokens: Array
     """Candidates, rising within each row, ``[N]``."""
     starts: Array
-    """Where those of each row begin, ``[R]``."""
+    """Where the candidates of each row begin, ``[R]``."""
     sizes: Array
     """How many each row has, ``[R]``."""
     owners: Array
@@ -45,13 +45,13 @@ class Layout(NamedTuple):
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
         """Finds some tokens of some rows among the candidates, ``[M]``; others are left out."""
-        found = [np.empty(0, np.int64)]
+        parts = [np.empty(0, np.int64)]
         for row in tokens_of_rows.keys() & set(self.rows.tolist()):
             mine, wanted = self.of(row), tokens_of_rows[row]
             places = mine.start + self.tokens[mine].searchsorted(wanted)
             places = np.minimum(places, mine.stop - 1)
-            found.append(places[self.tokens[places] == wanted])
-        return np.concatenate(found)
+            parts.append(places[self.tokens[places] == wanted])
+        return np.concatenate(parts)
 
 
 class Candidates:
@@ -121,7 +121,7 @@ class CandidateStep:
         tables: Sequence[Table],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; tables and ``allowed_shape`` are those of the runtime."""
+        """Allocates them; the runtime has the tables and ``allowed_shape``."""
         capacity = _capacity(vocabulary_size, tables)
         self._block = CandidateBlock(capacity, vocabulary_size, tables, allowed_shape)
         self.inputs = self._block.inputs
@@ -197,14 +197,14 @@ class Choice:
     """What R rows choose in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best candidate of each row; ``logits [N]`` are those of the candidates."""
+        """Finds the best candidate of each row, by the ``logits [N]`` of all candidates."""
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         self._peaks = np.maximum.reduceat(logits, layout.starts)  # [R]
         self._below = self._peaks.repeat(layout.sizes) - logits  # [N]
         # Put so that what is not a number has a best one too.
-        found = (~(self._below > 0)).nonzero()[0]
-        self.tokens: Array = layout.tokens[found[found.searchsorted(layout.starts)]]
+        best = (~(self._below > 0)).nonzero()[0]
+        self.tokens: Array = layout.tokens[best[best.searchsorted(layout.starts)]]
         """The best token of each row, ``[R]``; among equals the first."""
 
     def candidates(self, row: int) -> tuple[Array, Array]:
@@ -230,10 +230,10 @@ class Choice:
         """
         places = self._top_places(count)
         is_missing = places < 0
-        found = self._logits[places] - (self._peaks + log_totals)[:, None]
+        log_probabilities = self._logits[places] - (self._peaks + log_totals)[:, None]
         return (
             np.where(is_missing, eos, self._layout.tokens[places]),
-            np.where(is_missing, MASKED_LOGIT, found),
+            np.where(is_missing, MASKED_LOGIT, log_probabilities),
         )
 
     def _top_places(self, count: int) -> Array:

@@ -1,4 +1,4 @@
-"""What the decoder's layers keep of each row: its memory, and the target tokens that it has read.
+"""What the decoder's layers keep of each row: keys and values, or states of recurrent layers.
 
 Each class holds the buffers of all layers by the names that the decoder graph gives its inputs. The
 first axis is the row; a row is copied and cleared no further than it is filled.
@@ -69,7 +69,7 @@ class CellState:
             states[row] = 0.0
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copies a row over another one; a state is that of all tokens read."""
+        """Copies a row over another one: its states, whatever the tokens."""
         for states in self.arrays.values():
             states[target] = states[source]
 
@@ -80,7 +80,7 @@ class CellState:
 
 
 class CrossAttentionCache:
-    """Keys and values of the sources, and those of each last source token once more."""
+    """Keys and values of the sources, and once more of the last token of each source."""
 
     def __init__(self, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]) -> None:
         """Allocates room for ``length`` tokens in every slot."""

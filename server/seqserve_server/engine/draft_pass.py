@@ -29,9 +29,9 @@ class DraftPass:
             The best next token after each of them, and its log-probability; zeros where the last
             step of the cache computed none. None while drafts are not read.
         """
-        found = self._reader.read(self._cache.draft_inputs(row, tokens))
-        if found is None:
+        outputs = self._reader.read(self._cache.draft_inputs(row, tokens))
+        if outputs is None:
             return None
-        best, log_probabilities, *entries = found
+        best, log_probabilities, *entries = outputs
         self._cache.write(row, entries)
         return best[:, 0].tolist(), log_probabilities.tolist() or [0.0] * len(tokens)

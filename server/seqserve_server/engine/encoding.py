@@ -59,9 +59,9 @@ class SourceEncoder:
         return True
 
     def encode(self, new: list[Request]) -> float:
-        """Sets the encoded sources of requests, and those of waiting ones that come next.
+        """Encodes the sources of requests, and of waiting requests that come next.
 
-        One that cannot be encoded has none then.
+        A request whose source cannot be encoded is left without one.
 
         Returns:
             Seconds in ONNX Runtime.

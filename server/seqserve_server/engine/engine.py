@@ -125,7 +125,7 @@ class Engine:
     def cancel(self, request: Request, *, is_late: bool = False) -> None:
         """Cancels a request; its slots are free before the next step.
 
-        No event follows, except those of a step under way.
+        No event follows, except from a step under way.
         """
         request.is_late = is_late
         if self._queue_of(request).cancel(request):
@@ -198,8 +198,9 @@ class Engine:
             except Exception:
                 # A fault ends the rows of this worker, not the worker.
                 events = worker.fail(EngineFault("a step failed"))
-                ended = {one.spec.call_id for one, event in events if isinstance(event, Failed)}
-                _log.exception("a step failed; it ends requests %s", ", ".join(sorted(ended)))
+                failed = [request for request, event in events if isinstance(event, Failed)]
+                calls = sorted({request.spec.call_id for request in failed})
+                _log.exception("a step failed; it ends requests %s", ", ".join(calls))
             self._publish(events)
 
     def _score(self) -> None:

@@ -1,4 +1,4 @@
-"""One request inside the engine: what was asked, and how far it is."""
+"""One request inside the engine: its spec, and how far it is."""
 
 from __future__ import annotations
 

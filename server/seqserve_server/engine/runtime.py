@@ -63,6 +63,9 @@ class Runtime:
         self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
+        for name in manifest.files:
+            if name.endswith(".onnx"):
+                check_references(folder / name, manifest.files)
         self._encoder = self._open("encoder.onnx", packs)
         masked = masked_graph(folder / _DECODER)
         made = self._candidate_graph(masked)
@@ -183,9 +186,7 @@ class Runtime:
         # Other devices would copy the numbers of candidates in each step.
         if self.provider is not Provider.CPU or self.manifest.precision == "fp16":
             return None
-        path = self._folder / _DECODER
-        check_references(path, self.manifest.files)
-        return candidate_graph(path, masked)
+        return candidate_graph(self._folder / _DECODER, masked)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest

@@ -157,13 +157,13 @@ class Scorer:
                 _padded_length(pair.target, self._max_target),
             )
             by_shape.setdefault(lengths, []).append(index)
-        found: dict[int, list[Array]] = {}
+        by_pair: dict[int, list[Array]] = {}
         for shape, indexes in by_shape.items():
             for group in self._groups(indexes, shape):
                 outputs = self._run_padded([pairs[index] for index in group], shape, names)
-                found.update(zip(group, outputs, strict=True))
+                by_pair.update(zip(group, outputs, strict=True))
         self._ran_s = time.monotonic()
-        return [found[index] for index in range(len(pairs))]
+        return [by_pair[index] for index in range(len(pairs))]
 
     def _groups(self, indexes: list[int], shape: tuple[int, int]) -> Iterator[list[int]]:
         """Splits pairs so that the logits of one run stay within bounds; a pair is not split."""

@@ -11,7 +11,6 @@ from seqserve_server.contract.errors import ArtifactError, ProviderError
 from seqserve_server.contract.manifest import SCORER, Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import cuda
-from seqserve_server.engine.external_data import check_references
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 
@@ -30,7 +29,7 @@ def open_session(
     profile: Path | None = None,
     graph: bytes | None = None,
 ) -> ort.InferenceSession:
-    """Opens the graph ``name`` of the artifact in ``folder``.
+    """Opens the graph ``name`` of the artifact in ``folder``, whose references have been checked.
 
     One that was made from it, ``graph``, goes in its place.
 
@@ -41,24 +40,11 @@ def open_session(
         ProviderError: The provider fails, or ONNX Runtime takes another one.
         ArtifactError: The manifest does not name the graph, or ONNX Runtime refuses it.
     """
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # It plans memory for each shape apart, and the scorer's shapes differ from run to run.
-    options.enable_mem_pattern = name != SCORER
-    # A thread that spins between runs takes the core from a neighbour's worker.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    if not packs:
-        options.add_session_config_entry("session.disable_prepacking", "1")
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = f"{profile}-{name}"
     path = folder / name
     if name not in manifest.files:
         # What the manifest does not name was not checked either.
         raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
-    check_references(path, manifest.files)
+    options = _options(name, threads, packs=packs, profile=profile)
     if graph is not None:
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder)
@@ -82,6 +68,23 @@ def open_session(
             f" {session.get_providers()[0]}; the lines above say why"
         )
     return session
+
+
+def _options(name: str, threads: int, *, packs: bool, profile: Path | None) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # It plans memory for each shape apart, and the scorer's shapes differ from run to run.
+    options.enable_mem_pattern = name != SCORER
+    # A thread that spins between runs takes the core from a neighbour's worker.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    if not packs:
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = f"{profile}-{name}"
+    return options
 
 
 def check_provider(provider: Provider) -> None:

@@ -35,9 +35,9 @@ class Shortlist:
 
         Args:
             frequent: Tokens that every request may choose, ``[F]``.
-            offsets: Where the translations of each source token begin, and where those of the last
-                one end, ``[S + 1]``.
-            translations: Of the first source token, then those of the next, ``[N]``.
+            offsets: Where the translations of each source token begin, and the last ones end,
+                ``[S + 1]``.
+            translations: Of all source tokens, one after the other, ``[N]``.
         """
         self.frequent, self.offsets, self.translations = frequent, offsets, translations
 
@@ -88,17 +88,17 @@ class Shortlist:
         Raises:
             ArtifactError: It is no shortlist, is damaged, or names tokens that the model lacks.
         """
-        found = path.stat().st_size
+        size = path.stat().st_size
         with path.open("rb") as file:
             header = file.read(_HEADER.size)
             if len(header) < _HEADER.size or header[:8] != _MAGIC:
                 raise ArtifactError(f"{path}: is not a shortlist; make it again")
             _, frequent, sources, listed = _HEADER.unpack(header)
-            sizes = (frequent, sources + 1, listed)
-            expected = _HEADER.size + _NUMBER.itemsize * sum(sizes)
-            if found != expected:
-                raise ArtifactError(f"{path}: has {found} bytes; its header says {expected}")
-            parts = [np.frombuffer(file.read(4 * size), _NUMBER) for size in sizes]
+            counts = (frequent, sources + 1, listed)
+            expected = _HEADER.size + _NUMBER.itemsize * sum(counts)
+            if size != expected:
+                raise ArtifactError(f"{path}: has {size} bytes; its header says {expected}")
+            parts = [np.frombuffer(file.read(4 * count), _NUMBER) for count in counts]
         shortlist = cls(*parts)
         shortlist._check(path, vocabulary_size)
         return shortlist

@@ -68,8 +68,8 @@ class Worker:
         self._search = Search(
             self._cache, runtime.manifest, detokenize, runtime.shortlist, draft_pass
         )
-        # Lower bounds of when the next row is late. They do not rise when a row leaves, so they may
-        # be too early, never too late.
+        # No row is late before these times. They stay when a row leaves, so that late rows may be
+        # looked for in vain, but none is missed.
         self._next_deadline_s = math.inf
         self._next_limit_s = math.inf
         self._rows: list[Request | None] = []

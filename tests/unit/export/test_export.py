@@ -60,7 +60,8 @@ def export(run: Path, tmp_path: Path) -> object:
 def test_run_becomes_a_proven_artifact(
     export, tmp_path: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--licence", "MIT", "--threads", "1", "--sentences", "20", "--beam-size", "4"]
+    options = ["--licence", "MIT", "--threads", "1", "--sentences", "20"]
+    options += ["--recommend", "beam_size=4", "--recommend", "segmentation=lines"]
     assert export(*options) == 0
     place = tmp_path / "models" / "tiny" / "1"
     output = capsys.readouterr().out
@@ -70,7 +71,7 @@ def test_run_becomes_a_proven_artifact(
     assert output.endswith(" --default-model tiny\n")
     manifest = Manifest.load(place)
     assert manifest.licence == "MIT"
-    assert manifest.generation == {"beam_size": 4}
+    assert manifest.generation == {"beam_size": 4, "segmentation": "lines"}
     assert manifest.provenance.command == "seqserve train tiny.toml"
     assert manifest.provenance.commit == "abc"
     assert manifest.provenance.steps == 123

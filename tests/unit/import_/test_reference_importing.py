@@ -109,9 +109,11 @@ def test_sentences_without_references_will_do(
     again: Callable[..., Manifest], tmp_path: Path
 ) -> None:
     (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
-    proof = again("--data", str(tmp_path / "lines.txt")).verification
+    manifest = again("--data", str(tmp_path / "lines.txt"), "--recommend", "beam_size=3")
+    proof = manifest.verification
     assert proof is not None
     assert (proof.sentences, proof.chrf_torch) == (2, None)
+    assert manifest.generation == {"beam_size": 3}
 
 
 def test_a_weight_that_changed_is_refused(

@@ -16,7 +16,7 @@ import numpy as np
 from seqserve_server.contract.events import Finished
 from seqserve_server.engine.decoding.beam_search import BeamSearch
 from seqserve_server.engine.decoding.beam_step import (
-    Candidates,
+    Continuations,
     continue_with,
     rank,
     reorder,
@@ -55,12 +55,12 @@ class BeamBatch:
         beams = np.array([search.rows for search in searches])  # [G, B]
         lengths = self._rows.cache.lengths[beams[:, 0]]  # [G]
         is_longest = lengths >= self._rows.max_lengths[beams[:, 0]]
-        candidates = self._candidates(beams, is_longest)
-        is_end = self._ends(candidates, lengths, is_longest)
-        chosen = candidates.at(select_next(is_end, self._size))
+        continuations = self._continuations(beams, is_longest)
+        is_end = self._ends(continuations, lengths, is_longest)
+        chosen = continuations.at(select_next(is_end, self._size))
         is_over = np.zeros(len(searches), np.bool_)
         for index in np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist():
-            self._add_finished(index, candidates, is_end[index])
+            self._add_finished(index, continuations, is_end[index])
             nothing_left = (chosen.totals[index] == -np.inf).all()
             is_over[index] = searches[index].is_over(int(lengths[index])) or nothing_left
         if not is_over.any():
@@ -77,32 +77,32 @@ class BeamBatch:
         """Lists the searches of a request that still run."""
         return [search for search in self._searches if search.pool.request is request]
 
-    def _candidates(self, beams: Array, is_longest: Array) -> Candidates:
+    def _continuations(self, beams: Array, is_longest: Array) -> Continuations:
         """Ranks the continuations of all searches, ``[G, 2 B]``."""
         width = 2 * self._size
         tokens, log_probabilities = self._rows.cache.top_tokens(beams)  # [G, B, K]
         scores = self._rows.scores[beams]
-        found = rank(scores, tokens[..., :width], log_probabilities[..., :width])
+        ranked = rank(scores, tokens[..., :width], log_probabilities[..., :width])
         for index, search in enumerate(self._searches):
             if search.options.is_inspected:
-                own = search.candidates(self._proposals)
-                if own:
-                    found.put(index, own)
+                others = search.continuations(self._proposals)
+                if others:
+                    ranked.put(index, others)
         ends = self._rows.forced_ends[beams[:, 0]]
         for index in (is_longest & (ends >= 0)).nonzero()[0].tolist():
-            found.put(index, continue_with(scores[index], ends[index], 0.0))
-        return found
+            ranked.put(index, continue_with(scores[index], ends[index], 0.0))
+        return ranked
 
-    def _ends(self, candidates: Candidates, lengths: Array, is_longest: Array) -> Array:
-        """Tells which candidates are whole hypotheses, ``[G, 2 B]``.
+    def _ends(self, continuations: Continuations, lengths: Array, is_longest: Array) -> Array:
+        """Tells which continuations are whole hypotheses, ``[G, 2 B]``.
 
-        One that does not count never is before the maximum length, so that another takes its place.
+        Before the maximum length one that does not count is none, so that another takes its place.
         """
-        counts = candidates.totals > -np.inf
-        ends: Array = (candidates.tokens == self._eos) & counts
+        counts = continuations.totals > -np.inf
+        ends: Array = (continuations.tokens == self._eos) & counts
         for index, search in enumerate(self._searches):
             if search.has_own_ends:
-                own, length = candidates.of(index), int(lengths[index]) - 1
+                own, length = continuations.of(index), int(lengths[index]) - 1
                 outputs = [self._rows.output(row, length) for row in search.rows]
                 continued = zip(own.beams.tolist(), own.tokens.tolist(), strict=True)
                 ends[index] = counts[index] & [
@@ -110,13 +110,13 @@ class BeamBatch:
                 ]
         return ends | is_longest[:, None]
 
-    def _add_finished(self, index: int, candidates: Candidates, is_end: Array) -> None:
+    def _add_finished(self, index: int, continuations: Continuations, is_end: Array) -> None:
         """Adds the hypotheses that have ended to their search."""
-        found = candidates.listed(index)
+        listed = continuations.listed(index)
         for column in is_end[: self._size].nonzero()[0].tolist():
-            self._searches[index].add(found[column], is_top=column == 0)
+            self._searches[index].add(listed[column], is_top=column == 0)
 
-    def _continue(self, chosen: Candidates, beams: Array, lengths: Array) -> None:
+    def _continue(self, chosen: Continuations, beams: Array, lengths: Array) -> None:
         """Assigns each next beam, ``[G, B]``, its row and its token."""
         rows = self._rows
         moved = reorder(beams, chosen.beams)

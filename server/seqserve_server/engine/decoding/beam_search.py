@@ -8,7 +8,12 @@ from typing import cast
 import numpy as np
 
 from seqserve_server.contract.events import Finished, TopTokens
-from seqserve_server.engine.decoding.beam_step import Candidate, Candidates, continue_with, rank
+from seqserve_server.engine.decoding.beam_step import (
+    Continuation,
+    Continuations,
+    continue_with,
+    rank,
+)
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis, best
 from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
@@ -19,7 +24,7 @@ from seqserve_server.engine.request import Request
 
 
 class BeamSearch:
-    """The search of a request, or that of one of its alternatives."""
+    """The search of a request, or of one of its alternatives."""
 
     def __init__(self, rows: Rows, first: int) -> None:
         """Starts the search of rows that have joined; ``first`` is one of them."""
@@ -51,25 +56,25 @@ class BeamSearch:
     def _num_enough(self) -> int:
         return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
-    def candidates(self, proposals: Proposals) -> Candidates | None:
+    def continuations(self, proposals: Proposals) -> Continuations | None:
         """Ranks the continuations of a search that is inspected.
 
         Returns:
             At most ``2 B`` of them, ``[1, N]``; None where the graph's own stand.
         """
-        found = [proposals.of(row) for row in self.rows]
-        self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in found]
-        self._is_dropped = found[0].is_dropped
+        proposed = [proposals.of(row) for row in self.rows]
+        self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in proposed]
+        self._is_dropped = proposed[0].is_dropped
         scores = self._all.scores[self.rows]
-        if found[0].only:
-            return continue_with(scores, *found[0].only)
+        if proposed[0].only:
+            return continue_with(scores, *proposed[0].only)
         if not self.options.needs_distribution:
             return None
-        distributions = [cast(Distribution, proposal.found) for proposal in found]
+        distributions = [cast(Distribution, proposal.choices) for proposal in proposed]
         if self._terms:
             length = int(self._all.cache.lengths[self.rows[0]])
             outputs = [self._all.output(row, length - 1) for row in self.rows]
-            return self._terms.candidates(scores, distributions, outputs)
+            return self._terms.continuations(scores, distributions, outputs)
         listed = [distribution.top(2 * len(self.rows)) for distribution in distributions]
         tokens, log_probabilities = (np.stack(part)[None] for part in zip(*listed, strict=True))
         return rank(scores[None], tokens, log_probabilities)
@@ -82,9 +87,9 @@ class BeamSearch:
         """Tells whether tokens are a whole hypothesis."""
         return self._is_dropped or self.constraints.end(token_ids) is not None
 
-    def add(self, candidate: Candidate, is_top: bool) -> None:
+    def add(self, continuation: Continuation, is_top: bool) -> None:
         """Adds a beam whose hypothesis a token has ended."""
-        beam, token, log_probability, score = candidate
+        beam, token, log_probability, score = continuation
         if self._is_dropped or score == -math.inf:
             return
         self._num_finished += 1
@@ -131,7 +136,9 @@ class BeamSearch:
             return []
         going = (self._all.hypothesis(row, length) for row in self.rows)
         self._finished += [
-            FinishedHypothesis.cut(one, self.options) for one in going if one.score > -math.inf
+            FinishedHypothesis.cut(partial, self.options)
+            for partial in going
+            if partial.score > -math.inf
         ]
         return self._found()
 

@@ -17,11 +17,11 @@ from seqserve_server.engine.step import MASKED_LOGIT
 _MIN_TOTAL = float(MASKED_LOGIT) / 2
 
 
-Candidate = tuple[int, int, float, float]
-"""One of :class:`Candidates`: beam, token, its log-probability, and the new total."""
+Continuation = tuple[int, int, float, float]
+"""One of :class:`Continuations`: beam, token, its log-probability, and the new total."""
 
 
-class Candidates(NamedTuple):
+class Continuations(NamedTuple):
     """Continuations of the beams of each search, ``[G, N]`` each."""
 
     beams: Array
@@ -33,20 +33,20 @@ class Candidates(NamedTuple):
     totals: Array
     """Sum of the log-probabilities of all tokens up to it."""
 
-    def at(self, columns: Array) -> Candidates:
+    def at(self, columns: Array) -> Continuations:
         """Returns some of each search, ``[G, M]``."""
-        return Candidates(*(_take(array, columns) for array in self))
+        return Continuations(*(_take(array, columns) for array in self))
 
-    def of(self, searches: Array | int) -> Candidates:
+    def of(self, searches: Array | int) -> Continuations:
         """Returns all of some searches, or of one, without the first axis."""
-        return Candidates(*(array[searches] for array in self))
+        return Continuations(*(array[searches] for array in self))
 
-    def listed(self, search: int) -> list[Candidate]:
-        """Lists those of a search."""
+    def listed(self, search: int) -> list[Continuation]:
+        """Lists the continuations of a search."""
         return list(zip(*(array[search].tolist() for array in self), strict=True))
 
-    def put(self, search: int, others: Candidates) -> None:
-        """Replaces those of a search.
+    def put(self, search: int, others: Continuations) -> None:
+        """Replaces the continuations of a search.
 
         Args:
             search: Its index.
@@ -74,13 +74,13 @@ def _is_earlier(beams: int) -> Array:
     return np.tri(beams, k=-1, dtype=np.bool_)
 
 
-def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Candidates:
+def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Continuations:
     """Ranks the continuations of all beams; among equals the first comes first.
 
     Args:
         scores: Of the beams, ``[G, B]``.
         tokens: Top tokens after each beam, ``[G, B, K]``.
-        log_probabilities: Theirs.
+        log_probabilities: Of these tokens.
 
     Returns:
         The best ``2 B`` of each search, or all where there are fewer. The total of a suppressed
@@ -91,12 +91,12 @@ def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Candidates:
     order = (-totals).argsort(axis=1, kind="stable")[:, : 2 * beams]
     flat = order + _row_starts(*totals.shape)
     parts = (array.reshape(-1).take(flat) for array in (tokens, log_probabilities, totals))
-    found = Candidates(order // width, *parts)
-    found.totals[found.totals < _MIN_TOTAL] = -np.inf
-    return found
+    best = Continuations(order // width, *parts)
+    best.totals[best.totals < _MIN_TOTAL] = -np.inf
+    return best
 
 
-def continue_with(scores: Array, token: int, log_probability: float) -> Candidates:
+def continue_with(scores: Array, token: int, log_probability: float) -> Continuations:
     """Continues all beams of one search with the same token, ``[1, B]``.
 
     Args:
@@ -104,22 +104,22 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Candidat
         token: The token.
         log_probability: Of the token; NaN where it is forced and does not count.
     """
-    found = np.full(len(scores), log_probability)
-    totals = scores + np.nan_to_num(found)
+    log_probabilities = np.full(len(scores), log_probability)
+    totals = scores + np.nan_to_num(log_probabilities)
     beams, tokens = np.arange(len(scores)), np.full(len(scores), token)
-    return Candidates(beams[None], tokens[None], found[None], totals[None])
+    return Continuations(beams[None], tokens[None], log_probabilities[None], totals[None])
 
 
 def select_next(is_end: Array, beams: int) -> Array:
-    """Selects the candidates that go on: the first ``beams``, ended ones replaced by later ones.
+    """Selects the continuations that go on: the first ``beams``, ended ones replaced by later ones.
 
     Args:
-        is_end: Whether each candidate is a whole hypothesis, ``[G, N]``, N at least ``beams``.
+        is_end: Whether each continuation is a whole hypothesis, ``[G, N]``, N at least ``beams``.
         beams: How many go on.
 
     Returns:
-        The column of the candidate for each next beam, ``[G, B]``. Where too few are left that do
-        not end, some that do stay.
+        The column of the one that each next beam continues with, ``[G, B]``. Where too few are
+        left that do not end, some that do stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     # Few searches have one that ends, as a rule.
@@ -142,7 +142,7 @@ class BeamReorder(NamedTuple):
 
 
 def reorder(rows: Array, beams: Array) -> BeamReorder:
-    """Assigns a row to each next beam; the first child keeps that of its parent.
+    """Assigns a row to each next beam; the first child keeps the row of its parent.
 
     Args:
         rows: Of the beams, ``[G, B]``.

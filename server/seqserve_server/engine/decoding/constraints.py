@@ -51,24 +51,25 @@ class Constraints:
         Some token always stays: a hypothesis with nothing left to generate may end, whatever
         suppresses its end. The minimum length yields first.
         """
-        found = self._suppressed(output)
+        suppressed = self._suppressed(output)
         is_short = len(output) < self._options.min_decoding_length
-        with_ends = found | self.end_ids if is_short else found
-        if not self._leaves_some(with_ends):
-            with_ends = found if self._leaves_some(found) else found - self.end_ids
-        return sorted(with_ends)
+        if is_short and self._leaves_some(suppressed | self.end_ids):
+            suppressed |= self.end_ids
+        elif not self._leaves_some(suppressed):
+            suppressed -= self.end_ids
+        return sorted(suppressed)
 
     def _suppressed(self, output: list[int]) -> set[int]:
         """Finds the suppressed tokens, the minimum length left aside."""
         options = self._options
-        found: set[int] = set()
+        suppressed: set[int] = set()
         for sequence in options.suppressed:
             before = len(sequence) - 1
             if before <= len(output) and tuple(output[len(output) - before :]) == sequence[:-1]:
-                found.add(sequence[-1])
+                suppressed.add(sequence[-1])
         if options.no_repeat_ngram_size:
-            found |= _repeating(output, options.no_repeat_ngram_size)
-        return found
+            suppressed |= _repeating(output, options.no_repeat_ngram_size)
+        return suppressed
 
     def _leaves_some(self, suppressed: set[int]) -> bool:
         is_fewer = len(suppressed) < len(self._candidates)
@@ -89,8 +90,8 @@ class Constraints:
             return End(StopReason.EOS, len(token_ids) - 1)
         if self._options.stops:
             text = self._detokenize(token_ids)
-            found = (text.find(stop, self._prefix_characters) for stop in self._options.stops)
-            length = min((index for index in found if index >= 0), default=None)
+            places = (text.find(stop, self._prefix_characters) for stop in self._options.stops)
+            length = min((place for place in places if place >= 0), default=None)
             if length is not None:
                 covering = self._covering(token_ids, text[:length])
                 return End(StopReason.STOP_SEQUENCE, covering, length)

@@ -12,20 +12,16 @@ from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
 
-class TopTokens(NamedTuple):
+class RankedTokens(NamedTuple):
     """Tokens in the order of their probability, ``[K]`` each."""
 
     token_ids: Array
     log_probabilities: Array
 
-    def top(self, count: int) -> TopTokens:
-        """Returns the first ``count`` of them."""
-        return TopTokens(self.token_ids[:count], self.log_probabilities[:count])
-
     def pairs(self, count: int) -> TokenLogprobs:
         """Lists the first ``count`` of them, suppressed ones left out."""
-        tokens, found = self.token_ids[:count].tolist(), self.log_probabilities[:count].tolist()
-        return [pair for pair in zip(tokens, found, strict=True) if pair[1] > MASKED_LOGIT / 2]
+        parts = (self.token_ids[:count].tolist(), self.log_probabilities[:count].tolist())
+        return [pair for pair in zip(*parts, strict=True) if pair[1] > MASKED_LOGIT / 2]
 
 
 class Distribution:
@@ -54,11 +50,11 @@ class Distribution:
         column = column_of(token, self._columns)
         return -math.inf if column is None else float(self.log_probabilities[column])
 
-    def top(self, count: int) -> TopTokens:
+    def top(self, count: int) -> RankedTokens:
         """Returns the most probable tokens."""
-        found = largest(self.log_probabilities, count)
-        tokens = found if self._columns is None else self._columns[found]
-        return TopTokens(tokens, self.log_probabilities[found])
+        columns = largest(self.log_probabilities, count)
+        tokens = columns if self._columns is None else self._columns[columns]
+        return RankedTokens(tokens, self.log_probabilities[columns])
 
     def pairs(self, count: int) -> TokenLogprobs:
         """Lists the most probable tokens, suppressed ones left out."""

@@ -125,10 +125,10 @@ class Drafts:
 
     def _verified(self, state: RowState, draft: Draft, tokens: list[int]) -> Verified | None:
         row = state.row
-        found = self._draft_pass.run(row, [int(self._rows.cache.tokens[row, 0]), *tokens])
-        if found is None:
+        following = self._draft_pass.run(row, [int(self._rows.cache.tokens[row, 0]), *tokens])
+        if following is None:
             return None
-        best, log_probabilities = found
+        best, log_probabilities = following
         right = next((at for at, token in enumerate(tokens) if token != best[at]), len(tokens))
         count, finished = self._row_decoder.extend(
             row, best[: right + 1], log_probabilities[: right + 1]

@@ -27,8 +27,12 @@ class PartialHypothesis(NamedTuple):
         self, token: int, log_probability: float, score: float, top_tokens: TopTokens
     ) -> PartialHypothesis:
         """Returns the hypothesis with one more token, and its new score."""
-        token_ids, found = [*self.token_ids, token], [*self.log_probabilities, log_probability]
-        return PartialHypothesis(token_ids, found, score, [*self.top_tokens, top_tokens])
+        return PartialHypothesis(
+            [*self.token_ids, token],
+            [*self.log_probabilities, log_probability],
+            score,
+            [*self.top_tokens, top_tokens],
+        )
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
         """Returns what the request asked for of it, as far as it counts."""

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from seqserve_server.contract.options import Term, matched_prefix, missing_terms
-from seqserve_server.engine.decoding.beam_step import Candidates
+from seqserve_server.engine.decoding.beam_step import Continuations
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
 
-class _Candidate(NamedTuple):
+class _Continuation(NamedTuple):
     """A continuation of a beam."""
 
     total: float
@@ -42,14 +42,14 @@ class LexicalConstraints:
         self.num_banks = 1 + sum(len(term) for term in terms)
         """One for each number of tokens of the terms that a hypothesis can hold."""
 
-    def candidates(
-        self, scores: Array, found: Sequence[Distribution], outputs: Sequence[list[int]]
-    ) -> Candidates:
+    def continuations(
+        self, scores: Array, distributions: Sequence[Distribution], outputs: Sequence[list[int]]
+    ) -> Continuations:
         """Ranks the continuations of all beams, each bank by itself.
 
         Args:
             scores: Of the beams, ``[B]``.
-            found: What may come next after each.
+            distributions: Of the next token of each.
             outputs: The tokens of each.
 
         Returns:
@@ -59,26 +59,27 @@ class LexicalConstraints:
         # End tokens may be struck out below: as many more are listed, so that 2 B are left.
         count = 2 * beams + len(self._end_ids)
         listed = [
-            _Candidate(float(scores[beam]) + after.log_probability(token), beam, token)
-            for beam, (after, output) in enumerate(zip(found, outputs, strict=True))
-            for token in {*after.top(count).token_ids.tolist(), *self._next_tokens(output)}
+            _Continuation(float(scores[beam]) + distribution.log_probability(token), beam, token)
+            for beam, (distribution, output) in enumerate(zip(distributions, outputs, strict=True))
+            for token in {*distribution.top(count).token_ids.tolist(), *self._next_tokens(output)}
         ]
-        listed = [one for one in listed if one.total > MASKED_LOGIT / 2]
+        listed = [each for each in listed if each.total > MASKED_LOGIT / 2]
         # Where nothing else is left to generate, a hypothesis ends without its terms.
-        listed = [one for one in listed if self._may_come(outputs[one.beam], one.token)] or listed
-        banks: list[list[_Candidate]] = [[] for _ in range(self.num_banks)]
+        may_come = [each for each in listed if self._may_come(outputs[each.beam], each.token)]
+        listed = may_come or listed
+        banks: list[list[_Continuation]] = [[] for _ in range(self.num_banks)]
         met = [self._met(missing_terms(self._terms, output)) for output in outputs]
-        for one in listed:
+        for each in listed:
             # Any other token breaks off a term that has begun.
-            is_of_term = one.token in self._tokens
-            bank = self._bank([*outputs[one.beam], one.token]) if is_of_term else met[one.beam]
-            banks[bank].append(one)
+            is_of_term = each.token in self._tokens
+            bank = self._bank([*outputs[each.beam], each.token]) if is_of_term else met[each.beam]
+            banks[bank].append(each)
         dealt = _round_robin(banks, 2 * beams)
         order = [*sorted(dealt[:beams], reverse=True), *dealt[beams:]]
         totals, parents, tokens = zip(*order, strict=True) if order else [()] * 3
-        log_probabilities = [found[one.beam].log_probability(one.token) for one in order]
+        log_probabilities = [distributions[each.beam].log_probability(each.token) for each in order]
         parts = (parents, tokens, log_probabilities, totals)
-        return Candidates(*(np.array(part)[None] for part in parts))
+        return Continuations(*(np.array(part)[None] for part in parts))
 
     def _next_tokens(self, output: list[int]) -> list[int]:
         """Lists the tokens that would advance a term."""
@@ -90,7 +91,7 @@ class LexicalConstraints:
         return token not in self._end_ids or not missing_terms(self._terms, output)
 
     def _bank(self, output: list[int]) -> int:
-        """Counts the tokens of the terms that are met, and those of one that has begun."""
+        """Counts the tokens of the terms that are met, and of one that has begun."""
         missing = missing_terms(self._terms, output)
         begun = (matched_prefix(output, self._terms[index]) for index in missing)
         return self._met(missing) + max(begun, default=0)
@@ -100,10 +101,10 @@ class LexicalConstraints:
         return sum(len(term) for index, term in enumerate(self._terms) if index not in missing)
 
 
-def _round_robin(banks: list[list[_Candidate]], count: int) -> list[_Candidate]:
+def _round_robin(banks: list[list[_Continuation]], count: int) -> list[_Continuation]:
     """Takes the best of each bank in turn, the fullest bank first, until there are ``count``."""
     ranked = [sorted(bank) for bank in reversed(banks)]
-    dealt: list[_Candidate] = []
+    dealt: list[_Continuation] = []
     while len(dealt) < count and any(ranked):
         dealt += [bank.pop() for bank in ranked if bank]
     return dealt[:count]

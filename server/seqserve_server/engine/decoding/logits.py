@@ -24,10 +24,10 @@ def largest(values: Array, count: int) -> Array:
     count = min(count, len(values))
     if not count:
         return np.empty(0, np.int64)
-    found = np.argpartition(values, len(values) - count)[len(values) - count :]
+    indices = np.argpartition(values, len(values) - count)[len(values) - count :]
     # All that equal the least of them, so that the choice among equals does not depend on chance.
-    found = np.flatnonzero(values >= values[found].min())
-    return found[np.argsort(-values[found], kind="stable")][:count]
+    indices = np.flatnonzero(values >= values[indices].min())
+    return indices[np.argsort(-values[indices], kind="stable")][:count]
 
 
 @overload

@@ -28,13 +28,13 @@ def processors_of(options: DecodingOptions) -> tuple[Processor, ...]:
     """Lists the processors of a request, in order; the last gives log-probabilities."""
     if not options.needs_distribution:
         return ()
-    found: list[Processor] = []
+    processors: list[Processor] = []
     if options.repetition_penalty != 1.0:
-        found.append(partial(penalize_repetition, options.repetition_penalty))
-    found.append(normalize)
+        processors.append(partial(penalize_repetition, options.repetition_penalty))
+    processors.append(normalize)
     if options.prefix_bias_beta:
-        found.append(partial(prefer_prefix, options.prefix, options.prefix_bias_beta))
-    return tuple(found)
+        processors.append(partial(prefer_prefix, options.prefix, options.prefix_bias_beta))
+    return tuple(processors)
 
 
 def column_of(token: int, columns: Columns) -> int | None:
@@ -60,8 +60,8 @@ def penalize_repetition(
     Source: Keskar et al. 2019, "CTRL", section 4.1; for negative logits as in CTranslate2 and
     Hugging Face's transformers.
     """
-    found = {column for token in output if (column := column_of(token, columns)) is not None}
-    repeated = np.fromiter(found, np.int64)
+    of_output = (column_of(token, columns) for token in set(output))
+    repeated = np.fromiter((column for column in of_output if column is not None), np.int64)
     repeated = repeated[logits[repeated] > MASKED_LOGIT / 2]
     changed = logits.copy()
     before = logits[repeated]

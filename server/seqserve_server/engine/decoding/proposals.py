@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
+from seqserve_server.engine.decoding.distribution import Distribution, RankedTokens
 from seqserve_server.engine.decoding.rows import Rows
 
 
 class Proposal(NamedTuple):
     """What may come next in one row."""
 
-    found: TopTokens | Distribution | None = None
-    """None where the graph's own choice stands."""
+    choices: RankedTokens | Distribution | None = None
+    """What it chooses among; None where the graph's own choice stands."""
     only: tuple[int, float] | None = None
     """The one token that comes next, and its log-probability: NaN where it is forced."""
     top_tokens: Sequence[tuple[int, float]] = ()
@@ -44,32 +44,32 @@ class Proposals:
         is_branching = options.is_branching_token(length)
         if not (state.processors or options.return_top_tokens or is_branching):
             return Proposal()
-        found = self._found(row, length)
-        top_tokens = found.pairs(options.return_top_tokens)
+        choices = self._choices(row, length)
+        top_tokens = choices.pairs(options.return_top_tokens)
         if not is_branching:
-            return Proposal(found, None, top_tokens)
-        chosen = alternative(found, state.index, options)
-        return Proposal(found, chosen or found.pairs(1)[0], top_tokens, chosen is None)
+            return Proposal(choices, None, top_tokens)
+        chosen = alternative(choices, state.index, options)
+        return Proposal(choices, chosen or choices.pairs(1)[0], top_tokens, chosen is None)
 
-    def _found(self, row: int, length: int) -> TopTokens | Distribution:
+    def _choices(self, row: int, length: int) -> RankedTokens | Distribution:
         state, cache = self._rows.states[row], self._rows.cache
         if not state.processors:
             tokens, log_probabilities = cache.top_tokens([row])
-            return TopTokens(tokens[0], log_probabilities[0])
+            return RankedTokens(tokens[0], log_probabilities[0])
         output = self._rows.output(row, length - 1)
         columns, logits = cache.candidates(row) or (None, cache.logits(row))
         return Distribution(logits, output, state.processors, columns)
 
 
 def alternative(
-    found: TopTokens | Distribution, index: int, options: DecodingOptions
+    choices: RankedTokens | Distribution, index: int, options: DecodingOptions
 ) -> tuple[int, float] | None:
     """Returns the first token of the alternative of this index, the most probable first.
 
     Returns:
         None where it is too improbable; the first alternative never is.
     """
-    pairs = found.pairs(index + 1)
+    pairs = choices.pairs(index + 1)
     if index == 0:
         return pairs[0]
     if len(pairs) <= index:

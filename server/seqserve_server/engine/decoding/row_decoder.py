@@ -73,10 +73,12 @@ class RowDecoder:
             How many it has taken, and the request where it is answered.
         """
         rows, state = self._rows, self._rows.states[row]
-        for count, (token, found) in enumerate(zip(tokens, log_probabilities, strict=True), 1):
+        pairs = zip(tokens, log_probabilities, strict=True)
+        for count, (token, log_probability) in enumerate(pairs, 1):
             length = rows.cache.append(row, token)
-            rows.tokens[row, length - 1], rows.log_probabilities[row, length - 1] = token, found
-            rows.scores[row] += found
+            rows.tokens[row, length - 1] = token
+            rows.log_probabilities[row, length - 1] = log_probability
+            rows.scores[row] += log_probability
             if state.constraints.end(rows.output(row, length)):
                 return count, self._finish(row)
         return len(tokens), []
@@ -97,9 +99,9 @@ class RowDecoder:
         log_probabilities[self._force_ends(lengths, tokens)] = 0.0
         rows.append(self._all[:count], lengths, tokens, log_probabilities)
         # Forced tokens have no log-probability.
-        found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
-        mine = rows.has_no_beam[:count]
-        np.add(rows.scores[:count], found, out=rows.scores[:count], where=mine)
+        added = np.nan_to_num(log_probabilities) if inspected else log_probabilities
+        scores, mine = rows.scores[:count], rows.has_no_beam[:count]
+        np.add(scores, added, out=scores, where=mine)
 
     def _force_ends(self, lengths: Array, tokens: Array) -> Array:
         """Gives rows that want it the end token at their maximum length; returns these rows."""
@@ -115,10 +117,12 @@ class RowDecoder:
     def _sample(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
         """Samples for all rows that do so among the top tokens of the graph."""
         rows, cache = self._rows, self._rows.cache
-        listed, found = cache.top_tokens(sampling)  # [R, K]
+        listed, listed_probabilities = cache.top_tokens(sampling)  # [R, K]
         params = rows.sampling.of(sampling)
-        chosen = self._all[: len(sampling)], sample(found, params, self._random(sampling))
-        tokens[sampling], log_probabilities[sampling] = listed[chosen], found[chosen]
+        columns = sample(listed_probabilities, params, self._random(sampling))
+        chosen = self._all[: len(sampling)], columns
+        tokens[sampling] = listed[chosen]
+        log_probabilities[sampling] = listed_probabilities[chosen]
 
     def _sample_all(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
         """Samples for all rows that do so among all tokens, or among all of their candidates."""
@@ -133,7 +137,7 @@ class RowDecoder:
         free = np.setdiff1d(sampling, limited) if limited else sampling
         if free.size:
             tokens[free], below = self._sampled(free, cache.logits(free))
-            # So far it is that of the best token.
+            # So far it is the log-probability of the best token.
             log_probabilities[free] -= below
 
     def _sampled(self, rows: Array, values: Array) -> tuple[Array, Array]:
@@ -152,10 +156,10 @@ class RowDecoder:
         state.is_dropped = proposal.is_dropped
         if proposal.only:
             tokens[row], log_probabilities[row] = proposal.only
-        elif isinstance(proposal.found, Distribution):
-            column = self._column(row, state, proposal.found.log_probabilities)
-            tokens[row] = proposal.found.token(column)
-            log_probabilities[row] = proposal.found.log_probabilities[column]
+        elif isinstance(proposal.choices, Distribution):
+            column = self._column(row, state, proposal.choices.log_probabilities)
+            tokens[row] = proposal.choices.token(column)
+            log_probabilities[row] = proposal.choices.log_probabilities[column]
         if state.options.return_top_tokens:
             self._rows.append_top(row, TopTokens(proposal.top_tokens))
 
@@ -197,15 +201,15 @@ class RowDecoder:
 
     def interrupt(self, rows: list[int]) -> list[FinishedHypothesis]:
         """Returns the hypotheses that some rows have so far."""
-        found = []
+        hypotheses = []
         for row in rows:
             state, length = self._rows.states[row], int(self._rows.cache.lengths[row])
             if state.index and state.options.is_within_shared_prefix(length):
                 # All alternatives are one until their own first token.
                 continue
             cut = FinishedHypothesis.cut(self._rows.hypothesis(row, length), state.options)
-            found.append(_ranked(state, cut))
-        return found
+            hypotheses.append(_ranked(state, cut))
+        return hypotheses
 
 
 def _ranked(state: RowState, finished: FinishedHypothesis) -> FinishedHypothesis:

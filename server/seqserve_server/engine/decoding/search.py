@@ -43,7 +43,7 @@ class Advance(NamedTuple):
 
 
 class Search:
-    """The searches of all rows. Rows join, move and leave with those of the cache."""
+    """The searches of all rows. A row joins, moves and leaves here and in the cache together."""
 
     def __init__(
         self,
@@ -142,16 +142,14 @@ class Search:
 
     def interrupt(self, request: Request) -> Finished:
         """Returns what a request has found so far; its rows must leave then."""
-        found = {
-            row: state for row, state in self._rows.states.items() if state.pool.request is request
-        }
-        pool = next(iter(found.values())).pool
-        size = request.options.beam_size
+        states = self._rows.states
+        rows = [row for row, state in states.items() if state.pool.request is request]
+        pool, size = states[rows[0]].pool, request.options.beam_size
         if size == 1:
-            return pool.cut(self._row_decoder.interrupt(list(found)))
+            return pool.cut(self._row_decoder.interrupt(rows))
         searches = self._beams[size].searches_of(request)
-        length = int(self._cache.lengths[next(iter(found))])
-        return pool.cut([one for search in searches for one in search.interrupt(length)])
+        length = int(self._cache.lengths[rows[0]])
+        return pool.cut([found for search in searches for found in search.interrupt(length)])
 
     def assert_idle(self) -> None:
         """Checks that nothing is left of rows that have left; for tests of leaks.

@@ -58,9 +58,9 @@ class Admission:
         Raises:
             QueueFull: It may not wait.
         """
-        found = self._objection(request, now_s, free)
-        if found:
-            raise self._refusal(request, *found)
+        objection = self._objection(request, now_s, free)
+        if objection:
+            raise self._refusal(request, *objection)
 
     def _objection(self, request: Request, now_s: float, free: int) -> tuple[Bound, str] | None:
         waiting, tokens = self._queue.part(request.spec), len(request.spec.source)

@@ -18,7 +18,7 @@ PATIENCE_S = 1.0
 
 
 class BulkShare:
-    """Counts the slots in use, those of bulk apart."""
+    """Counts the slots in use, by bulk and by single calls."""
 
     def __init__(self, slots: int) -> None:
         """Starts with all slots free."""

@@ -46,8 +46,8 @@ class Scheduler(RequestQueue):
         self._cancelled: set[Request] = set()
         # Source tokens of waiting requests that are encoded ahead.
         self._tokens_ahead = 0
-        # Lower bound of when the next waiting request is late. It does not rise when a request
-        # leaves, so it may be too early, never too late.
+        # No waiting request is late before this time. It stays when a request leaves, so that late
+        # requests may be looked for in vain, but none is missed.
         self._next_late_s = math.inf
 
     @property

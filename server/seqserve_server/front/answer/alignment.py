@@ -17,6 +17,37 @@ from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.splitting import Span
 
 
+class Link(NamedTuple):
+    """A token of a target, and the place in the source that it comes from."""
+
+    source: Span
+    target: Span
+
+    def moved(self, source: int, target: int) -> Link:
+        """Returns the link so many characters further on in both texts."""
+        return Link(
+            Span(*(place + source for place in self.source)),
+            Span(*(place + target for place in self.target)),
+        )
+
+
+def links_of(message: generation_pb2.Alignment) -> list[Link]:
+    """Reads the links of an alignment."""
+    sources = map(Span, message.source_begins, message.source_ends)
+    targets = map(Span, message.target_begins, message.target_ends)
+    return [Link(*link) for link in zip(sources, targets, strict=True)]
+
+
+def message_of(links: Sequence[Link]) -> generation_pb2.Alignment:
+    """Writes links as an alignment."""
+    return generation_pb2.Alignment(
+        source_begins=[link.source.begin for link in links],
+        source_ends=[link.source.end for link in links],
+        target_begins=[link.target.begin for link in links],
+        target_ends=[link.target.end for link in links],
+    )
+
+
 class SourcePlaces(NamedTuple):
     """Where the tokens of a source are in its text."""
 
@@ -69,15 +100,14 @@ def alignment_of(
         places: Those of the source.
         tokenizer: That of the model.
     """
-    message = generation_pb2.Alignment()
-    for span, weights in zip(_spans(text, ids, tokenizer), attention, strict=True):
-        source = places.attended(weights)
-        if source and span.begin < span.end:
-            message.source_begins.append(source.begin)
-            message.source_ends.append(source.end)
-            message.target_begins.append(span.begin)
-            message.target_ends.append(span.end)
-    return message
+    targets = zip(_spans(text, ids, tokenizer), attention, strict=True)
+    return message_of(
+        [
+            Link(source, target)
+            for target, weights in targets
+            if (source := places.attended(weights)) and target.begin < target.end
+        ]
+    )
 
 
 def _spans(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[Span]:

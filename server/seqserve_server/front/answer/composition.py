@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.front.answer.alignment import Link, links_of, message_of
 
 Response = generation_pb2.GenerateResponse
 
@@ -14,16 +15,17 @@ def composed(first: Response, second: Response) -> Response:
     response = Response()
     response.CopyFrom(second)
     read = first.hypotheses[0]
-    alignments = [*map(_alignment, response.hypotheses)]
+    read_links = _links(read)
+    written_links = [*map(_links, response.hypotheses)]
     if response.segments:
         # They are parts of the text between, which the caller does not have.
-        alignments = [_joined_alignment(response.segments)]
+        written_links = [_joined_links(response.segments)]
         response.ClearField("segments")
-    for hypothesis, alignment in zip(response.hypotheses, alignments, strict=True):
+    for hypothesis, links in zip(response.hypotheses, written_links, strict=True):
         if read.HasField("confidence") and hypothesis.HasField("confidence"):
             hypothesis.confidence *= read.confidence
-        if alignment is not None and read.HasField("alignment"):
-            hypothesis.alignment.CopyFrom(_composed_alignment(read.alignment, alignment))
+        if links is not None and read_links is not None:
+            hypothesis.alignment.CopyFrom(message_of(_composed_links(read_links, links)))
         kept = _composed_kept(read.kept, hypothesis.kept)
         hypothesis.ClearField("kept")
         hypothesis.kept.extend(kept)
@@ -56,43 +58,30 @@ def _composed_kept(
     return kept
 
 
-def _alignment(hypothesis: generation_pb2.Hypothesis) -> generation_pb2.Alignment | None:
-    return hypothesis.alignment if hypothesis.HasField("alignment") else None
+def _links(hypothesis: generation_pb2.Hypothesis) -> list[Link] | None:
+    return links_of(hypothesis.alignment) if hypothesis.HasField("alignment") else None
 
 
-def _joined_alignment(
-    segments: Sequence[generation_pb2.Segment],
-) -> generation_pb2.Alignment | None:
-    """Joins the alignments of segments, whose places count from where the segment begins."""
-    joined = generation_pb2.Alignment()
-    for segment in segments:
-        if not segment.hypotheses or (own := _alignment(segment.hypotheses[0])) is None:
-            continue
-        joined.source_begins.extend(segment.source_begin + each for each in own.source_begins)
-        joined.source_ends.extend(segment.source_begin + each for each in own.source_ends)
-        joined.target_begins.extend(segment.target_begin + each for each in own.target_begins)
-        joined.target_ends.extend(segment.target_begin + each for each in own.target_ends)
-    return joined
+def _joined_links(segments: Sequence[generation_pb2.Segment]) -> list[Link]:
+    """Joins the links of segments, whose places count from where the segment begins."""
+    return [
+        link.moved(segment.source_begin, segment.target_begin)
+        for segment in segments
+        for hypothesis in segment.hypotheses[:1]
+        for link in _links(hypothesis) or ()
+    ]
 
 
-def _composed_alignment(
-    first: generation_pb2.Alignment, second: generation_pb2.Alignment
-) -> generation_pb2.Alignment:
-    """Composes two alignments where the target of the first one is the source of the second one.
+def _composed_links(first: Sequence[Link], second: Sequence[Link]) -> list[Link]:
+    """Composes the links of two alignments, where the target of the first is the second's source.
 
     A token comes from where that token of the text between comes from with which its own place has
     the most characters in common, the first of several; one that has none in common is left out.
     """
-    between = list(zip(first.target_begins, first.target_ends, strict=True))
-    message = generation_pb2.Alignment()
-    places = zip(second.source_begins, second.source_ends, strict=True)
-    for index, (begin, end) in enumerate(places):
-        common = [min(end, last) - max(begin, start) for start, last in between]
+    composed = []
+    for (begin, end), target in second:
+        common = [min(end, link.target.end) - max(begin, link.target.begin) for link in first]
         most = max(common, default=0)
         if most > 0:
-            origin = common.index(most)
-            message.source_begins.append(first.source_begins[origin])
-            message.source_ends.append(first.source_ends[origin])
-            message.target_begins.append(second.target_begins[index])
-            message.target_ends.append(second.target_ends[index])
-    return message
+            composed.append(Link(first[common.index(most)].source, target))
+    return composed

@@ -22,10 +22,10 @@ _STOP_REASONS = (
 
 
 class JoinedAnswer:
-    """The answer to a source, as its parts are answered; that of an undivided one is its part's."""
+    """The answer to a source, as its parts are answered; an undivided source has the part's own."""
 
     def __init__(self, source: Source, manifest: Manifest) -> None:
-        """Starts without answers; ``manifest`` is that of the model."""
+        """Starts without answers; the model has the manifest."""
         self._source = source
         self._manifest = manifest
         self._joiner = TextJoiner(source.text)

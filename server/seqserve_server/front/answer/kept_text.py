@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve_server.front.answer.alignment import Link, links_of, message_of
 from seqserve_server.front.request.kept_spans import places_of, without
 from seqserve_server.front.request.splitting import Span
 
@@ -22,13 +23,6 @@ Hypothesis = generation_pb2.Hypothesis
 # What may be next to a word and is no part of it.
 _MARKS = ".,;:!?…\"'()[]„“”‚‘’«»¡¿。、！？"
 _ENDED = (generation_pb2.STOP_REASON_UNSPECIFIED, generation_pb2.STOP_REASON_EOS)
-
-
-class _Link(NamedTuple):
-    """A token of the text, and the place in the source that it comes from."""
-
-    source: Span
-    target: Span
 
 
 class _Edit(NamedTuple):
@@ -66,7 +60,7 @@ def keep(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
         message.ClearField("alignment")
         message.kept.extend(kept_in(source, spans))
         return
-    links = _links(message.alignment)
+    links = links_of(message.alignment)
     places = _Places(message.text, source, spans, links)
     edits: list[_Edit] = []
     rest = list(spans)
@@ -96,7 +90,7 @@ class _Places:
     """Places of kept spans in a model's text."""
 
     def __init__(
-        self, text: str, source: str, spans: Sequence[Span], links: Sequence[_Link]
+        self, text: str, source: str, spans: Sequence[Span], links: Sequence[Link]
     ) -> None:
         self._text, self._source, self._links = text, source, links
         self._is_taken = bytearray(len(text))
@@ -239,12 +233,12 @@ def _is_word(source: str, span: Span) -> bool:
     return (not before or before.isspace()) and (not behind or behind.isspace())
 
 
-def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[_Link]) -> None:
+def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[Link]) -> None:
     """Makes the edits of a text, and moves its alignment."""
     text = message.text
     parts: list[str] = []
     kept: list[generation_pb2.KeptText] = []
-    moved: list[_Link] = []
+    moved: list[Link] = []
     edits = sorted(edits, key=lambda edit: (edit.target.begin, edit.target.end, edit.source))
     read = length = 0
     is_edited = bytearray(len(text))
@@ -255,8 +249,7 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
         until = len(text) if edit is None else edit.target.begin
         shift = length - read
         while rest and rest[0].target.end <= until:
-            link = rest.popleft()
-            moved.append(_Link(link.source, Span(*(at + shift for at in link.target))))
+            moved.append(rest.popleft().moved(0, shift))
         parts.append(text[read:until])
         length += until - read
         if edit is None:
@@ -267,18 +260,11 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
             parts += [edit.before, source[slice(*edit.source)], edit.behind]
             length = end + len(edit.behind)
             kept.append(_kept(edit, source, Span(begin, end)))
-            moved.append(_Link(edit.source, Span(begin, end)))
+            moved.append(Link(edit.source, Span(begin, end)))
         read = edit.target.end
     message.text = "".join(parts)
     message.kept.extend(kept)
-    message.alignment.CopyFrom(
-        generation_pb2.Alignment(
-            source_begins=[link.source.begin for link in moved],
-            source_ends=[link.source.end for link in moved],
-            target_begins=[link.target.begin for link in moved],
-            target_ends=[link.target.end for link in moved],
-        )
-    )
+    message.alignment.CopyFrom(message_of(moved))
 
 
 def _kept(edit: _Edit, source: str, target: Span) -> generation_pb2.KeptText:
@@ -290,17 +276,6 @@ def _kept(edit: _Edit, source: str, target: Span) -> generation_pb2.KeptText:
         target_end=target.end,
         placement=edit.placement,
     )
-
-
-def _links(alignment: generation_pb2.Alignment) -> list[_Link]:
-    columns = zip(
-        alignment.source_begins,
-        alignment.source_ends,
-        alignment.target_begins,
-        alignment.target_ends,
-        strict=True,
-    )
-    return [_Link(Span(a, b), Span(c, d)) for a, b, c, d in columns]
 
 
 def _origin(place: Span, spans: Sequence[Span], begins: Sequence[int]) -> Span | None:

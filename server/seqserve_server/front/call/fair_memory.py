@@ -88,7 +88,7 @@ class FairMemory:
         """Most bytes that one caller can reserve."""
         self._held = Shares(max_bytes, caller_share)
         self._requests = Shares(int(max_bytes * _WAITING_PART), caller_share)
-        # Of each caller the calls that wait, in their order; the callers in that of their turns.
+        # Calls that wait, in their order, by callers, which are in the order of their turns.
         self._waiting: dict[str, deque[_Waiting]] = {}
 
     @property
@@ -191,8 +191,8 @@ class Reservation:
     def shrink(self, size: int) -> None:
         """Keeps so many bytes, if they are fewer, and gives back the others."""
         if size < self.size:
-            given, self.size = self.size - size, size
-            self._memory.give(self._caller, given)
+            others, self.size = self.size - size, size
+            self._memory.give(self._caller, others)
 
     def release(self) -> None:
         """Gives back all bytes; again does nothing."""

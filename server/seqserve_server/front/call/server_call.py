@@ -1,5 +1,4 @@
-"""The call that a handler serves: its record, the model versions that it keeps loaded, and the
-memory that it reserves for its answer.
+"""The call that a handler serves: its record, and what it holds, model versions and memory.
 
 A handler gets the call in place of gRPC's context, and passes it to all that take part in the
 accounting.

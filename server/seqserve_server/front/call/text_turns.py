@@ -34,7 +34,7 @@ class TextTurns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def run(self, caller: str, steps: Steps[Result]) -> Result:
-        """Does work in slices, in turns with that of others, and returns its result.
+        """Does work in slices, in turns with the work of others, and returns its result.
 
         Raises:
             Exception: What the work raises.

@@ -24,7 +24,7 @@ from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.engine_client.status import EngineStatus
 
 STATS_TIMEOUT_S = 2.0
-"""Longest wait for new statistics; after it, those of the last report are the newest."""
+"""Longest wait for new statistics; after it the last report counts as the newest."""
 _POLL_S = 0.01
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStatus:
-    """The state of one engine process, or of all those of a version."""
+    """The state of one engine process, or of all processes of a version."""
 
     is_up: bool
     """Whether requests can be taken."""

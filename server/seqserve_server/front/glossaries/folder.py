@@ -10,7 +10,6 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -21,6 +20,7 @@ from seqserve_server.contract import logs
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.glossaries import tbx, tsv
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
+from seqserve_server.front.listing import listed
 from seqserve_server.front.models.folders import Files, files_of
 from seqserve_server.front.security.reloading import Reload
 
@@ -30,7 +30,6 @@ MAX_BYTES = 32 << 20
 _CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]{2,8})*"
 _NAME = re.compile(rf"(?P<name>\w[\w.-]*)\.(?P<source>{_CODE})-(?P<target>{_CODE})\.(?:tsv|tbx)")
 _SHOWN = re.compile(r"[^.].*\.(?:tsv|tbx)", re.DOTALL)
-_MAX_LISTED = 20
 _log = logging.getLogger(__name__)
 
 _Stamp: TypeAlias = tuple[str, int, int, int, int]
@@ -121,7 +120,7 @@ class Glossaries:
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
             names = sorted({glossary.label.name for glossary in glossaries})
-            known = f"there are {_joined(names)}" if names else f"it has none ({OPTION})"
+            known = f"there are {listed(names)}" if names else f"it has none ({OPTION})"
             raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
         wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
         fitting = [
@@ -134,12 +133,12 @@ class Glossaries:
             for glossary in fitting
             if all(code == folded(glossary.label[index]) for code, index in wanted)
         ]
-        for found in (equal, fitting):
-            if len(found) == 1:
-                return found[0]
-        pairs = _joined(f"{each.label.source} to {each.label.target}" for each in named)
-        asked = f"{source or 'any language'} to {target or 'any language'}"
-        raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {asked}")
+        for choices in (equal, fitting):
+            if len(choices) == 1:
+                return choices[0]
+        pairs = listed(f"{each.label.source} to {each.label.target}" for each in named)
+        languages = f"{source or 'any language'} to {target or 'any language'}"
+        raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {languages}")
 
     def _scanned(self) -> Files:
         assert self._folder is not None
@@ -187,9 +186,3 @@ class Glossaries:
         entries = tbx.entries_of(content, label) if is_tbx else tsv.entries_of(content)
         _, _, modified_ns, _, _ = stamp
         return Glossary(label, entries, modified_ns // 1_000_000_000)
-
-
-def _joined(names: Iterable[str]) -> str:
-    names = list(names)
-    more = len(names) - _MAX_LISTED
-    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -79,10 +79,10 @@ class Glossary:
         entries overlap, the longest one counts, then the first.
         """
         words = _words(text)
-        found = sorted(self._matches(words), key=lambda match: (-match.length, match.begin))
+        longest_first = sorted(self._matches(words), key=lambda each: (-each.length, each.begin))
         taken = bytearray(len(words))
         terms: dict[int, Term] = {}
-        for match in found:
+        for match in longest_first:
             if not any(taken[match.begin : match.end]):
                 taken[match.begin : match.end] = b"\1" * (match.end - match.begin)
                 terms.setdefault(id(match.entry), match.entry)

@@ -105,10 +105,8 @@ class VersionAnswers:
     def key_of(self, spec: GenerateSpec) -> bytes:
         """Makes the key of a request: equal for requests of one client with equal answers."""
         facts = (self._number, spec.client_id, spec.start_token, spec.options.outcome)
-        asked = repr(facts).encode()
-        source = array("I", spec.source).tobytes()
-        digest = hashlib.blake2b(asked, digest_size=32)
-        digest.update(source)
+        digest = hashlib.blake2b(repr(facts).encode(), digest_size=32)
+        digest.update(array("I", spec.source).tobytes())
         return digest.digest()
 
     def get(self, key: bytes) -> Finished | None:

@@ -8,11 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format
-
-from seqserve.declarations import DECLARATIONS
-from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.bounds import check_recommended
+from seqserve_server.contract.errors import ArtifactError, InvalidRequest
 from seqserve_server.contract.limits import EngineLimits, is_small
 from seqserve_server.contract.manifest import Manifest, check_file
 from seqserve_server.contract.messages import Setup
@@ -116,7 +113,10 @@ def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
     # Computed here, where no call waits for it.
     _ = tokenizer.alphabet
     _check_template(manifest, tokenizer)
-    _check_generation(manifest)
+    try:
+        check_recommended(manifest.generation)
+    except InvalidRequest as error:
+        raise ArtifactError(f"{manifest.label}: generation: {error}") from None
     return manifest, tokenizer
 
 
@@ -128,19 +128,3 @@ def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:
     for token in sorted(missing):
         reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
         raise ArtifactError(f"{manifest.label}: {reason}")
-
-
-def _check_generation(manifest: Manifest) -> None:
-    """Refuses recommended options that the API does not have."""
-    try:
-        json_format.ParseDict(manifest.generation, generation_pb2.GenerationOptions())
-    except json_format.ParseError as error:
-        raise ArtifactError(f"{manifest.label}: generation: {error}") from None
-    for name, value in manifest.generation.items():
-        if name in ("terms", "glossary"):
-            reason = f"{name} cannot be recommended; requests name what applies to their texts"
-            raise ArtifactError(f"{manifest.label}: generation: {reason}")
-        declared = DECLARATIONS.get(name)
-        if declared and declared.choices and value not in declared.choices:
-            reason = f"{name} is {value!r:.80}; it must be {declared.bounds}"
-            raise ArtifactError(f"{manifest.label}: generation: {reason}")

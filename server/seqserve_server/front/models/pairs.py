@@ -12,9 +12,8 @@ from typing import NamedTuple, TypeAlias
 from seqserve.language_codes import Language, folded
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.template import Template
+from seqserve_server.front.listing import MOST, listed
 
-_MAX_LISTED = 20
-"""Codes or pairs in an error message; `seqserve models --pairs` lists all."""
 _MAX_KNOWN = 4096
 _PREFERRED_PIVOT = "en"
 """Most models are made from or to English, so they know it best."""
@@ -28,7 +27,7 @@ class Translator(NamedTuple):
 
     @property
     def num_pairs(self) -> int:
-        """Number of pairs, those of equal languages counted."""
+        """Number of pairs, also of equal languages."""
         return len(self.template.source_languages) * len(self.template.target_languages)
 
 
@@ -188,7 +187,7 @@ class Pairs:
         for role, code, verb in (("source", source, "reads"), ("target", target, "writes")):
             known = sorted({c for each in self._translators for c in each.template.languages[role]})
             if code and not any(_code(each, role, code) for each in self._translators):
-                reason = f"no model {verb} {code!r:.80}; the loaded ones know {_listed(known)}"
+                reason = f"no model {verb} {code!r:.80}; the loaded ones know {listed(known)}"
                 return InvalidRequest(f"{section}{role}_language", reason)
         if not (source and target):
             role = "target" if source else "source"
@@ -199,9 +198,9 @@ class Pairs:
 
     def _pairs(self) -> str:
         pairs = (f"{source} to {target}" for source, target, _ in self.all())
-        listed = list(islice(pairs, _MAX_LISTED + 1))
-        more = " and more" if len(listed) > _MAX_LISTED else ""
-        return f"there are {', '.join(listed[:_MAX_LISTED])}{more}"
+        # To count all of them takes long.
+        first = list(islice(pairs, MOST + 1))
+        return f"there are {', '.join(first[:MOST])}{' and more' if len(first) > MOST else ''}"
 
 
 def _leg(translator: Translator, source: str, target: str) -> Leg | None:
@@ -219,8 +218,3 @@ def _declares(translator: Translator) -> bool:
 
 def _code(translator: Translator, role: str, code: str) -> str | None:
     return translator.template.code_of(role, code)
-
-
-def _listed(codes: list[str]) -> str:
-    more = len(codes) - _MAX_LISTED
-    return ", ".join(codes[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -10,6 +10,7 @@ from seqserve_server.contract import errors
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template, shared_languages
 from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.listing import listed
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.models.lifecycle import ModelState, Version
 from seqserve_server.front.models.loaded_model import LoadedModel
@@ -21,8 +22,7 @@ from seqserve_server.front.models.traffic import (
     weights_error,
 )
 
-# Limits of an error message: the versions it lists, the characters it repeats of an unknown name.
-_MAX_LABELS = 20
+# Characters that an error message repeats of an unknown name.
 _MAX_NAME_CHARACTERS = 64
 
 _RETRYABLE = {
@@ -223,13 +223,9 @@ class Repository:
         versions = self._versions.get(wanted, {})
         entries = [entry for number, entry in versions.items() if version in (0, number)]
         if not entries:
-            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
+            known = listed(entry.label for entry in self.entries)
+            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {known}")
         return entries
-
-    def _labels(self) -> str:
-        labels = [entry.label for entry in self.entries]
-        more = f" and {len(labels) - _MAX_LABELS} more" if len(labels) > _MAX_LABELS else ""
-        return ", ".join(labels[:_MAX_LABELS]) + more
 
 
 def _best(entries: list[Entry]) -> list[Entry]:
@@ -245,15 +241,15 @@ def _unknown(name: str, version: int) -> str:
     if not name:
         return "name a model (--model): the server has several and no --default-model"
     # A client may send a name as long as a message.
-    asked = name if len(name) <= _MAX_NAME_CHARACTERS else name[:_MAX_NAME_CHARACTERS] + "…"
-    return f"no model {asked!r}" + (f" of version {version}" if version else "") + _advice(asked)
+    shown = name if len(name) <= _MAX_NAME_CHARACTERS else name[:_MAX_NAME_CHARACTERS] + "…"
+    return f"no model {shown!r}" + (f" of version {version}" if version else "") + _advice(shown)
 
 
-def _advice(asked: str) -> str:
-    """Tells who asked for a label, as logs and errors have it, what its parts are."""
-    name, _, version = asked.rpartition("/")
-    is_label = name and version.isdecimal()
-    return f" (of {name!r} name the version {version} apart)" if is_label else ""
+def _advice(name: str) -> str:
+    """Tells the parts of a label, as logs and errors show it, that was sent in place of a name."""
+    model, _, version = name.rpartition("/")
+    is_label = model and version.isdecimal()
+    return f" (of {model!r} name the version {version} apart)" if is_label else ""
 
 
 def _unready_error(entries: list[Entry]) -> errors.ServiceError:

@@ -1,4 +1,4 @@
-"""The repository of a server that is told none: a folder beside it, or the model of the wheel."""
+"""Finds the models of a server without ``--model-repository``: in a folder, or in the wheel."""
 
 from __future__ import annotations
 

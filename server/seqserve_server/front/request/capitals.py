@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.request.kept_spans import without
-from seqserve_server.front.request.splitting import Span, is_excluded
+from seqserve_server.front.request.splitting import Span, has_prefix
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _MIN_WORDS = 2
@@ -18,7 +18,7 @@ def lowers_capitals(options: generation_pb2.GenerationOptions) -> bool:
 
     What a target begins or ends with is given in the letters that it is to have.
     """
-    return options.lower_capitals and not (is_excluded(options) or options.stop_sequences)
+    return options.lower_capitals and not (has_prefix(options) or options.stop_sequences)
 
 
 def in_capitals(text: str, kept: Sequence[Span]) -> bool:

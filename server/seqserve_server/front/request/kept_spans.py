@@ -75,11 +75,11 @@ class KeptTexts:
         """
         if not (self._texts or self._keeps_placeholders):
             return ()
-        found = [span for kept in self._texts for span in places_of(kept, text)]
+        overlapping = [span for kept in self._texts for span in places_of(kept, text)]
         if self._keeps_placeholders and _SIGN.search(text):
-            found += [Span(*match.span()) for match in _placeholders().finditer(text)]
+            overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
         spans: list[Span] = []
-        for span in sorted(found, key=lambda span: (span.begin, -span.end)):
+        for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
             if not spans or span.begin >= spans[-1].end:
                 spans.append(span)
         return spans

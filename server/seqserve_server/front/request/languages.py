@@ -13,9 +13,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
-
-# Enough for a person to find the right one; `seqserve models` lists all.
-_MAX_LISTED = 20
+from seqserve_server.front.listing import MOST, listed
 
 
 class Affixes(NamedTuple):
@@ -137,7 +135,4 @@ class _Chosen:
 
 
 def _listed(known: Mapping[str, str]) -> str:
-    codes = sorted(known)
-    more = len(codes) - _MAX_LISTED
-    rest = f" and {more} more, which `seqserve models` lists" if more > 0 else ""
-    return ", ".join(codes[:_MAX_LISTED]) + rest
+    return listed(sorted(known)) + (", which `seqserve models` lists" if len(known) > MOST else "")

@@ -13,11 +13,10 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from google.protobuf import json_format
-from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
@@ -29,7 +28,7 @@ from seqserve_server.front.request.drafts import TargetDrafts
 from seqserve_server.front.request.kept_spans import KeptTexts
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.rules import check_rules
-from seqserve_server.front.request.splitting import Segmentation, is_excluded, segmentation_of
+from seqserve_server.front.request.splitting import Segmentation, has_prefix, segmentation_of
 from seqserve_server.front.request.terms import TokenIds, target_ids
 
 Options = generation_pb2.GenerationOptions
@@ -89,7 +88,7 @@ def converted_options(
     return RequestOptions(
         decoding,
         affixes,
-        segmentation_of(sent, manifest),
+        segmentation_of(options, sent),
         KeptTexts(options),
         TargetDrafts.of(options, decoding, tokenizer),
         lowers_capitals(options),
@@ -194,41 +193,11 @@ def with_defaults(options: Options, manifest: Manifest) -> Options:
     if any(options.HasField(name) for name in _OTHER_WAYS):
         for name in _BEAM_SEARCH:
             defaults.ClearField(name)
-    # Beside options that it does not go with, the default is not to divide a source.
-    if is_excluded(options):
+    # A prefix belongs to one text, so that beside it the default is not to divide a source.
+    if has_prefix(options):
         defaults.ClearField("segmentation")
     defaults.MergeFrom(options)
     return defaults
-
-
-def check_bounds(options: generation_pb2.GenerationOptions) -> None:
-    """Checks every option by itself: it must be known, and its number or length in its bounds."""
-    for message in (options, *options.suppress_sequences, *options.terms):
-        _refuse_unknown(message)
-    for field, value in options.ListFields():
-        declared = DECLARATIONS[field.name]
-        if declared.max_items and len(value) > declared.max_items:
-            reason = f"has {len(value)} elements; at most {declared.max_items} are allowed"
-            raise InvalidRequest(f"options.{field.name}", reason)
-        if declared.choices and value not in declared.choices:
-            reason = f"is {value!r:.80}; it must be {declared.bounds}"
-            raise InvalidRequest(f"options.{field.name}", reason)
-        if declared.kind in (int, float) and not declared.allows(value):
-            shown = str(value) if declared.kind is int else f"{value:g}"
-            if declared.allows(float(shown)):
-                # Rounding hides what is wrong.
-                shown = f"{value:.9g}"
-            reason = f"is {shown}; it must be {declared.bounds}"
-            raise InvalidRequest(f"options.{field.name}", reason)
-
-
-def _refuse_unknown(message: Message) -> None:
-    # An option of a newer client changes the answer, so the server must not ignore it.
-    unknown_fields: Any = UnknownFieldSet(message)
-    for unknown in unknown_fields:
-        raise InvalidRequest(
-            "options", f"field {unknown.field_number} is not known to this server; upgrade it"
-        )
 
 
 # Longer options mostly hold texts of one request, which do not come again.

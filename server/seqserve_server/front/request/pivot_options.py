@@ -11,7 +11,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.models.pairs import Leg
-from seqserve_server.front.request.splitting import is_excluded
+from seqserve_server.front.request.splitting import has_prefix
 
 Options = generation_pb2.GenerationOptions
 
@@ -41,7 +41,7 @@ def first_options(options: Options, leg: Leg) -> Options:
             raise InvalidRequest(f"options.{name}", f"{reason}, {over}")
     first = _only(options, _OF_BOTH | _OF_FIRST, leg)
     # A prefix is that of a lone text; without one a model may divide a source by default.
-    if is_excluded(options) and not options.segmentation:
+    if has_prefix(options) and not options.segmentation:
         first.segmentation = SegmentationMode.NONE.value
     return first
 

@@ -8,7 +8,7 @@ from seqserve_server.contract.limits import MAX_SUPPRESSED, MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.request.splitting import EXCLUDED
+from seqserve_server.front.request.splitting import PREFIXES
 from seqserve_server.front.request.terms import check_terms
 
 Options = generation_pb2.GenerationOptions
@@ -21,7 +21,7 @@ _EXCLUDES = {
     "prefix_bias_beta": ("return_alternatives", *_TERMS, "vocabulary_allow"),
     "draft_source": ("target_draft",),
     "return_alternatives": (*_TERMS, *_SAMPLING),
-    "segmentation": EXCLUDED,
+    "segmentation": PREFIXES,
     **dict.fromkeys(_TERMS, _SAMPLING),
 }
 

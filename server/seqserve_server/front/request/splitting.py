@@ -12,8 +12,9 @@ import sentencex
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.front.config import SegmentationMode
+
+Options = generation_pb2.GenerationOptions
 
 _PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
 # The line breaks of str.splitlines: a Unicode text may have others than "\n".
@@ -139,8 +140,8 @@ def _border(text: str, limit: int) -> int:
     return max(limit, 1)
 
 
-EXCLUDED = ("target_prefix", "target_prefix_tokens")
-"""Options that belong to one text, not to each of its segments."""
+PREFIXES = ("target_prefix", "target_prefix_tokens")
+"""Options of the prefix of a target, which belongs to one text, not to each of its segments."""
 
 # Its rules are those of every language that the library does not know.
 _DEFAULT_LANGUAGE = "en"
@@ -156,28 +157,23 @@ class Segmentation(NamedTuple):
     """Whether the model recommends it and the request says nothing."""
 
 
-def segmentation_of(
-    options: generation_pb2.GenerationOptions, manifest: Manifest
-) -> Segmentation | None:
+def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
     """Returns how to divide the source of a request; None for not at all.
 
-    The default of the model gives way to options that it does not go with.
+    Args:
+        options: The options of the request over those that its model recommends.
+        sent: The options of the request alone.
     """
-    sent: str = options.segmentation
-    recommended = "" if is_excluded(options) else manifest.generation.get("segmentation", "")
-    mode = SegmentationMode(sent or recommended or SegmentationMode.NONE)
+    mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
     if mode is SegmentationMode.NONE:
         return None
-    return Segmentation(mode, _language(options, manifest), is_default=not sent)
+    language = sent.segmentation_language
+    if not language and sent.source_language:
+        language = folded(sent.source_language).name
+    language = language or options.segmentation_language or _DEFAULT_LANGUAGE
+    return Segmentation(mode, language, is_default=not sent.segmentation)
 
 
-def is_excluded(options: generation_pb2.GenerationOptions) -> bool:
-    """Tells whether a request sets an option that belongs to one text."""
-    return any(getattr(options, name) for name in EXCLUDED)
-
-
-def _language(options: generation_pb2.GenerationOptions, manifest: Manifest) -> str:
-    code: str = options.segmentation_language
-    if not code and options.source_language:
-        code = folded(options.source_language).name
-    return code or manifest.generation.get("segmentation_language", _DEFAULT_LANGUAGE)
+def has_prefix(options: Options) -> bool:
+    """Tells whether a request sets the prefix of its target."""
+    return any(getattr(options, name) for name in PREFIXES)

@@ -83,9 +83,9 @@ class Terms:
             spelled: The same as the model reads it, without soft hyphens.
 
         Returns:
-            The options with the targets, and the terms as they were sent. After those of the
-            targets come those of the glossary for which there is no room, or which the request
-            rules out. Without a term the options are those of a request without any.
+            The options with the targets, and the terms as they were sent, in the same order. Behind
+            them come terms of the glossary without a target in the options: there is no room for
+            it, or the request rules it out. Without a term the options have none.
 
         Raises:
             InvalidRequest: The targets of the request's own terms do not fit the maximum length.

@@ -1,5 +1,4 @@
-"""Answers Score and Attention, which run a given target through the model, and Tokenize and
-Detokenize, which show what a model reads and writes."""
+"""Answers the calls beside those that generate: Score, Attention, Tokenize and Detokenize."""
 
 from __future__ import annotations
 

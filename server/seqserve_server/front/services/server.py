@@ -167,8 +167,8 @@ class Server:
     def _statuses(self) -> dict[str, int]:
         """Returns the health of the server, and of each service, model and version."""
         is_up = any(entry.is_ready for entry in self._repository.entries)
-        whole = _SERVING if is_up else _NOT_SERVING
-        statuses = dict.fromkeys(("", *_SERVICES), whole)
+        status = _SERVING if is_up else _NOT_SERVING
+        statuses = dict.fromkeys(("", *_SERVICES), status)
         for entry in self._repository.entries:
             status = _SERVING if entry.is_ready else _NOT_SERVING
             statuses[entry.label] = status

@@ -1,4 +1,4 @@
-"""Calls by outcome, and how long they took, for each version of a model.
+"""Metrics of calls, by outcome, and of kept answers, for each version of a model.
 
 Refusals come at once, so durations are kept by status: a quantile over all calls would sink as the
 server turns more of them away.
@@ -25,7 +25,7 @@ from seqserve_server.contract.stats import REQUEST_BOUNDS, Histogram
 
 
 class Kind(NamedTuple):
-    """Calls that share their series, next to those of the same version."""
+    """What tells apart the series of a version: method and status."""
 
     method: str
     code: str

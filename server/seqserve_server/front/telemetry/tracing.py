@@ -121,8 +121,8 @@ class Tracing:
             around = within
             if len(ended) > 1:
                 times = first.began_s, last.ended_s
-                whole = Interval("source", *times, {f"{_PREFIX}number": number}, last.error)
-                around = self._add(whole, within, clock)
+                source = Interval("source", *times, {f"{_PREFIX}number": number}, last.error)
+                around = self._add(source, within, clock)
             for interval in intervals:
                 self._add(interval, around, clock)
 
@@ -201,7 +201,7 @@ def _intervals(request: EndedRequest) -> list[Interval]:
     """Lists the phases of a request; each ends where the next one begins."""
     _, timeline, event = request
     begun = [("queue", timeline.arrived_s, Attributes())]
-    begun += [one for one in _work(request) if one[1]]
+    begun += [phase for phase in _phases(request) if phase[1]]
     ends = [began_s for _, began_s, _ in begun[1:]] + [timeline.finished_s]
     intervals = [
         Interval(name, began_s, ended_s, _ours(attributes))
@@ -212,7 +212,7 @@ def _intervals(request: EndedRequest) -> list[Interval]:
     return intervals
 
 
-def _work(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
+def _phases(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
     """Lists the phases in the engine and their begin; 0 if a phase did not begin."""
     spec, timeline, event = request
     source: Attributes = {"source_tokens": len(spec.source)}

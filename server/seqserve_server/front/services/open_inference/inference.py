@@ -79,10 +79,10 @@ class InferenceServicer(ModelControlServicer):
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
         inference = InferenceRequest.read(request, model)
-        asked = inference.generate_request()
+        generate = inference.generate_request()
         try:
-            glossary = glossary_of(asked.options, model.manifest, self._glossaries)
-            return inference, await prepare(asked, model, call, glossary=glossary)
+            glossary = glossary_of(generate.options, model.manifest, self._glossaries)
+            return inference, await prepare(generate, model, call, glossary=glossary)
         except InvalidRequest as error:
             raise renamed(error, 0) from None
 
@@ -120,9 +120,10 @@ async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCa
             answers.append(SourceAnswer(prepared, source, call, window))
         except InvalidRequest as error:
             raise renamed(error, index) from None
-    texts = Window.of(prepared.model).in_order(answers, SourceAnswer.whole)
-    async with aclosing(texts):
-        responses = [response async for response in texts]
+    # Another window than that of the parts: an answer keeps its place while its parts wait for one.
+    in_order = Window.of(prepared.model).in_order(answers, SourceAnswer.whole)
+    async with aclosing(in_order):
+        responses = [response async for response in in_order]
     for response in responses:
         call.answered(response)
     return inference.response([response.hypotheses for response in responses])

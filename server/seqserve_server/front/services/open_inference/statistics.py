@@ -51,8 +51,8 @@ def statistics_of(
         inference_count=compute.count,
         execution_count=steps.count,
         inference_stats=pb.InferStatistics(
-            success=_sum(one.durations for one in answered),
-            fail=_sum(one.durations for one in failed),
+            success=_sum(figures.durations for figures in answered),
+            fail=_sum(figures.durations for figures in failed),
             queue=queue,
             # perf_analyzer gives up unless the three have one count.
             compute_input=pb.StatisticDuration(count=compute.count),

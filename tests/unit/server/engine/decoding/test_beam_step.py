@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqserve_server.engine.decoding.beam_step import (
-    Candidates,
+    Continuations,
     continue_with,
     rank,
     reorder,
@@ -79,31 +79,31 @@ def test_beams_that_continue_with_a_forced_token_keep_their_scores() -> None:
     assert chosen.totals.tolist() == [[-1.5, -2.5, -np.inf]]
 
 
-def distinct_candidates(groups: int, count: int) -> Candidates:
-    """Makes candidates of which no two are alike."""
+def distinct_continuations(groups: int, count: int) -> Continuations:
+    """Makes continuations of which no two are alike."""
     parts = (100 * part + np.arange(groups * count).reshape(groups, count) for part in range(4))
     beams, tokens, found, totals = parts
-    return Candidates(beams, tokens, found.astype(float), totals.astype(float))
+    return Continuations(beams, tokens, found.astype(float), totals.astype(float))
 
 
 def test_candidates_are_selected_by_column_and_by_search() -> None:
-    candidates = distinct_candidates(2, 3)
-    some = candidates.at(np.array([[2, 0], [1, 1]]))
+    continuations = distinct_continuations(2, 3)
+    some = continuations.at(np.array([[2, 0], [1, 1]]))
     assert some.beams.tolist() == [[2, 0], [4, 4]]
     assert some.totals.tolist() == [[302.0, 300.0], [304.0, 304.0]]
-    assert candidates.of(1).tokens.tolist() == [103, 104, 105]
-    assert candidates.of(np.array([False, True])).tokens.tolist() == [[103, 104, 105]]
+    assert continuations.of(1).tokens.tolist() == [103, 104, 105]
+    assert continuations.of(np.array([False, True])).tokens.tolist() == [[103, 104, 105]]
 
 
 def test_replaced_candidates_may_be_fewer_and_missing_ones_do_not_count() -> None:
-    candidates = distinct_candidates(2, 3)
-    candidates.put(1, distinct_candidates(1, 2))
-    assert candidates.tokens[:, :2].tolist() == [[100, 101], [100, 101]]
-    assert candidates.totals.tolist() == [[300.0, 301.0, 302.0], [300.0, 301.0, -np.inf]]
+    continuations = distinct_continuations(2, 3)
+    continuations.put(1, distinct_continuations(1, 2))
+    assert continuations.tokens[:, :2].tolist() == [[100, 101], [100, 101]]
+    assert continuations.totals.tolist() == [[300.0, 301.0, 302.0], [300.0, 301.0, -np.inf]]
 
 
 def next_beams(ends: list[bool], beams: int) -> list[int]:
-    """Replaces each candidate that ends by the next that does not, while there is one."""
+    """Replaces each continuation that ends by the next that does not, while there is one."""
     spares = (column for column in range(beams, len(ends)) if not ends[column])
     return [next(spares, column) if ends[column] else column for column in range(beams)]
 

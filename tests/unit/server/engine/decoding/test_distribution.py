@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import log, make_options
 
-from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
+from seqserve_server.engine.decoding.distribution import Distribution, RankedTokens
 from seqserve_server.engine.decoding.processors import normalize, processors_of
 from seqserve_server.engine.step import MASKED_LOGIT
 
@@ -27,11 +27,9 @@ def test_top_tokens_are_listed_with_their_log_probabilities() -> None:
 @given(count=st.integers(0, 5))
 def test_the_first_tokens_of_the_graphs_list_are_its_top_tokens(count: int) -> None:
     tokens, log_probabilities = np.array([5, 7, 6]), np.array([-0.5, -1.0, -1.5], np.float32)
-    listed = TopTokens(tokens, log_probabilities)
+    listed = RankedTokens(tokens, log_probabilities)
     pairs = list(zip(tokens.tolist(), log_probabilities.tolist(), strict=True))[:count]
     assert listed.pairs(count) == pairs
-    found = [array.tolist() for array in listed.top(count)]
-    assert list(zip(*found, strict=True)) == pairs
 
 
 @pytest.mark.parametrize("penalty", [1.0, 1 / 64, 64.0])
@@ -43,4 +41,4 @@ def test_suppressed_tokens_are_not_listed(penalty: float) -> None:
     )
     assert found.pairs(4) == [(0, log(0.5)), (2, log(0.5))]
     assert found.log_probabilities[[1, 3]].tolist() == [float(MASKED_LOGIT)] * 2
-    assert TopTokens(np.array([7, 5]), np.array([0.0, MASKED_LOGIT])).pairs(2) == [(7, 0.0)]
+    assert RankedTokens(np.array([7, 5]), np.array([0.0, MASKED_LOGIT])).pairs(2) == [(7, 0.0)]

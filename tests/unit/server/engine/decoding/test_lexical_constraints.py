@@ -48,7 +48,7 @@ def distribution(probabilities: dict[int, float], suppressed: tuple[int, ...] = 
     return Distribution(logits, [], [normalize])
 
 
-def candidates(
+def continuations(
     terms: tuple[tuple[int, ...], ...],
     *outputs: list[int],
     scores: Any = None,
@@ -56,10 +56,10 @@ def candidates(
     suppressed: tuple[int, ...] = (),
     end_ids: tuple[int, ...] = (EOS,),
 ) -> list[tuple[int, int]]:
-    """Gives beam and token of each candidate; beams have equal scores by default."""
+    """Gives beam and token of each continuation; beams have equal scores by default."""
     scores = np.zeros(len(outputs)) if scores is None else np.array(scores)
     found = [distribution(probabilities, suppressed) for _ in outputs]
-    listed = LexicalConstraints(terms, end_ids).candidates(scores, found, outputs)
+    listed = LexicalConstraints(terms, end_ids).continuations(scores, found, outputs)
     beams, tokens, log_probabilities, totals = (array[0].tolist() for array in listed)
     for beam, token, own, total in zip(beams, tokens, log_probabilities, totals, strict=True):
         assert own == pytest.approx(found[beam].log_probabilities[token])
@@ -77,14 +77,14 @@ def test_there_is_a_bank_for_each_number_of_term_tokens() -> None:
 
 
 def test_the_next_token_of_a_term_is_a_candidate_however_improbable() -> None:
-    found = candidates(((G, A),), [], [], scores=FIRST_STEP)
+    found = continuations(((G, A),), [], [], scores=FIRST_STEP)
     # One from each bank in turn, the fullest bank first; the first two are sorted by score.
     assert found == [(0, A), (0, G), (0, B), (0, C)]
 
 
 def test_the_banks_share_the_beam() -> None:
     terms = ((G,), (F,))
-    found = candidates(terms, [G, A], [A, A], [A, B], scores=[-9.0, 0.0, -0.5])
+    found = continuations(terms, [G, A], [A, A], [A, B], scores=[-9.0, 0.0, -0.5])
     # Bank 2 has only F after the first beam; bank 1 has the other tokens after the first beam,
     # and F and G after the other two.
     assert found == [(1, A), (1, F), (0, F), (2, F), (1, B), (1, G)]
@@ -93,45 +93,45 @@ def test_the_banks_share_the_beam() -> None:
 def test_a_bank_with_more_term_tokens_comes_first() -> None:
     """With fewer beams than banks, the fullest banks stay."""
     outputs: list[list[int]] = [[G, F, E], [A, A], [A, G, F]]
-    found = candidates(((G, F, E, D),), *outputs, scores=[-30.0, 0.0, -20.0])
+    found = continuations(((G, F, E, D),), *outputs, scores=[-30.0, 0.0, -20.0])
     assert set(found[:3]) == {(0, D), (2, E), (1, G)}
     assert found[:3] == [(1, G), (2, E), (0, D)]
 
 
 def test_a_term_that_is_broken_off_starts_anew() -> None:
     """After G only F advances the term; any other token puts the hypothesis into bank 0."""
-    found = candidates(((G, F),), [G], [A], scores=[0.0, -9.0])
+    found = continuations(((G, F),), [G], [A], scores=[0.0, -9.0])
     assert found == [(0, F), (1, G), (0, A), (0, B)]
 
 
 def test_no_hypothesis_ends_without_its_terms() -> None:
     likely_end = PROBABILITIES | {EOS: 100.0}
     for output in ([], [G], [A, G]):
-        found = candidates(((G, F),), output, output, probabilities=likely_end)
+        found = continuations(((G, F),), output, output, probabilities=likely_end)
         assert EOS not in [token for _, token in found]
-    met = candidates(((G, F),), [G, F], [A, G, F], probabilities=likely_end)
+    met = continuations(((G, F),), [G, F], [A, G, F], probabilities=likely_end)
     assert met[:2] == [(1, EOS), (0, EOS)]
 
 
 def test_end_tokens_do_not_displace_other_tokens() -> None:
     """Not even where all of the most probable tokens end a hypothesis."""
-    found = candidates(((G,),), [], [], scores=FIRST_STEP, end_ids=(A, B, EOS, C))
+    found = continuations(((G,),), [], [], scores=FIRST_STEP, end_ids=(A, B, EOS, C))
     assert found == [(0, D), (0, G), (0, E), (0, F)]
 
 
 def test_a_hypothesis_ends_without_its_terms_where_no_other_token_is_left() -> None:
     suppressed = (EOS, C, D, E, F, G)
-    found = candidates(((G,),), [], [], scores=FIRST_STEP, end_ids=(A, B), suppressed=suppressed)
+    found = continuations(((G,),), [], [], scores=FIRST_STEP, end_ids=(A, B), suppressed=suppressed)
     assert found == [(0, A), (0, B)]
 
 
 def test_beams_that_do_not_count_have_no_candidates() -> None:
-    assert candidates(((G,),), [], [], scores=[-np.inf, -np.inf]) == []
+    assert continuations(((G,),), [], [], scores=[-np.inf, -np.inf]) == []
 
 
 def test_a_suppressed_token_is_no_candidate() -> None:
     suppressed = (B, EOS, C, D, E, G)
-    found = candidates(((G,), (A,)), [], [], scores=FIRST_STEP, suppressed=suppressed)
+    found = continuations(((G,), (A,)), [], [], scores=FIRST_STEP, suppressed=suppressed)
     assert found == [(0, A), (0, F)]
 
 
@@ -150,14 +150,14 @@ def test_a_suppressed_token_is_no_candidate() -> None:
 def test_the_next_token_of_each_unmet_term_is_a_candidate(
     output: list[int], wanted: set[int]
 ) -> None:
-    found = candidates(((G, F), (E, F)), output, output, scores=FIRST_STEP)
-    # E, F and G are too improbable to be candidates otherwise.
+    found = continuations(((G, F), (E, F)), output, output, scores=FIRST_STEP)
+    # E, F and G are too improbable to be listed otherwise.
     assert {token for _, token in found} & {E, F, G} == wanted
 
 
 def test_terms_that_overlap_share_tokens() -> None:
     """G F is met; E may follow at once."""
-    found = candidates(((G, F), (F, E)), [G, F], [A, A], scores=[-5.0, 0.0])
+    found = continuations(((G, F), (F, E)), [G, F], [A, A], scores=[-5.0, 0.0])
     assert (0, E) in found[:2]
 
 
@@ -171,7 +171,7 @@ def test_beams_with_all_terms_have_the_candidates_of_a_plain_search(seed: int, s
         for _ in range(size)
     ]
     outputs = [[*random.integers(0, 30, 3).tolist(), A, B, C] for _ in range(size)]
-    ours = LexicalConstraints(((A, B), (C,)), [EOS]).candidates(scores, found, outputs)
+    ours = LexicalConstraints(((A, B), (C,)), [EOS]).continuations(scores, found, outputs)
     listed = [each.top(2 * size) for each in found]
     plain = rank(
         scores[None],

@@ -26,7 +26,7 @@ from tests.unit.server.engine.decoding.table import (
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Constraints
-from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
+from seqserve_server.engine.decoding.distribution import Distribution, RankedTokens
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool
 from seqserve_server.engine.decoding.processors import normalize
 from seqserve_server.engine.decoding.proposals import Proposal, Proposals, alternative
@@ -59,9 +59,9 @@ def test_the_graphs_own_choice_stands_by_default() -> None:
 
 
 def test_a_prefix_is_forced_without_a_log_probability() -> None:
-    found = proposal_for(1, make_options(prefix=(A, B, D), return_top_tokens=2))
-    assert found.only == (D, pytest.approx(math.nan, nan_ok=True))
-    assert (found.found, found.top_tokens) == (None, ())
+    proposal = proposal_for(1, make_options(prefix=(A, B, D), return_top_tokens=2))
+    assert proposal.only == (D, pytest.approx(math.nan, nan_ok=True))
+    assert (proposal.choices, proposal.top_tokens) == (None, ())
 
 
 def test_top_tokens_are_listed_for_the_answer() -> None:
@@ -79,13 +79,13 @@ def test_the_first_alternative_begins_with_the_best_token_and_is_never_dropped(
 
 
 def test_the_graphs_top_tokens_are_enough_where_no_probability_changes() -> None:
-    found = proposal_for(1, make_options(return_top_tokens=2)).found
-    assert isinstance(found, TopTokens)
+    found = proposal_for(1, make_options(return_top_tokens=2)).choices
+    assert isinstance(found, RankedTokens)
     assert found.pairs(9) == [(A, log(0.4)), (B, log(0.3)), (C, log(0.2))]
 
 
 def test_all_tokens_are_ranked_where_probabilities_change() -> None:
-    found = proposal_for(1, make_options(repetition_penalty=2.0)).found
+    found = proposal_for(1, make_options(repetition_penalty=2.0)).choices
     assert isinstance(found, Distribution)
     whole = 0.4**2 + 0.3**2 + 0.2 + 0.1
     expected = [(C, 0.2), (A, 0.4**2), (D, 0.1), (B, 0.3**2)]
@@ -93,17 +93,19 @@ def test_all_tokens_are_ranked_where_probabilities_change() -> None:
 
 
 def test_sampling_by_top_p_alone_takes_the_distribution_as_it_is() -> None:
-    found = proposal_for(0, make_options(sampling=make_sampling(top_p=0.9))).found
+    found = proposal_for(0, make_options(sampling=make_sampling(top_p=0.9))).choices
     assert isinstance(found, Distribution)
     assert found.pairs(2) == [(A, log(0.7)), (EOS, log(0.3))]
 
 
 LOGITS = np.log(np.array([0.1, 0.2, 0.4, 0.3], np.float32))
 ORDER = np.argsort(-LOGITS)
-TOP_TOKENS = TopTokens(ORDER, LOGITS[ORDER])
+TOP_TOKENS = RankedTokens(ORDER, LOGITS[ORDER])
 
 
-def first_tokens(found: TopTokens | Distribution, **options: Any) -> list[tuple[int, Any] | None]:
+def first_tokens(
+    found: RankedTokens | Distribution, **options: Any
+) -> list[tuple[int, Any] | None]:
     """Gives the first token of each of four alternatives."""
     some = make_options(return_alternatives=True, num_hypotheses=4, **options)
     return [alternative(found, index, some) for index in range(4)]
@@ -130,11 +132,11 @@ def test_the_first_alternative_stays_however_improbable_it_is() -> None:
 
 
 def test_an_alternative_of_exactly_the_minimum_probability_stays() -> None:
-    level = TopTokens(np.array([7, 5, 6]), np.array([0.0, 0.0, -1e-3]))
+    level = RankedTokens(np.array([7, 5, 6]), np.array([0.0, 0.0, -1e-3]))
     found = first_tokens(level, min_alternative_expansion_prob=1.0)
     assert found == [(7, 0.0), (5, 0.0), None, None]
 
 
 def test_a_suppressed_token_is_no_alternative() -> None:
-    suppressed = TopTokens(np.array([7, 5, 6]), np.array([0.0, -80.0, -1e30]))
+    suppressed = RankedTokens(np.array([7, 5, 6]), np.array([0.0, -80.0, -1e30]))
     assert first_tokens(suppressed) == [(7, 0.0), (5, -80.0), None, None]

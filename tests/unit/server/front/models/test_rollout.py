@@ -138,7 +138,8 @@ def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, mode
     [
         ({"beams": 2}, "beams"),
         ({"segmentation": "words"}, "one of none, lines, sentences"),
-        ({"glossary": "house"}, "glossary cannot be recommended"),
+        ({"glossary": "house"}, "glossary: cannot be recommended"),
+        ({"length_penalty": -1}, "length_penalty: is -1; it must be at least 0"),
     ],
 )
 def test_recommended_options_that_are_wrong_are_refused(

@@ -9,19 +9,20 @@ import pytest
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.template import Template
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.options import converted_options
-from seqserve_server.front.request.splitting import Segmentation, segmentation_of
+from seqserve_server.front.request.splitting import Segmentation
 
 Options = generation_pb2.GenerationOptions
-CODES = {"deu_Latn": "a", "eng_Latn": "b"}
+CODES = {"deu_Latn": "a", "eng_Latn": "b", "zh_Hans": "c"}
 TEMPLATE = Template(source_languages=CODES, aliases={"de": "deu_Latn", "deu": "deu_Latn"})
 
 
-def model(**generation: Any) -> Manifest:
-    return replace(manifest(), generation=generation, template=TEMPLATE)
+def segmentation_of(options: Options, **generation: Any) -> Segmentation | None:
+    """Converts options for a model that recommends others."""
+    model = replace(manifest(), generation=generation, template=TEMPLATE)
+    return converted_options(options, model, byte_tokenizer(), 8).segmentation
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def model(**generation: Any) -> Manifest:
 def test_the_request_goes_before_the_model(
     generation: dict[str, Any], options: dict[str, Any], expected: Segmentation | None
 ) -> None:
-    assert segmentation_of(Options(**options), model(**generation)) == expected
+    assert segmentation_of(Options(**options), **generation) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,10 +62,9 @@ def test_the_request_goes_before_the_model(
     ],
 )
 def test_the_language_is_that_of_the_source(options: dict[str, Any], language: str) -> None:
-    found = segmentation_of(
-        Options(segmentation="sentences", **options), model(segmentation_language="ja")
-    )
-    assert found == Segmentation(SegmentationMode.SENTENCES, language)
+    sent = Options(segmentation="sentences", **options)
+    expected = Segmentation(SegmentationMode.SENTENCES, language)
+    assert segmentation_of(sent, segmentation_language="ja") == expected
 
 
 def test_the_engine_does_not_learn_of_it() -> None:

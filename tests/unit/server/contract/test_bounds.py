@@ -9,9 +9,9 @@ import pytest
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import limits
+from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.request.options import check_bounds
 
 
 @pytest.mark.parametrize(
