@@ -57,8 +57,9 @@ class Detector:
 
 def main() -> None:
     """Answers until the input ends."""
-    # Ctrl-C in a terminal is for the server, which closes the input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # They are for the server, which closes the input once its calls have ended.
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
     detector = Detector()
     for line in sys.stdin.buffer:
         text, languages = json.loads(line)
