@@ -6,9 +6,8 @@ import asyncio
 import logging
 import socket
 import subprocess
-import sys
 
-from seqserve_server.contract import logs
+from seqserve_server.contract import child_process, logs
 
 _END_TIMEOUT_S = 2.0
 
@@ -36,10 +35,9 @@ class DetectorProcess:
         with theirs:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
             end = theirs.fileno()
-            command = [sys.executable, "-P", "-m", module]
             try:
                 # Not by the loop: uvloop forks, and gRPC's handlers of a fork may crash the child.
-                process = subprocess.Popen(command, stdin=end, stdout=end)
+                process = child_process.start(module, stdin=end, stdout=end)
             except OSError:
                 writer.close()
                 raise

@@ -96,6 +96,19 @@ def test_the_loop_of_the_server_replaces_a_process_too() -> None:
         runner.run(kill_and_detect())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_to_all_processes_does_not_end_one_that_starts(
+    detector: LanguageDetector, number: signal.Signals
+) -> None:
+    asked = asyncio.create_task(detector.detect(KOREAN, ["el", "ko"]))
+    while detector.pid is None:
+        await asyncio.sleep(0)
+    process = detector.pid
+    os.kill(process, number)
+    assert (await asked)[0].language == "ko"
+    assert detector.pid == process
+
+
 async def test_a_process_that_always_ends_makes_the_service_unavailable() -> None:
     # A module that does nothing.
     detector = LanguageDetector(module="abc")
