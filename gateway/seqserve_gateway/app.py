@@ -103,7 +103,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     """Answers a path that is not there, or a method that a path does not have."""
     assert isinstance(error, HTTPException)
     code = "NOT_FOUND" if error.status_code == 404 else "UNIMPLEMENTED"
-    reason = f"{request.method} {request.url.path}: {error.detail}"
+    reason = f"{request.method} {request.url.path}: {error.detail}; /docs lists what there is"
     failure = Failure(code, reason, error.status_code)
     request_id = request_id_of(request)
     response = problem(failure, request_id)

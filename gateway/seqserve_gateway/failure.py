@@ -53,6 +53,8 @@ class Failure(Exception):
 
     def __post_init__(self) -> None:
         """Fills in the status and the advice that belong to the code."""
+        # What quotes a request may have half of a pair of surrogates, which no answer can.
+        self.details, self.field = _writable(self.details), _writable(self.field)
         self.status = self.status or _STATUS.get(self.code, 500)
         if self.retry_after_s is None and self.status in (429, 503):
             self.retry_after_s = _RETRY_AFTER_S
@@ -95,6 +97,10 @@ class Failure(Exception):
         if self.retry_after_s is not None:
             members["retry_after_s"] = self.retry_after_s
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def problem(failure: Failure, request_id: str) -> Response:

@@ -9,6 +9,7 @@ have arrived; :mod:`seqserve_gateway.bodies` bounds the time for the body.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 import resource
@@ -61,6 +62,8 @@ def listener_at(host: str, port: int, option: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = "another server listens there; port 0 takes any free one"
         raise OptionError(f"{option}: {host}:{port} cannot be had: {reason}") from None
 
 

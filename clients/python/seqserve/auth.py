@@ -23,7 +23,8 @@ _BYTES = 32
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = "authorization"
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+# Metadata has at most 16 KiB.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,4096}={0,2}")
 _VALUE = re.compile(rf"Bearer +({_TOKEN.pattern})", re.IGNORECASE)
 
 
@@ -99,7 +100,8 @@ def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str]
     if not _TOKEN.fullmatch(token):
         # The error does not show the token, which may be a secret even if it is malformed.
         raise OptionError(
-            "token: is empty or has a character that no token has; `seqserve token` makes one"
+            "token: is empty or has a character that no token has, or too many; `seqserve token`"
+            " makes one"
         )
     if not is_private:
         raise OptionError(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from email.parser import BytesParser
-from email.policy import HTTP
+from email.message import Message
+from email.parser import Parser
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,6 +18,8 @@ from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
 
 _MOST_FIELDS = 1000
+_MOST_HEAD = 4096
+_MOST_PARAMETERS = 16
 _TRUE = {"1", "true", "yes", "on"}
 
 
@@ -55,7 +57,7 @@ class Fields:
             return default
         if not isinstance(value, str):
             raise refusal(name, "is missing" if value is None else "must be a text")
-        return value
+        return _whole(name, value)
 
     def texts(self, name: str) -> list[str]:
         """Returns the texts of a field that may be one text or several.
@@ -68,7 +70,7 @@ class Fields:
         values = self._values[name]
         if not all(isinstance(value, str) for value in values):
             raise refusal(name, "must be a text or an array of texts")
-        return list(values)
+        return [_whole(name, value) for value in values]
 
     def flag(self, name: str) -> bool:
         """Returns whether a field is true, or the word for it."""
@@ -81,9 +83,11 @@ class Fields:
             Failure: It is none, or too large.
         """
         text = str(self._values.get(name) or 0)
-        if not (text.isascii() and text.isdecimal() and int(text) <= limit):
+        digits = text.lstrip("0") if text.isascii() and text.isdecimal() else str(limit + 1)
+        # Longer ones are too large, and Python does not read those of thousands of digits.
+        if len(digits) > len(str(limit)) or int(digits or 0) > limit:
             raise refusal(name, f"must be a whole number from 0 to {limit}")
-        return int(text)
+        return int(digits or 0)
 
     def file(self, name: str) -> File:
         """Returns a file.
@@ -120,6 +124,19 @@ def refusal(name: str, reason: str) -> Failure:
     return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
 
 
+def _whole(name: str, text: str) -> str:
+    """Returns a text; refuses half of a pair of surrogates, which only JSON can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise refusal(name, "has half of a surrogate pair") from None
+    return text
+
+
+def _too_many() -> Failure:
+    return Failure("INVALID_ARGUMENT", f"there are more than {_MOST_FIELDS:,} fields")
+
+
 def _of_json(body: bytes) -> dict[str, Any]:
     try:
         values = json.loads(body)
@@ -134,27 +151,36 @@ def _of_form(text: str) -> dict[str, Any]:
     try:
         values = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
-        reason = f"there are more than {_MOST_FIELDS:,} fields"
-        raise Failure("INVALID_ARGUMENT", reason) from None
+        raise _too_many() from None
     return {name.removesuffix("[]"): _alone(each) for name, each in values.items()}
 
 
 def _of_multipart(body: bytes, content_type: str) -> tuple[dict[str, Any], dict[str, File]]:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
-    message = BytesParser(policy=HTTP).parsebytes(head + body)
-    if message.defects or not message.is_multipart():
+    boundary = _head(f"Content-Type: {content_type}").get_boundary("")
+    # The first section is before the first boundary, the last one behind the last.
+    sections = (b"\r\n" + body).split(f"\r\n--{boundary}".encode(), _MOST_FIELDS + 2)
+    if len(sections) > _MOST_FIELDS + 2:
+        raise _too_many()
+    if not boundary or len(sections) < 3 or not sections[-1].startswith(b"--"):
         raise Failure("INVALID_ARGUMENT", "the body is not multipart/form-data")
     values: dict[str, list[str]] = {}
     files: dict[str, File] = {}
-    for part in message.iter_parts():
-        name = str(part.get_param("name", "", header="content-disposition"))
-        content = part.get_payload(decode=True) or b""
-        assert isinstance(content, bytes)
-        if (file_name := part.get_filename()) is None:
+    for section in sections[1:-1]:
+        headers, _, content = section.partition(b"\r\n\r\n")
+        head = _head(headers.decode(errors="replace").lstrip())
+        name = str(head.get_param("name", "", header="content-disposition"))
+        if (file_name := head.get_filename()) is None:
             values.setdefault(name.removesuffix("[]"), []).append(_decoded(content))
         else:
-            files[name] = File(file_name, content)
+            files[name] = File(file_name.encode(errors="replace").decode(), content)
     return {name: _alone(each) for name, each in values.items()}, files
+
+
+def _head(text: str) -> Message:
+    """Reads headers. To read very long ones would take quadratic time."""
+    if len(text) > _MOST_HEAD or text.count(";") > _MOST_PARAMETERS:
+        raise Failure("INVALID_ARGUMENT", "the headers of a part are too long")
+    return Parser().parsestr(text, headersonly=True)
 
 
 def _alone(values: Sequence[str]) -> Any:

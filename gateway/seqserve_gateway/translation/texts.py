@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -17,6 +18,7 @@ from seqserve_gateway.translation.languages import Languages
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
 """Reads the passages of a text of one format."""
+_LONG = 20_000
 _MOST_KEPT = DECLARATIONS["keep"].max_items
 # Beams that find alternatives worth reading.
 _LEAST_BEAMS = 5
@@ -70,7 +72,7 @@ async def translated(
     if alternatives:
         count = alternatives + 1
         options |= {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
-    documents = [list(parse(text)) for text in texts]
+    documents = await _parsed(texts, parse)
     answers = [[text] for text in texts]
     with languages.errors():
         sources = [await languages.source_of(call, _words_of(document)) for document in documents]
@@ -86,6 +88,15 @@ async def translated(
         Translated(best, source, others[:alternatives])
         for (best, *others), source in zip(answers, sources, strict=True)
     ]
+
+
+async def _parsed(texts: Sequence[str], parse: Parse) -> list[list[Passage]]:
+    """Reads the passages of each text; long ones beside the event loop, which others wait for."""
+
+    def parsed() -> list[list[Passage]]:
+        return [list(parse(text)) for text in texts]
+
+    return await to_thread(parsed) if sum(map(len, texts)) > _LONG else parsed()
 
 
 def _words_of(document: Sequence[Passage]) -> str:

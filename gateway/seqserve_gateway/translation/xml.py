@@ -14,8 +14,10 @@ from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Passage
 from seqserve.documents.syntax import Syntax
 
+# What does not end takes the rest: to look for the end of each one would take quadratic time.
 _MARKUP = re.compile(
-    r"(?P<data><!\[CDATA\[.*?\]\]>)|(?P<other><!--.*?-->|<\?.*?\?>|<![^>]*>)"
+    r"(?P<data><!\[CDATA\[.*?(?:\]\]>|\Z))"
+    r"|(?P<other><!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|<![^>]*(?:>|\Z))"
     r"|<(?P<end>/?)(?P<name>[\w:.-]+)(?:\s[^<>]*?)?(?P<empty>/?)>",
     re.DOTALL,
 )

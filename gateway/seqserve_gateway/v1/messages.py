@@ -9,6 +9,7 @@ Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
@@ -20,8 +21,12 @@ from seqserve_gateway.failure import Failure
 
 M = TypeVar("M", bound=Message)
 
-_UNKNOWN = re.compile(r'has no field named "([^"]*)"(?: at "([^"]*)")?')
 _WRONG = re.compile(r"Failed to parse (\S+) field: (.+)", re.DOTALL)
+_HALF = re.compile(r"[\ud800-\udfff]")
+_PLACE = re.compile(r" at \w+\.([\w.\[\]]+)$")
+# Python refuses to read numbers of more than 4,300 digits; no field has more than 20.
+_MOST_DIGITS = 100
+_MOST_SHOWN = 200
 
 
 def message_of(body: bytes, message: M) -> M:
@@ -55,7 +60,9 @@ def text_of(message: Message) -> str:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body, object_pairs_hook=_unique, parse_constant=_no_constant)
+        return json.loads(
+            body, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
+        )
     except RecursionError:
         raise _invalid("the body is nested too deeply") from None
     except (ValueError, UnicodeError):
@@ -75,15 +82,25 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
-    """Refuses what is no object where a message stands: protobuf takes an empty list for one.
+def _integer(digits: str) -> int | float:
+    """Reads a number; one that fits no field is infinite, as ``1e999`` is."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
-    Unknown fields and all other values are left to protobuf.
+
+def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
+    """Refuses unknown fields, and what is no object where a message stands.
+
+    protobuf takes an empty list for one. Most other values are left to it.
     """
     fields = kind.fields_by_name
     for name, value in facts.items():
+        # protobuf cannot even look for such a name.
+        _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
-        if field is None or field.message_type is None or value is None:
+        if field is None:
+            raise _invalid("there is no such field", f"{path}{name or repr(name)}")
+        if field.message_type is None or value is None:
+            _check_scalar(value, f"{path}{name}")
             continue
         # A message on its own has presence, a list of them has none.
         if not isinstance(value, dict if field.has_presence else list):
@@ -99,18 +116,28 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
             _check_objects(member, field.message_type, f"{place}.")
 
 
+def _check_scalar(value: object, path: str) -> None:
+    """Refuses what protobuf fails at without an error of its own."""
+    if isinstance(value, str) and _HALF.search(value):
+        raise _invalid("has half of a surrogate pair", path)
+    if isinstance(value, float) and math.isinf(value):
+        raise _invalid("is too large a number", path)
+
+
 def _misfit(reason: str) -> Failure:
     """Finds in an error of protobuf the field that it is about, and what is wrong with it."""
-    if unknown := _UNKNOWN.search(reason):
-        path = ".".join([*(unknown[2] or "").split(".")[1:], unknown[1]])
-        return _invalid("there is no such field", path)
     names = []
     while wrong := _WRONG.match(reason):
         names.append(wrong[1])
-        reason = wrong[2]
-    return _invalid(reason.rstrip("."), ".".join(names))
+        reason = wrong[2].removesuffix(".")
+    field = ".".join(names)
+    if place := _PLACE.search(reason):
+        # Some errors have all names in front, some all at the end.
+        field, reason = max(field, place[1], key=len), reason[: place.start()]
+    return _invalid(reason, field)
 
 
 def _invalid(reason: str, field: str = "") -> Failure:
+    field, reason = field[:_MOST_SHOWN], reason[:_MOST_SHOWN]
     details = f"{field}: {reason}" if field else reason
     return Failure("INVALID_ARGUMENT", details, field=field)

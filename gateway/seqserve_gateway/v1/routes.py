@@ -50,11 +50,16 @@ def _asked(call: Call, message: Message) -> Message:
             reason = f"{name}: there is no such parameter"
             raise Failure("INVALID_ARGUMENT", reason, field=name)
         is_text = field.cpp_type == field.CPPTYPE_STRING
-        if not is_text and not (value.isascii() and value.isdecimal() and int(value) < 1 << 32):
+        if not (is_text or _is_number(value)):
             reason = f"{name}: must be a whole number"
             raise Failure("INVALID_ARGUMENT", reason, field=name)
         setattr(message, name, value if is_text else int(value))
     return message
+
+
+def _is_number(text: str) -> bool:
+    """Tells whether a text is a number of 32 bits; Python does not read thousands of digits."""
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 1 << 32
 
 
 async def _events(call: Call, operation: Operation, request: Message) -> AsyncGenerator[str, None]:

@@ -10,13 +10,13 @@ Off-the-shelf Language Identification Tool".
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Collection
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from seqserve.documents.passage import has_words
+from seqserve_server.contract.child_process import ignore_signals
 
 _OTHER_CODES = {"nb": "no"}
 """Codes of the library for languages that it calls otherwise."""
@@ -57,8 +57,7 @@ class Detector:
 
 def main() -> None:
     """Answers until the input ends."""
-    # Ctrl-C in a terminal is for the server, which closes the input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_signals()
     detector = Detector()
     for line in sys.stdin.buffer:
         text, languages = json.loads(line)

@@ -8,12 +8,12 @@ the operating system takes back its memory.
 from __future__ import annotations
 
 import gc
-import signal
 import socket
 import sys
 import threading
 import time
 
+from seqserve_server.contract.child_process import ignore_signals
 from seqserve_server.contract.logs import LogFormat, LogLevel, configure
 from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
 from seqserve_server.contract.messages import Setup
@@ -41,9 +41,7 @@ def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves a socket until the front closes it."""
-    # The front gets these signals too; it ends this process once its calls have ended.
-    for ignored in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ignored, signal.SIG_IGN)
+    ignore_signals()
     descriptor, log_format, log_level = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
     threading.Thread(target=trim_memory, name="trim", daemon=True).start()

@@ -220,5 +220,5 @@ def test_calls_are_encrypted_and_a_new_certificate_is_used(
 def test_taken_address_is_refused_by_its_flag() -> None:
     with listener_at("127.0.0.1", 0, "--port") as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OptionError, match=r"--listen: .* cannot be had"):
+        with pytest.raises(OptionError, match=r"--listen: .* cannot be had: another server"):
             listener_at("127.0.0.1", port, "--listen")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
@@ -150,7 +151,7 @@ def _marked(error: errors.CallError) -> errors.CallError:
 def _without_grpc_words(details: str) -> str:
     """Says in plain words why there is no connection."""
     if reason := _LAST_ERROR.search(details):
-        return f"no connection to {reason[1]}: {reason[2]}"
+        return f"no connection to {unquote(reason[1])}: {reason[2]}"
     if reason := _NO_ADDRESS.search(details):
         return f"no address of {reason[1]}: {reason[2].strip()}"
     return details

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import subprocess
-import sys
 
-from seqserve_server.contract import logs
+from seqserve_server.contract import child_process, logs
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.messages import Setup, encode_message
 
@@ -36,11 +35,9 @@ class EngineProcess:
         self._end_timeout_s = end_timeout_s
         self.channel, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "seqserve_server.engine"),
-                    *(str(theirs.fileno()), log_format.value, log_level.value),
-                ],
+            self._process = child_process.start(
+                "seqserve_server.engine",
+                *(str(theirs.fileno()), log_format.value, log_level.value),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import logging
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
+from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
     InvalidRequest,
     ModelUnavailable,
     NoDetector,
     QueueFull,
 )
+from seqserve_server.front.request.detector_process import DetectorProcess
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
 _LIBRARY = "py3langid"
-_END_TIMEOUT_S = 2.0
+_TRIES = 2
+"""Processes that are asked: one may end through no fault of the text."""
 # They take less than a second together, once the process has started.
 _MAX_WAITING = 512
 _RETRY_S = 1.0
@@ -40,14 +42,14 @@ class LanguageDetector:
     """Detects languages in a process of its own, which starts when it is first needed.
 
     The process starts in about a second, and answers one request at a time, in about a
-    millisecond. Used in the event loop.
+    millisecond. One that ends is replaced. Used in the event loop.
     """
 
     def __init__(self, module: str = "seqserve_server.detector", library: str = _LIBRARY) -> None:
         """Starts nothing; ``module`` is run by Python, and needs the ``library``."""
         self._module, self._library = module, library
         self._turn = asyncio.Lock()
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: DetectorProcess | None = None
         self._tasks: set[asyncio.Task[dict[str, float]]] = set()
 
     @property
@@ -74,7 +76,7 @@ class LanguageDetector:
         Raises:
             NoDetector: The library is not installed.
             QueueFull: Too many callers wait.
-            ModelUnavailable: The process has failed; the next call starts another one.
+            ModelUnavailable: The process has failed, and so has the one that replaced it.
         """
         self.check()
         if len(self._tasks) >= _MAX_WAITING:
@@ -90,17 +92,11 @@ class LanguageDetector:
         return [Detected(names[name], confidence) for name, confidence in answer.items()]
 
     async def close(self) -> None:
-        """Ends the process."""
-        process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(_END_TIMEOUT_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        """Ends the process, and with it the calls that wait."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end()
 
     def _forget(self, task: asyncio.Task[dict[str, float]]) -> None:
         self._tasks.discard(task)
@@ -109,29 +105,23 @@ class LanguageDetector:
             task.exception()
 
     async def _asked(self, text: str, languages: Sequence[str]) -> dict[str, float]:
+        question = json.dumps([text, languages]).encode() + b"\n"
         async with self._turn:
-            process = self._process or await self._started()
-            assert process.stdin is not None and process.stdout is not None
-            line = b""
-            # uvloop has no error of its own for a pipe that is closed.
-            with suppress(ConnectionError, RuntimeError):
-                process.stdin.write(json.dumps([text, languages]).encode() + b"\n")
-                await process.stdin.drain()
-                line = await process.stdout.readline()
-            if not line:
-                await process.wait()
-                self._process = None
-                raise ModelUnavailable("the language detector has failed; call again")
-            answer: dict[str, float] = json.loads(line)
-            return answer
+            for _ in range(_TRIES):
+                try:
+                    self._process = self._process or await DetectorProcess.start(self._module)
+                    answer: dict[str, float] = json.loads(await self._process.ask(question))
+                except OSError as error:
+                    logs.event("language detector failed", {"error": str(error)}, logging.WARNING)
+                    await self._end()
+                else:
+                    return answer
+            raise ModelUnavailable("the language detector has failed; call again")
 
-    async def _started(self) -> asyncio.subprocess.Process:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", self._module),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        return self._process
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.end()
 
 
 def best_of(detected: Sequence[Detected], field: str) -> Detected:

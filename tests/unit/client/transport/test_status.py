@@ -50,7 +50,7 @@ def test_the_message_of_a_status_may_choose_the_error(
         (
             "failed to connect to all addresses; last error: UNAVAILABLE: ipv6:%5B::1%5D:1: Socket"
             " closed",
-            "no connection to %5B::1%5D:1: Socket closed",
+            "no connection to [::1]:1: Socket closed",
         ),
         (
             "errors resolving there.invalid:1: [field:hostname lookup error:address lookup failed"

@@ -88,6 +88,12 @@ async def test_file_keeps_its_name_and_every_byte() -> None:
         ("&".join("a=1" for _ in range(1001)), FORM),
         ("no parts", "multipart/form-data; boundary=B"),
         ("no boundary", "multipart/form-data"),
+        (multipart(("a", "", b"1")).removesuffix(b"--\r\n"), "multipart/form-data; boundary=B"),
+        (multipart(*[("a", "", b"1")] * 1001), "multipart/form-data; boundary=B"),
+        (multipart(("a", "(" * 9000, b"1")), "multipart/form-data; boundary=B"),
+        (multipart(("a", "; a=b" * 99, b"1")), "multipart/form-data; boundary=B"),
+        (b"--B\r\n\r\n" * 100_000, "multipart/form-data; boundary=B"),
+        ("a", f"multipart/form-data{';' * 9999}; boundary=B"),
     ],
 )
 async def test_body_that_is_not_what_it_says_is_refused(
@@ -98,14 +104,31 @@ async def test_body_that_is_not_what_it_says_is_refused(
     assert refused.value.status == 400
 
 
-@pytest.mark.parametrize("values", [{}, {"q": 1}, {"q": {"a": 1}}, {"q": ["a", 1]}])
+async def test_parts_within_a_part_are_its_content() -> None:
+    inner = b"".join(
+        b"--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" for _ in range(5000)
+    )
+    read = await fields(multipart(("q", "", inner)), "multipart/form-data; boundary=B")
+    assert read.text("q") == inner.decode()
+
+
+@pytest.mark.parametrize("name", [b"\xff.txt", b"a.txt\"; filename*=\"UTF-8''%FF"])
+async def test_name_of_a_file_can_be_written(name: bytes) -> None:
+    head = b'--B\r\nContent-Disposition: form-data; name="file"; filename="' + name + b'"\r\n\r\n'
+    read = await fields(head + b"x\r\n--B--\r\n", "multipart/form-data; boundary=B")
+    assert read.file("file").name.encode()
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"q": 1}, {"q": {"a": 1}}, {"q": ["a", 1]}, {"q": "\ud800"}, {"q": ["\udfff"]}]
+)
 def test_wrong_text_is_refused_by_its_name(values: dict[str, Any]) -> None:
     with pytest.raises(Failure) as refused:
         Fields(values).texts("q")
     assert refused.value.field == "q"
 
 
-@pytest.mark.parametrize("value", ["-1", "6", "x", "1.5", 1.5, [1]])
+@pytest.mark.parametrize("value", ["-1", "6", "x", "1.5", 1.5, [1], "9" * 5000])
 def test_number_out_of_bounds_is_refused(value: object) -> None:
     with pytest.raises(Failure):
         Fields({"n": value}).number("n", 5)

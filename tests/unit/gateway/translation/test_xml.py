@@ -17,6 +17,9 @@ from seqserve_gateway.translation import xml
         "a &amp; b <![CDATA[<b>]]> c",
         "a < b, <c, </d> and <e>",
         "<ph>{0}</ph> is <ph>{1}</ph",
+        *(f"a <b>{begin}</b> d" for begin in ("<!--", "<?", "<!", "<![CDATA[")),
+        "<![CDATA[" * 100_000,
+        "<!--" * 100_000,
     ],
 )
 def test_passages_joined_are_the_text(text: str) -> None:

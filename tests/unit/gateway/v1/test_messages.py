@@ -66,6 +66,18 @@ def test_what_is_no_number_is_a_text() -> None:
         ('{"options": {"terms": [[]]}}', "options.terms[0]", "not an object"),
         ('{"options": {"suppress_tokens": "x"}}', "options.suppress_tokens", ""),
         ('{"priority": "PRIORITY_HIGH"}', "priority", ""),
+        ('{"priority": 1e999}', "priority", "too large"),
+        ('{"priority": "\\ud800"}', "priority", "surrogate"),
+        ('{"source": "\\ud800"}', "source", "surrogate"),
+        ('{"\\ud800": 1}', "?", "surrogate"),
+        ('{"a\\"b": 1}', 'a"b', "no such field"),
+        ('{"options": {"": 1}}', "options.''", "no such field"),
+        ('{"options": {"patience": "x"}}', "options.patience", "float"),
+        ('{"options": {"patience": 1e999}}', "options.patience", "too large"),
+        (f'{{"options": {{"patience": {"9" * 5000}}}}}', "options.patience", "too large"),
+        ('{"options": {"time_limit_ms": 1.5}}', "options.time_limit_ms", "1.5"),
+        ('{"options": {"time_limit_ms": " 1"}}', "options.time_limit_ms", "integer"),
+        ('{"options": {"suppress_tokens": ["a", null]}}', "options.suppress_tokens[1]", "null"),
     ],
 )
 def test_misfit_is_refused_by_the_name_of_its_field(

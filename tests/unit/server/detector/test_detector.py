@@ -53,10 +53,11 @@ def test_each_line_of_the_input_has_one_of_the_output(monkeypatch: pytest.Monkey
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(written)))
     monkeypatch.setattr(sys, "stdout", output)
-    before = signal.getsignal(signal.SIGINT)
+    before = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
     try:
         main()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before:
+            signal.signal(each, handler)
     found, nothing = [json.loads(line) for line in output.getvalue().splitlines()]
     assert next(iter(found)) == "ko" and nothing == {}

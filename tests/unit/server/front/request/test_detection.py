@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -54,32 +56,111 @@ async def test_a_caller_that_leaves_disturbs_no_other(
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
 
 
-async def test_a_process_that_fails_is_started_again(detector: LanguageDetector) -> None:
+async def killed(detector: LanguageDetector) -> int:
+    """Kills the process of a detector, waits until it has ended, and returns its id."""
     await detector.detect(KOREAN, ["el", "ko"])
     process = detector.pid
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    with pytest.raises(ModelUnavailable, match="call again"):
-        await detector.detect(KOREAN, ["el", "ko"])
+    await asyncio.to_thread(os.waitid, os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    return process
+
+
+async def test_a_process_that_ends_is_replaced(detector: LanguageDetector) -> None:
+    process = await killed(detector)
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
-    assert detector.pid != process
+    assert detector.pid not in (None, process)
 
 
-def test_the_loop_of_the_server_starts_a_process_again_too() -> None:
-    async def fail_and_detect() -> None:
+async def test_a_process_that_ends_while_it_is_asked_is_replaced(
+    detector: LanguageDetector,
+) -> None:
+    await detector.detect(KOREAN, ["el", "ko"])
+    process = detector.pid
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
+    asked = asyncio.create_task(detector.detect(GREEK, ["el", "ko"]))
+    await asyncio.sleep(0)
+    os.kill(process, signal.SIGKILL)
+    assert (await asked)[0].language == "el"
+
+
+def test_the_loop_of_the_server_replaces_a_process_too() -> None:
+    async def kill_and_detect() -> None:
         detector = LanguageDetector()
-        await detector.detect(KOREAN, ["el", "ko"])
-        assert detector.pid is not None
-        os.kill(detector.pid, signal.SIGKILL)
-        while Path(f"/proc/{detector.pid}").exists():
-            await asyncio.sleep(0.01)
-        with pytest.raises(ModelUnavailable, match="call again"):
-            await detector.detect(KOREAN, ["el", "ko"])
+        await killed(detector)
         assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
         await detector.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(fail_and_detect())
+        runner.run(kill_and_detect())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_to_all_processes_does_not_end_one_that_starts(
+    detector: LanguageDetector, number: signal.Signals
+) -> None:
+    asked = asyncio.create_task(detector.detect(KOREAN, ["el", "ko"]))
+    while detector.pid is None:
+        await asyncio.sleep(0)
+    process = detector.pid
+    os.kill(process, number)
+    assert (await asked)[0].language == "ko"
+    assert detector.pid == process
+
+
+async def test_a_process_that_always_ends_makes_the_service_unavailable() -> None:
+    # A module that does nothing.
+    detector = LanguageDetector(module="abc")
+    with pytest.raises(ModelUnavailable, match="call again"):
+        await detector.detect(KOREAN, ["ko"])
+    assert detector.pid is None
+
+
+async def test_a_system_without_room_for_a_process_makes_the_service_unavailable(
+    monkeypatch: pytest.MonkeyPatch, detector: LanguageDetector
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", full)
+        with pytest.raises(ModelUnavailable, match="call again"):
+            await detector.detect(KOREAN, ["ko"])
+    assert (await detector.detect(KOREAN, ["el", "ko"]))[0].language == "ko"
+
+
+def test_the_process_starts_without_the_handlers_of_a_fork() -> None:
+    """Those of gRPC, in the child, crash it now and then before it is the detector."""
+    script = """
+import asyncio, os, uvloop
+from seqserve_server.front.request.detection import LanguageDetector
+
+forks = []
+os.register_at_fork(before=lambda: forks.append(1))
+
+async def detected():
+    detector = LanguageDetector()
+    answer = await detector.detect("안녕하세요", ["ko", "el"])
+    await detector.close()
+    return answer[0].language
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    print(runner.run(detected()), len(forks))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "ko 0\n"
+
+
+async def test_close_ends_the_calls_that_wait(detector: LanguageDetector) -> None:
+    calls = [asyncio.create_task(detector.detect(KOREAN, ["el", "ko"])) for _ in range(3)]
+    await asyncio.sleep(0)
+    await detector.close()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [asyncio.CancelledError] * 3
+    assert detector.pid is None
 
 
 async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector) -> None:
