@@ -19,7 +19,7 @@ INSIDE = DOCS / "inside"
 ARTIFACT = DOCS.parent / "models/en-de/3"
 RECIPE = DOCS.parent / "model/configs/numbers.toml"
 SENTENCE = "The coffee tastes good."
-KOREAN = DOCS.parent / "models/ko-en/1"
+KOREAN = DOCS.parent / "models/ko-en/2"
 KOREAN_SENTENCE, KOREAN_TARGET = "영화가 재미있다", "This movie is fun."
 LONGER = "If I had more time, I would learn to play the piano."
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from english import PLURAL_SUBJECTS, bare, be, described, is_plural, progressive, third_person
-from hangul import FORMAL, INFORMAL, PLAIN, POLITE, B, Verb, choose_particles, with_final
+from hangul import FORMAL, INFORMAL, PLAIN, POLITE, B, Verb, with_final
 from lexicon import Lexicon, Pair
+
+from seqserve_model.made.particles import choose_particles
 
 LEVELS = (PLAIN, INFORMAL, POLITE, FORMAL)
 # English subject, Korean topic, the object that would be the subject itself

@@ -1,42 +1,18 @@
-"""Conjugates Korean verbs and adjectives, and chooses particles.
-
-A syllable of Unicode is 0xAC00 + (initial x 21 + vowel) x 28 + final (The Unicode Standard, 3.12).
-"""
+"""Conjugates Korean verbs and adjectives."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-FIRST, LAST = "가", "힣"
-FINALS = 28
-N, L, B, SS = 4, 8, 17, 20  # the finals ㄴ, ㄹ, ㅂ and ㅆ
-PARTICLES = re.compile(r"(.)(이에요/예요|이야/야|이다/다|으로/로|을/를|이/가|은/는)")
+from seqserve_model.made.particles import L, final_of
+
+N, B, SS = 4, 17, 20  # the finals ㄴ, ㅂ and ㅆ
 PLAIN, INFORMAL, POLITE, FORMAL = range(4)
-
-
-def final_of(text: str) -> int:
-    """Gives the final consonant of the last syllable; 0 for none."""
-    syllable = text[-1]
-    return (ord(syllable) - ord(FIRST)) % FINALS if FIRST <= syllable <= LAST else 0
 
 
 def with_final(text: str, final: int) -> str:
     """Puts a final consonant in place of that of the last syllable."""
     return text[:-1] + chr(ord(text[-1]) - final_of(text) + final)
-
-
-def choose_particles(text: str) -> str:
-    """Chooses between the two forms of each particle by the syllable before it."""
-
-    def chosen(match: re.Match[str]) -> str:
-        before, forms = match.groups()
-        after_consonant, after_vowel = forms.split("/")
-        final = final_of(before)
-        is_vowel = final == 0 or (forms == "으로/로" and final == L)
-        return before + (after_vowel if is_vowel else after_consonant)
-
-    return PARTICLES.sub(chosen, text)
 
 
 @dataclass(frozen=True)

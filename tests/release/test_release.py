@@ -86,9 +86,9 @@ def test_a_server_translates_in_an_empty_folder(version: str, install: Install) 
 def test_a_server_takes_what_was_fetched_first(install: Install) -> None:
     environment = install("server")
     korean = ROOT / "models" / "ko-en"
-    assert "ko-en/1" in environment.run("seqserve", "models", "fetch", str(korean))
+    assert "ko-en/2" in environment.run("seqserve", "models", "fetch", str(korean))
     with environment.running(r"models: (.*)", *SERVE) as models:
-        assert "ko-en/1" in models
+        assert "ko-en/2" in models
         assert "en-de/3" not in models
 
 

@@ -75,12 +75,14 @@ class Sentences:
     def letters(self, pair: Pair) -> Pair | None:
         """Types the source in small letters or as a title, or both sides in capitals."""
         typed = self._draw.choice(_TYPED)
-        if typed == "capitals":
-            return Pair(pair.source.upper(), pair.target.upper())
         words = pair.source.split(" ")
         title = " ".join(word[:1].upper() + word[1:] for word in words)
-        source = pair.source.lower() if typed == "lower" else title
-        return None if source == pair.source else Pair(source, pair.target)
+        source = {"lower": pair.source.lower(), "capitals": pair.source.upper(), "title": title}[
+            typed
+        ]
+        target = pair.target.upper() if typed == "capitals" else pair.target
+        # Hangul has no other letters: of it nothing would tell the target's.
+        return None if source == pair.source else Pair(source, target)
 
     def _is_one_number(self, word: str, other: str) -> bool:
         source, target = self._languages

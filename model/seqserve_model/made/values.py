@@ -10,9 +10,12 @@ from decimal import Decimal
 
 from seqserve_model.data import Pair
 from seqserve_model.made.language import Fields, Language, rows, table
+from seqserve_model.made.particles import choose_particles
 
 _SLOT = re.compile(r"\{(\w+?)(\d?)\}")
 _PART = re.compile(r"«(\w+)»")
+# "p.m." at the end of a sentence ends it.
+_SECOND_STOP = re.compile(r"(?<=[ap]\.m\.)\.")
 _CHARACTERS = {"d": "0123456789", "x": "0123456789abcdef", "A": "ABCDEFGHKLMNPRSTUVWXZ"}
 
 
@@ -42,7 +45,9 @@ class Values:
         for kind, number in dict.fromkeys(_SLOT.findall(template[0])):
             if kind != "sentence":
                 source[kind + number], target[kind + number] = self.value(kind)
-        return Pair(fill(template[0], source), fill(template[1], target))
+        filled = fill(template[0], source), fill(template[1], target)
+        # Only Korean has particles in two forms, and only English "p.m.".
+        return Pair(*(choose_particles(_SECOND_STOP.sub("", side)) for side in filled))
 
     def value(self, kind: str) -> tuple[str, str]:
         """Draws a value, as the source and the target write it."""

@@ -65,17 +65,3 @@ def test_stems_before_l_and_requests(hangul: Any) -> None:
     assert verb("듣다", "들어,들으").before_l == "들을"
     assert verb("열다", "열어").before_l == "열"
     assert verb("열다", "열어").open_base + "세요" == "여세요"
-
-
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [
-        ("커피을/를 마시다", "커피를 마시다"),
-        ("물을/를 마시다", "물을 마시다"),
-        ("서울으로/로 가다", "서울로 가다"),
-        ("부산으로/로 가다", "부산으로 가다"),
-        ("의사이다/다", "의사다"),
-    ],
-)
-def test_particles_follow_the_syllable_before(hangul: Any, text: str, chosen: str) -> None:
-    assert hangul.choose_particles(text) == chosen

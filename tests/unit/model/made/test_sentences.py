@@ -118,6 +118,12 @@ def test_small_letters_are_typed_capitals_are_shouted_back() -> None:
     }
 
 
+def test_hangul_is_typed_in_one_way() -> None:
+    maker = Sentences(Language.of("ko"), Language.of("en"), random.Random(1))
+    pair = Pair("나는 잔다.", "I sleep.")
+    assert not any(maker.letters(pair) for _ in range(50))
+
+
 def test_joined_sentences_keep_their_order() -> None:
     pairs = [Pair("One.", "Eins."), Pair("Two.", "Zwei."), Pair("Three.", "Drei.")]
     assert joined(pairs) == Pair("One. Two. Three.", "Eins. Zwei. Drei.")

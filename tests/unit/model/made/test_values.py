@@ -71,6 +71,27 @@ def test_korean_dates_go_from_the_year_to_the_day() -> None:
             assert korean.startswith(f"{match[3]}년 ") and f" {match[2]}일" in korean
 
 
+def test_korean_says_half_an_hour_and_the_half_of_the_day() -> None:
+    halves = [pair for pair in drawn("time", target="ko") if re.match(r"\d+:30 p", pair[0])]
+    assert any(korean.endswith("시 반") for _, korean in halves)
+    assert all(korean.startswith("오후 ") for _, korean in halves)
+
+
+def test_korean_spells_names_in_hangul_with_their_particle() -> None:
+    draw = values(target="ko")
+    template = ("{person} is here.", "{person}이/가 왔어요.")
+    pairs = {draw.pair(template) for _ in range(200)}
+    assert Pair("Minsu is here.", "민수가 왔어요.") in pairs
+    assert Pair("Tom is here.", "톰이 왔어요.") in pairs
+
+
+def test_an_abbreviation_at_the_end_ends_the_sentence() -> None:
+    draw = values()
+    sources = {draw.pair(("It is {time}.", "Es ist {time}.")).source for _ in range(100)}
+    assert any(source.endswith(" p.m.") for source in sources)
+    assert not any(".." in source for source in sources)
+
+
 def test_the_slots_of_a_phrase_are_filled_alike() -> None:
     pair = values().pair(("{person} met {person2} at {url}", "{person2} traf {person}: {url}"))
     one, other = re.fullmatch(r"(.+) met (.+) at .+", pair.source).groups()  # type: ignore[union-attr]
