@@ -41,9 +41,6 @@ examples:
   seqserve serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key --tokens tokens
   SEQSERVE_SLOTS=128 SEQSERVE_LOG_FORMAT=json seqserve serve
 """
-# New objects, less those that are gone, after which the collector looks at them; about as many as
-# belong to a hundred calls under way.
-_GARBAGE_THRESHOLD = 10_000
 # Less than the second after which probes give up.
 _READY_TIMEOUT_S = 0.8
 
@@ -169,8 +166,6 @@ async def _serve(
     # Objects made until here live as long as the server, so the collector need not visit them.
     gc.collect()
     gc.freeze()
-    # Calls come and go with some hundred objects each, and hardly any of them need the collector.
-    gc.set_threshold(_GARBAGE_THRESHOLD)
     trimming = asyncio.create_task(trim_memory())
     _announce(options, server.port, scrape.port, rollout.repository)
     await stop.wait()
