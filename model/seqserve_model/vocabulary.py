@@ -13,10 +13,11 @@ import json
 from collections.abc import Iterable
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import models, trainers
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.tokenizer import BOS, BYTE_TOKENS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.contract.words import DECODER, NORMALIZER, PRE_TOKENIZER
 
 CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
 
@@ -52,20 +53,8 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
 
 def _untrained() -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), normalizers.Replace(Regex(r"[\s▁]+"), " "), normalizers.Strip()]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(prepend_scheme="always"),
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.Punctuation("isolated"),
-        ]
-    )
-    end = decoders.Strip(" ", 1, 0)
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), end]
-    )
+    tokenizer.normalizer, tokenizer.pre_tokenizer = NORMALIZER, PRE_TOKENIZER
+    tokenizer.decoder = DECODER
     return tokenizer
 
 

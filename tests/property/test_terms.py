@@ -42,7 +42,7 @@ def test_terms_apply_where_their_sources_are(
     plain = DecodingOptions(max_decoding_length=limit, beam_size=beam_size)
     asked = replace(plain, terms=target_ids(own, MODEL.tokenizer))
     glossary = Glossary(Label("a", "en", "de"), listed)
-    options, terms = Terms(own, glossary, asked, MODEL).of(text, text)
+    options, terms = Terms(own, glossary, asked, MODEL).of(text)
     assert all(term.source.casefold() in text.casefold() for term in terms)
     encoded = [tuple(MODEL.tokenizer.encode_target(term.target)[:-1]) for term in terms]
     assert options.terms == tuple(encoded[: len(options.terms)])

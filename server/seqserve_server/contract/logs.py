@@ -50,11 +50,16 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
     handler.addFilter(_is_relevant)
     logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
+    # No format shows them either.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) -> None:
     """Writes a log line: what happened, in a few words, and facts about it."""
-    _log.log(level, name, extra={"fields": dict(fields)})
+    if _log.isEnabledFor(level):
+        # `log` would look for the line of code that calls it, which no format shows.
+        extra = {"fields": fields}
+        _log.handle(_log.makeRecord(_log.name, level, "", 0, name, (), None, extra=extra))
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:

@@ -169,19 +169,21 @@ class DecodingOptions:
         """Writes all that whole answers depend on: every option but the time limit."""
         return repr(replace(self, time_limit_s=math.inf))
 
+    @cached_property
+    def _changed(self) -> tuple[tuple[str, Any], ...]:
+        pairs = ((name, getattr(self, name), default) for name, default in _DEFAULTS)
+        return tuple((name, value) for name, value, default in pairs if value != default)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles only the options that differ from their default."""
-        changed = {
-            name: value for name, default in _DEFAULTS if (value := getattr(self, name)) != default
-        }
-        return _options, (changed,)
+        return _options, (self._changed,)
 
 
 _DEFAULTS = tuple((entry.name, entry.default) for entry in fields(DecodingOptions))
 
 
-def _options(changed: dict[str, Any]) -> DecodingOptions:
-    return _shared_options(tuple(changed.items()))
+def _options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
+    return _shared_options(changed)
 
 
 @lru_cache(maxsize=256)

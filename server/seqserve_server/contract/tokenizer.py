@@ -6,7 +6,7 @@ encoded as ordinary characters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from seqserve_server.contract.alphabet import Alphabet
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.spelling import Spelled, Spelling
 from seqserve_server.contract.text_stream import TextStream
+from seqserve_server.contract.words import START, Joiner, Words, has_rules
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"
@@ -182,8 +183,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decodes ids of a target to text without control tokens."""
-        text: str = self._target.library.decode(list(ids), skip_special_tokens=True)
-        return text
+        return self._target.join(ids)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Returns each token of a target as spelled in the vocabulary."""
@@ -284,8 +284,30 @@ class _Side:
 
     def divide(self, text: str) -> list[int]:
         if len(text) <= _SHORT_CHARACTERS:
-            return self._with_end(self.library.encode(text, add_special_tokens=False).ids)
+            return [*self._divide_short(text), self.eos_id]
         return self.divide_all([text])[0]
+
+    @cached_property
+    def _divide_short(self) -> Callable[[str], list[int]]:
+        if not has_rules(self.library):
+            return self._ids
+        starts = (id_ for id_, token in self.spelled.items() if token.startswith(START))
+        return Words(self._ids, frozenset(starts)).divide
+
+    def _ids(self, text: str) -> list[int]:
+        return self._without_controls(self.library.encode(text, add_special_tokens=False).ids)
+
+    @cached_property
+    def join(self) -> Callable[[Sequence[int]], str]:
+        if not has_rules(self.library):
+            return self._text
+        vocabulary = self.library.get_vocab()
+        written = {id_: token for token, id_ in vocabulary.items() if id_ not in self.hidden_ids}
+        return Joiner(self._text, written, self.byte_ids).join
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text: str = self.library.decode(list(ids), skip_special_tokens=True)
+        return text
 
     def pieces(self, text: str) -> Pieces:
         if len(text) <= _SHORT_CHARACTERS:

@@ -86,9 +86,7 @@ async def _written(
         if sent.replace_unknowns:
             hypothesis = _replaced(hypothesis, tokens, model)
         message = _hypothesis(hypothesis, tokenizer)
-        left_out = part.terms[len(part.options.terms) :]
-        message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
-        message.unmet_terms.extend(term for term in left_out if term.target not in message.text)
+        message.unmet_terms.extend(_unmet_terms(part, hypothesis, message.text))
         if hypothesis.score is not None:
             message.confidence = confidence(
                 hypothesis.score, hypothesis.token_ids, len(tokens), len(prepared.options.prefix)
@@ -122,6 +120,15 @@ async def _with_places(model: LoadedModel, text: str, part: Part, call: EngineCa
         with suppress(QueueFull):
             return await call.attended()
     return answer
+
+
+def _unmet_terms(part: Part, hypothesis: Hypothesis, text: str) -> list[generation_pb2.Term]:
+    """Lists the terms that the engine has not met, then those left out that the text lacks."""
+    if not part.terms:
+        return []
+    left_out = part.terms[len(part.options.terms) :]
+    unmet = [part.terms[index] for index in hypothesis.unmet_terms]
+    return unmet + [term for term in left_out if term.target not in text]
 
 
 def _keep(

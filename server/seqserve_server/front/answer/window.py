@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from seqserve_server.front.models.loaded_model import LoadedModel
@@ -17,7 +18,12 @@ class Window:
 
     def __init__(self, size: int) -> None:
         """Starts with all places free."""
-        self._free = asyncio.Semaphore(size)
+        self._size = size
+
+    @cached_property
+    def _free(self) -> asyncio.Semaphore:
+        # Most sources have one part, which needs no place.
+        return asyncio.Semaphore(self._size)
 
     @classmethod
     def of(cls, model: LoadedModel) -> Window:

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from grpc.aio import _server
 
 from seqserve_server.contract import logs
 from seqserve_server.front.call.gate import Gate
+from seqserve_server.front.call.wire import Handler
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8
@@ -86,9 +87,15 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
             self._not_taken = int(server["data"]["callsStarted"]) - self._taken
         return self._not_taken
 
+    def add_registered_method_handlers(self, handlers: Mapping[str, Handler]) -> None:
+        """Registers the methods of the gate alone: at every call gRPC's loop waits anew for one of
+        each registered method. It finds the others by their names."""
+        methods = self._gate.methods & handlers.keys()
+        super().add_registered_method_handlers({name: handlers[name] for name in methods})
+
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
         """Returns the next call of a method; gRPC's loop asks for it again and again."""
-        if method is None or method.decode() not in self._gate.methods:
+        if method is None:
             future: asyncio.Future[object] = super()._make_request_call_future(method)
             future.add_done_callback(self._count)
             return future

@@ -125,20 +125,21 @@ class AnswerSize:
         """What the call may hold."""
         return held_bytes(self.sources * self.each, self.sources)
 
-    def check(self, max_bytes: int) -> None:
-        """Accepts an answer for which there may be room.
+    def checked(self, max_bytes: int) -> int:
+        """Returns what the call may hold, for which there may be room.
 
         Raises:
             InvalidRequest: It may need more than ``max_bytes``, even if it is alone.
         """
-        if self.held_bytes <= max_bytes:
-            return
+        needed = self.held_bytes
+        if needed <= max_bytes:
+            return needed
         field = max(self.parts, key=self.parts.__getitem__)
         of = f"the answers to {self.sources:,} {self.unit}" if self.sources > 1 else "the answer"
         fewer = f"fewer {self.unit} in a call, " if self.sources > 1 else ""
         raise InvalidRequest(
             field,
-            f"makes {of} need up to {_megabytes(self.held_bytes)} MB; this server has"
+            f"makes {of} need up to {_megabytes(needed)} MB; this server has"
             f" {_megabytes(max_bytes)} MB for one caller: ask for less, {fewer}or a lower"
             " max_decoding_length",
         )

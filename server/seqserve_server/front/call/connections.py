@@ -97,6 +97,12 @@ def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key
         for name, value in metadata or ():
             if name == key.lower() and isinstance(value, str):
                 return _bounded(value)
+    return _host(peer)
+
+
+@lru_cache(maxsize=1024)
+def _host(peer: str) -> str:
+    """Returns the address of a peer, or its network."""
     kind, _, address = unquote(peer).partition(":")
     if kind == "ipv4":
         return address.rpartition(":")[0]
@@ -112,7 +118,6 @@ def _bounded(name: str) -> str:
     return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
 
 
-@lru_cache(maxsize=1024)
 def _network(address: str) -> str:
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:

@@ -76,7 +76,7 @@ class Gate:
 
     def peer_of(self, context: Context) -> str:
         """Returns the name of the peer that a call is of."""
-        metadata: Any = context.invocation_metadata()
+        metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
     def _note(self, method: str) -> None:

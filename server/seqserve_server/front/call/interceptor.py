@@ -242,12 +242,12 @@ class _RunningCall:
         duration_s = ended_s - call.began_s
         trace_id = self._tracing.ended(call, outcome, ended_s) if self._tracing else ""
         exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
-        code = outcome.code
-        kind = Kind(call.method, code.name)
+        code, method = outcome.code, call.method
+        kind = Kind(method, code.name)
         self._metrics.called(call.model, call.version, kind, duration_s, exemplar)
         fields: dict[str, object] = {
             "id": call.request_id,
-            "method": call.method,
+            "method": method,
             "code": code.name,
             "ms": duration_s * 1e3,
         }

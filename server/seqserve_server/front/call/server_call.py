@@ -152,10 +152,9 @@ class ServerCall(CallRecord):
         """
         if self.reservation is not None:
             return
-        size.check(self.memory.max_per_caller)
         self.reservation = await self.memory.reserve(
             self.client_id,
-            size.held_bytes,
+            size.checked(self.memory.max_per_caller),
             # gRPC holds a copy of the request.
             held_bytes=2 * request.ByteSize() + held_bytes,
             max_wait_s=max_wait_s,
@@ -203,11 +202,12 @@ class ServerCall(CallRecord):
         """Notes the facts of the answer to a call of one source."""
         if response.segments:
             self.facts["segments"] = len(response.segments)
+        timings = response.timings
         self.facts.update(
             source_tokens=response.source_tokens,
             generated_tokens=response.generated_tokens,
-            queue_ms=response.timings.queue_ms,
-            first_token_ms=response.timings.first_token_ms,
+            queue_ms=timings.queue_ms,
+            first_token_ms=timings.first_token_ms,
         )
 
     def answered(self, response: generation_pb2.GenerateResponse) -> None:

@@ -78,6 +78,8 @@ class KeptTexts:
         overlapping = [span for kept in self._texts for span in places_of(kept, text)]
         if self._keeps_placeholders and _SIGN.search(text):
             overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
+        if not overlapping:
+            return ()
         spans: list[Span] = []
         for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
             if not spans or span.begin >= spans[-1].end:
@@ -96,6 +98,8 @@ def places_of(kept: str, text: str) -> Iterator[Span]:
 
 def without(text: str, spans: Sequence[Span]) -> str:
     """Returns what of a text is in no span, with spaces in their place."""
+    if not spans:
+        return text
     begins = [0, *(span.end for span in spans)]
     ends = [*(span.begin for span in spans), len(text)]
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))

@@ -185,7 +185,7 @@ class SourceReader:
     def _part(self, span: Span, text: str, tokens: list[int], *, is_wrapped: bool = False) -> Part:
         kept = self._kept.spans(text)
         rest = without(text, kept)
-        options, terms = self._terms.of(rest, self._tokenizer.spelled(rest).text)
+        options, terms = self._terms.of(rest)
         if not self._is_read(rest, tokens):
             tokens = []
         read = self._read(text, kept)

@@ -75,12 +75,8 @@ class Terms:
         """Takes the terms as they were sent; ``options`` have their targets."""
         self._own, self._glossary, self._options, self._model = own, glossary, options, model
 
-    def of(self, text: str, spelled: str) -> tuple[DecodingOptions, Sequence[Term]]:
+    def of(self, text: str) -> tuple[DecodingOptions, Sequence[Term]]:
         """Chooses the terms of a source: its own first, then the longest of the glossary.
-
-        Args:
-            text: The source.
-            spelled: The same as the model reads it, without soft hyphens.
 
         Returns:
             The options with the targets, and the terms as they were sent, in the same order. Behind
@@ -93,6 +89,8 @@ class Terms:
         options = self._options
         if not (self._own or self._glossary):
             return options, ()
+        # As the model reads it, without soft hyphens.
+        spelled = self._model.tokenizer.spelled(text).text
         pairs = zip(self._own, options.terms, strict=True)
         kept = [pair for pair in pairs if pair[0].source in text or pair[0].source in spelled]
         needed = self._needed([target for _, target in kept])

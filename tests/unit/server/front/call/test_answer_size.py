@@ -189,13 +189,13 @@ def test_a_refusal_names_the_option_that_makes_the_answer_large(
 ) -> None:
     size = size_of(make_options(**({"max_decoding_length": 100} | options)), 500, sources=1000)
     with pytest.raises(InvalidRequest, match=r"1,000 sources .* MB for one caller") as refusal:
-        size.check(20 * MB)
+        size.checked(20 * MB)
     assert refusal.value.field == field
-    size_of(make_options(max_decoding_length=5), sources=1000).check(20 * MB)
+    size_of(make_options(max_decoding_length=5), sources=1000).checked(20 * MB)
 
 
 def test_a_plain_batch_of_any_length_fits_the_default_memory() -> None:
     size = AnswerSize.generated(
         DecodingOptions(max_decoding_length=512), source_tokens=512, token_bytes=32, sources=1024
     )
-    size.check(128 * MB)
+    size.checked(128 * MB)

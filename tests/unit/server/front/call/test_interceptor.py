@@ -280,6 +280,8 @@ def errors_of_ended_calls() -> int:
 
 
 async def test_a_failed_call_is_freed_at_once(service: Service) -> None:
+    # gRPC keeps the first call of a method that is not the gate's.
+    await service.models.ListModels(model_pb2.ListModelsRequest())
     gc.collect()
     gc.disable()
     try:
