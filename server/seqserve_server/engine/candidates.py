@@ -18,7 +18,7 @@ from seqserve_server.engine.step import MASKED_LOGIT
 # More than this part of the output weight, for one set of candidates and for each other one, costs
 # more than all of it, which is packed.
 _MAX_SHARE, _SHARE_OF_OTHERS = 1 / 4, 1 / 16
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 128 << 20
 """Of the numbers of all candidates."""
 
 
