@@ -63,10 +63,16 @@ class SlotCache:
         self._top_log_probabilities = np.zeros(slots * MAX_TOP_K, np.float32)
         self.num_logits = 0
         """Logits that steps return for each row."""
-        self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
+        # One more than a step writes, for candidates that a row does not have.
+        self._logits = np.zeros(slots * self.vocabulary_size + 1, np.float32)
+        self._logits[-1] = -np.inf
         self._sizes: StepSizes | None = None
         self._limited = CandidateStep(
-            slots, self.vocabulary_size, runtime.candidate_tables, runtime.allowed_shape
+            slots,
+            self.vocabulary_size,
+            runtime.candidate_tables,
+            runtime.candidate_numbers,
+            runtime.allowed_shape,
         )
         self._choice: Choice | None = None
         self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)
@@ -206,13 +212,15 @@ class SlotCache:
             self._limited.forget_masks()
 
     def limit(self, row: int, candidates: Array | None) -> None:
-        """Lets a row choose among some tokens only in all steps from now on; None for all.
+        """Lets a row choose among some tokens only in all steps from now on, which run it; None for
+        all.
 
         Its log-probabilities are then shares of the probability that these tokens have together.
 
         Args:
             row: The row.
-            candidates: Token ids ``[N]``, rising, at least one.
+            candidates: Token ids ``[N]``, rising, at least one; the same object for rows that
+                share them.
         """
         self._limited.rows.put(row, candidates)
 
@@ -243,7 +251,7 @@ class SlotCache:
 
     def logits(self, rows: int | Array) -> Array:
         """Returns the logits of all tokens for rows ``[..]`` in the last step, ``[.., V]``."""
-        return self._logits.reshape(self.slots, self.vocabulary_size)[rows]
+        return self._logits[:-1].reshape(self.slots, self.vocabulary_size)[rows]
 
     def candidates(self, row: int) -> tuple[Array, Array] | None:
         """Returns a row's candidates and their logits in the last step, ``[N]`` each.
@@ -278,11 +286,12 @@ class SlotCache:
 
     def _step_sizes(self, rows: int) -> StepSizes:
         limited, logprobs = self._limited, self._graph_sums
+        allowed = limited.groups, limited.rows_of_group
         if limited.groups and len(limited.rows) == rows:
-            return StepSizes(allowed_groups=limited.groups, projects=False, logprobs=logprobs)
+            return StepSizes(0, 0, 0, *allowed, projects=False, logprobs=logprobs)
         logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
         biases = self._masks.width if self._masks.by_row else 0
-        return StepSizes(biases, self.top_k, logits, limited.groups, logprobs=logprobs)
+        return StepSizes(biases, self.top_k, logits, *allowed, logprobs=logprobs)
 
     def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
         self.returned_logprobs = return_logprobs

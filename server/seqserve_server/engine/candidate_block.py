@@ -1,86 +1,126 @@
 """Where the candidates of all rows are in a step, and the numbers that it is given of them.
 
-A candidate keeps its column while rows that have it run. So only what a joining row brings is
-written, into columns that no row needs any more.
+Each set of candidates has groups of its own, which the rows that share the set are multiplied with:
+those of one request. So no row pays for the candidates of others. A set keeps its groups while rows
+that have it run, so only those of a joining request are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import Array
 
-# How many times the groups that are needed stay, because fewer would have tokens move.
-_SPARE = 5 / 4
+
+class _Placed(NamedTuple):
+    """A set that has groups."""
+
+    tokens: Array
+    """The set itself, which is kept so that no other one is taken for it."""
+    groups: Array
+    """Which groups, ``[K]``."""
+    columns: Array
+    """Where each of its tokens is among those of all groups, ``[N]``."""
 
 
 class CandidateBlock:
-    """The candidates of all rows in groups of tokens, as a step reads them."""
+    """Sets of candidates in groups of tokens, as a step reads them."""
 
     def __init__(
         self,
         capacity: int,
-        vocabulary_size: int,
+        slots: int,
         tables: Sequence[Table],
+        numbers: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
         """Allocates room; memory is touched when it is first written.
 
         Args:
-            capacity: The most candidates.
-            vocabulary_size: Of the model.
+            capacity: The most tokens of all groups.
+            slots: The most rows that share a set.
             tables: Numbers that a step is given of each candidate.
+            numbers: Gives them of groups of tokens ``[K, 64]``.
             allowed_shape: That of the runtime.
         """
         self._allowed_shape = allowed_shape
-        shape = allowed_shape(capacity)
-        self.tokens = np.zeros(shape, np.int64)
-        """Token of each column, in groups ``[G, 64]``."""
-        self.columns = np.full(vocabulary_size, self.tokens.size)
-        """Column of each token that has one."""
+        self._numbers = numbers
+        shape = groups, self._size = allowed_shape(capacity)
+        self._tokens = np.zeros(shape, np.int64)
+        self._rows = np.zeros(groups * slots, np.int64)
+        self._kept = [np.zeros((groups, *table.shape), table.dtype) for table in tables]
+        self.inputs: dict[str, Array] = {
+            "allowed_tokens": self._tokens,
+            "allowed_rows": self._rows,
+            **{table.input: kept for table, kept in zip(tables, self._kept, strict=True)},
+        }
+        """What a step reads, by the names of the graph's inputs."""
         self.groups = 0
         """How many groups a step reads."""
-        self._tables = tables
-        # Each is [G, 64, N], whatever the order of its numbers in memory.
-        self._kept = [_allocated(table, shape) for table in tables]
+        self.rows = 1
+        """How many rows each group is multiplied with."""
+        # By the identity of the set.
+        self._placed: dict[int, _Placed] = {}
 
-    @property
-    def inputs(self) -> dict[str, Array]:
-        """What a step reads, by the names of the graph's inputs."""
-        kept = zip(self._tables, self._kept, strict=True)
-        tables = {table.input: _turned(table, numbers) for table, numbers in kept}
-        return {"allowed_tokens": self.tokens, **tables}
+    def place(self, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]) -> bool:
+        """Gives each set groups of its own, in which it is multiplied with its rows.
 
-    def place(self, union: Array) -> None:
-        """Gives every token of ``union`` a column; others may lose theirs."""
-        groups, size = self._allowed_shape(len(union))
-        if not groups <= self.groups <= _SPARE * groups:
-            self.groups = groups
-        end = self.groups * size
-        tokens = self.tokens.reshape(-1)[:end]
-        columns = self.columns[union]
-        has_place = columns < end
-        has_place[has_place] = tokens[columns[has_place]] == union[has_place]
-        missing = union[~has_place]
-        if not len(missing):
+        Args:
+            sets: Tokens of each set ``[N]``, at least one.
+            rows_of: The rows of each.
+
+        Returns:
+            Whether there is room; if not, nothing has changed.
+        """
+        counts = [-(-len(tokens) // self._size) for tokens in sets]
+        if sum(counts) > len(self._tokens):
+            return False
+        before, self._placed = self._placed, {}
+        for tokens in sets:
+            if id(tokens) in before:
+                self._placed[id(tokens)] = before[id(tokens)]
+        free = self._free_groups()
+        for tokens, count in zip(sets, counts, strict=True):
+            if id(tokens) not in self._placed:
+                self._placed[id(tokens)] = self._write(tokens, free[:count])
+                free = free[count:]
+        self._write_rows([self._placed[id(tokens)].groups for tokens in sets], rows_of)
+        return True
+
+    def columns(self, tokens: Array) -> Array:
+        """Finds where each token of a set is among those of all groups, ``[N]``."""
+        return self._placed[id(tokens)].columns
+
+    def _free_groups(self) -> Array:
+        is_free = np.ones(len(self._tokens), np.bool_)
+        for placed in self._placed.values():
+            is_free[placed.groups] = False
+        return is_free.nonzero()[0]
+
+    def _write(self, tokens: Array, groups: Array) -> _Placed:
+        """Writes a set into groups; the last token fills what is left of the last one."""
+        of_groups = np.full((len(groups), self._size), tokens[-1])
+        of_groups.reshape(-1)[: len(tokens)] = tokens
+        self._tokens[groups] = of_groups
+        for kept, numbers in zip(self._kept, self._numbers(of_groups), strict=True):
+            kept[groups] = numbers
+        columns = (groups[:, None] * self._size + np.arange(self._size)).reshape(-1)
+        return _Placed(tokens, groups, columns[: len(tokens)])
+
+    def _write_rows(self, groups: Sequence[Array], rows_of: Sequence[Sequence[int]]) -> None:
+        """Writes which rows each group is multiplied with; those that are too few repeat."""
+        if not groups:
+            self.groups, self.rows = 0, 1
             return
-        is_free = np.ones(end, np.bool_)
-        is_free[columns[has_place]] = False
-        free = is_free.nonzero()[0][: len(missing)]
-        tokens[free], self.columns[missing] = missing, free
-        for table, kept in zip(self._tables, self._kept, strict=True):
-            kept[free // size, free % size] = table.numbers[missing]
-
-
-def _allocated(table: Table, shape: tuple[int, int]) -> Array:
-    groups, size = shape
-    width = table.numbers.shape[1]
-    in_memory = (groups, width, size) if table.is_turned else (groups, size, width)
-    return _turned(table, np.zeros(in_memory, table.numbers.dtype))
-
-
-def _turned(table: Table, kept: Array) -> Array:
-    return kept.swapaxes(1, 2) if table.is_turned else kept
+        flat, counts = np.concatenate(groups), [len(each) for each in groups]
+        self.groups = self._allowed_shape((int(flat.max()) + 1) * self._size)[0]
+        self.rows = longest = max(map(len, rows_of))
+        rows = np.array([[*rows, *[rows[0]] * (longest - len(rows))] for rows in rows_of])
+        written = self._rows[: self.groups * longest].reshape(-1, longest)
+        # A group of no set is computed too.
+        written[:] = 0
+        written[flat] = rows.repeat(counts, axis=0)

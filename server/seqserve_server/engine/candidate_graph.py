@@ -2,8 +2,11 @@
 
 A step that gathers the weights of the candidates anew, and turns them as its product likes them,
 takes longer for that than for the product. Candidates change only when rows join or leave. So the
-weights become inputs, which are kept from step to step. The product stays the same node: the same
-bits.
+weights become inputs, which are kept from step to step, and what gathered them a graph of its own,
+which runs when a request joins. The product stays the same node: the same bits.
+
+It has for each group of candidates the rows that choose among them, in place of all rows. A product
+of few rows takes as long as reading its weights, and the groups of a row are few.
 
 Where no row is projected onto the whole vocabulary, a branch of the graph computes the logits of
 candidates and nothing else. Steps without options do not ask for it, and cost what they did.
@@ -29,43 +32,53 @@ from seqserve_server.engine.graph_messages import (
     put,
     rename,
 )
-from seqserve_server.engine.packing import Array
 
 KEPT = "kept_"
 """Before the number of a table: the input that a step is given of it."""
 
 _TOKENS, _LOGITS, _ROWS = "allowed_tokens", "allowed_logits", "projected_rows"
+_ROWS_OF_GROUPS = "allowed_rows"
 _TYPES = {1: np.float32, 2: np.uint8, 3: np.int8}
 """Numpy's types by their numbers in onnx.proto."""
-_BOOL = 9
+_INT64, _BOOL = 7, 9
 
 
 class Table(NamedTuple):
     """Numbers of every token, of which a step is given those of candidates."""
 
     input: str
-    """Of the graph: ``[G, 64, N]``, or ``[G, N, 64]`` where it is turned."""
-    numbers: Array
-    """Of each token, ``[V, N]``; read from the file as they are needed."""
-    is_turned: bool
+    """Of the step's graph, and the output of the one that gathers them."""
+    shape: tuple[int, int]
+    """Of a group: ``[64, N]``, or ``[N, 64]`` where it is turned."""
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """Of all numbers of one token."""
+        return self.dtype.itemsize * min(self.shape)
 
 
 class CandidateGraph(NamedTuple):
     """A graph, and what its steps are given besides the inputs of the decoder's."""
 
     graph: bytes
+    numbers: bytes | None
+    """The graph that gathers the numbers of groups of tokens; None where a step does."""
     tables: list[Table]
 
 
-def candidate_graph(path: Path, masked: bytes | None = None) -> CandidateGraph | None:
+def candidate_graph(
+    path: Path, masked: bytes | None = None, *, keeps: bool = True
+) -> CandidateGraph | None:
     """Makes the graph from a ``decoder.onnx`` whose references have been checked.
 
     Args:
-        path: The file, in whose folder its numbers are.
+        path: The file.
         masked: What :func:`~seqserve_server.engine.masked_graph.masked_graph` made of it.
+        keeps: Whether weights are kept from step to step; if not, each step gathers them.
 
     Returns:
-        None where the graph gathers something else than numbers of its files.
+        None where the graph has no such part.
     """
     model = MODEL.FromString(path.read_bytes() if masked is None else masked)
     graph = model.graph
@@ -75,26 +88,66 @@ def candidate_graph(path: Path, masked: bytes | None = None) -> CandidateGraph |
     [part] = parts
     tensors = {tensor.name: tensor for inner in graphs_of(graph) for tensor in inner.tensors}
     [tokens] = [value for value in graph.inputs if value.name == _TOKENS]
+    _gather_rows(part)
+    graph.inputs.append(make_value(_ROWS_OF_GROUPS, _INT64, ("groups", "rows_of_group")))
+    for value in graph.outputs:
+        if value.name == _LOGITS:
+            value.type.tensor.shape.dims[0].ClearField("name")
+    put(graph, known_shapes=[])
+    if not keeps:
+        return CandidateGraph(model.SerializeToString(), None, [])
     group = tokens.type.tensor.shape.dims[1].size
-    tables = []
-    gathered = [(node.inputs[0], node.outputs[0]) for node in part.nodes if _gathers(node)]
+    before, tables, results = list(part.nodes), [], []
+    gathered = [(node.inputs[0], node.outputs[0]) for node in before if _gathers(node)]
     for index, (view, rows) in enumerate(gathered):
         tensor = tensors.get(_source(part, view), TENSOR())
-        numbers = _numbers(path.parent, tensor)
-        if numbers is None:
+        if tensor.kind not in _TYPES or not tensor.dims:
             return None
         result, is_turned = _turned(part, rows)
-        table = Table(f"{KEPT}{index}", numbers, is_turned)
+        width = math.prod(tensor.dims[1:])
+        shape = (width, group) if is_turned else (group, width)
+        table = Table(f"{KEPT}{index}", shape, np.dtype(_TYPES[tensor.kind]))
         tables.append(table)
+        results.append((result, make_value(table.input, tensor.kind, ("groups", *shape))))
+    numbers = MODEL.FromString(model.SerializeToString())
+    _limit_to_numbers(numbers.graph, before, results, tensors, tokens)
+    for result, value in results:
         put(part, nodes=[node for node in part.nodes if result not in node.outputs])
-        rename(part.nodes, result, table.input)
-        width = numbers.shape[1]
-        dims = ("groups", width, group) if is_turned else ("groups", group, width)
-        graph.inputs.append(make_value(table.input, tensor.kind, dims))
+        rename(part.nodes, result, value.name)
+        graph.inputs.append(value)
     put(part, nodes=_needed(part.nodes, [value.name for value in part.outputs]))
     _branch(graph, part, tensors)
-    put(graph, known_shapes=[])
-    return CandidateGraph(model.SerializeToString(), tables)
+    return CandidateGraph(model.SerializeToString(), numbers.SerializeToString(), tables)
+
+
+def _gather_rows(part: Any) -> None:
+    """Lets the product read the features of each group's rows ``[G, M, W]``: of none, if no group.
+
+    Before, it read those of all rows ``[1, B, W]``, which a slice emptied where there was no group.
+    """
+    [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
+    [emptied] = [node for node in _needed(part.nodes, [logits]) if node.kind == "Slice"]
+    features = _source(part, emptied.inputs[0])
+    of_groups = make_node("Gather", [features, _ROWS_OF_GROUPS], list(emptied.outputs), axis=0)
+    nodes = [of_groups if node is emptied else node for node in part.nodes]
+    put(part, nodes=_needed(nodes, [value.name for value in part.outputs]))
+
+
+def _limit_to_numbers(
+    graph: Any,
+    nodes: Iterable[Any],
+    results: Sequence[tuple[str, Any]],
+    tensors: dict[str, Any],
+    tokens: Any,
+) -> None:
+    """Makes a graph of the nodes that give the numbers of candidates."""
+    kept = _copied(_needed(nodes, [result for result, _ in results]))
+    for result, value in results:
+        rename(kept, result, value.name)
+    read = {name for node in kept for name in node.inputs}
+    weights = [tensors[name] for name in sorted(read & tensors.keys())]
+    outputs = [value for _, value in results]
+    put(graph, nodes=kept, tensors=weights, inputs=[tokens], outputs=outputs, known_shapes=[])
 
 
 def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
@@ -108,7 +161,7 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
         limited.outputs.add(name=f"limited.{name}", type=types[value])
         if value != _LOGITS:
             limited.tensors.append(_empty(limited.outputs[-1]))
-    nodes = _without_slices(part.nodes)
+    nodes = _copied(part.nodes)
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
     [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
     rename(nodes, logits, result)
@@ -129,14 +182,8 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
     put(outer, nodes=branches, tensors=[], known_shapes=[])
 
 
-def _without_slices(nodes: Iterable[Any]) -> list[Any]:
-    """Copies nodes but those that empty the features where there is no group of tokens."""
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    slices = [node for node in copies if node.kind == "Slice"]
-    others = [node for node in copies if node.kind != "Slice"]
-    for node in slices:
-        rename(others, node.outputs[0], node.inputs[0])
-    return others
+def _copied(nodes: Iterable[Any]) -> list[Any]:
+    return [type(node).FromString(node.SerializeToString()) for node in nodes]
 
 
 def _gathers(node: Any) -> bool:
@@ -148,7 +195,7 @@ def _is_given(node: Any) -> bool:
 
 
 def _source(part: Any, name: str) -> str:
-    """Finds the tensor that a table is a view of: a table of one number a token has one axis."""
+    """Finds what a value is a view of, which has one axis less, or is the value itself."""
     for node in part.nodes:
         if node.kind == "Unsqueeze" and name in node.outputs:
             return node.inputs[0]  # type: ignore[no-any-return]
@@ -161,21 +208,6 @@ def _turned(part: Any, rows: str) -> tuple[str, bool]:
     if len(readers) == 1 and readers[0].kind == "Transpose":
         return readers[0].outputs[0], True
     return rows, False
-
-
-def _numbers(folder: Path, tensor: Any) -> Array | None:
-    """Opens the numbers of a tensor, ``[V, N]``; None where ONNX Runtime must say what is wrong."""
-    if tensor.kind not in _TYPES or not tensor.dims:
-        return None
-    dtype, shape = np.dtype(_TYPES[tensor.kind]), (tensor.dims[0], math.prod(tensor.dims[1:]))
-    place = {entry.key: entry.value for entry in tensor.external}
-    try:
-        if tensor.HasField("raw"):
-            return np.frombuffer(tensor.raw, dtype).reshape(shape)
-        offset = int(place.get("offset", 0))
-        return np.memmap(folder / place["location"], dtype, "r", offset, shape)
-    except (KeyError, OSError, ValueError):
-        return None
 
 
 def _needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:

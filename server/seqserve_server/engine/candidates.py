@@ -1,6 +1,6 @@
 """Rows that choose among some tokens only, their candidates: which, and what a step computes.
 
-A step projects all rows onto the union of these tokens, and each row reads the logits of its own.
+A step projects each row onto its own tokens only.
 """
 
 from __future__ import annotations
@@ -15,54 +15,57 @@ from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
-# More than this part of the output weight costs more than all of it, which is packed.
-_MAX_SHARE = 1 / 4
-_MAX_BYTES = 64 << 20
+# More than this part of the output weight, for one set of candidates and for each other one, costs
+# more than all of it, which is packed.
+_MAX_SHARE, _SHARE_OF_OTHERS = 1 / 4, 1 / 16
+_MAX_BYTES = 128 << 20
 """Of the numbers of all candidates."""
 
 
 class Layout(NamedTuple):
-    """The N candidates of R rows, row after row."""
+    """The candidates of R rows, a line each, N of the row that has the most."""
 
     rows: Array
     """Which rows, rising, ``[R]``."""
-    tokens: Array
-    """Candidates, rising within each row, ``[N]``."""
-    starts: Array
-    """Where the candidates of each row begin, ``[R]``."""
     sizes: Array
     """How many each row has, ``[R]``."""
-    owners: Array
-    """Index of the row of each candidate, ``[N]``."""
-    union: Array
-    """The candidates of all rows, rising, ``[U]``; empty where the step computes all logits."""
+    is_real: Array
+    """Whether there is a candidate; not so at the end of most lines, ``[R, N]``."""
+    tokens: Array
+    """Candidates, rising within each row, ``[R, N]``."""
 
-    def of(self, row: int) -> slice:
-        """Finds the candidates of a row."""
-        index = int(self.rows.searchsorted(row))
-        start = int(self.starts[index])
-        return slice(start, start + int(self.sizes[index]))
+    @classmethod
+    def of(cls, candidates: Mapping[int, Array]) -> Layout:
+        """Lays out the candidates of some rows."""
+        rows = sorted(candidates)
+        sizes = np.array([len(candidates[row]) for row in rows])
+        is_real = np.arange(sizes.max()) < sizes[:, None]
+        tokens = np.zeros(is_real.shape, np.int64)
+        tokens[is_real] = np.concatenate([candidates[row] for row in rows])
+        return cls(np.array(rows), sizes, is_real, tokens)
+
+    def line(self, row: int) -> int:
+        """Finds the line of a row."""
+        return int(self.rows.searchsorted(row))
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
-        """Finds some tokens of some rows among the candidates, ``[M]``; others are left out."""
+        """Finds some tokens of some rows among all places, ``[M]``; others are left out."""
         parts = [np.empty(0, np.int64)]
         for row in tokens_of_rows.keys() & set(self.rows.tolist()):
-            mine, wanted = self.of(row), tokens_of_rows[row]
-            places = mine.start + self.tokens[mine].searchsorted(wanted)
-            places = np.minimum(places, mine.stop - 1)
-            parts.append(places[self.tokens[places] == wanted])
+            line, wanted = self.line(row), tokens_of_rows[row]
+            mine = self.tokens[line, : self.sizes[line]]
+            columns = np.minimum(mine.searchsorted(wanted), len(mine) - 1)
+            is_there = mine[columns] == wanted
+            parts.append(line * self.tokens.shape[1] + columns[is_there])
         return np.concatenate(parts)
 
 
 class Candidates:
     """The candidates of each row that does not choose among all tokens."""
 
-    def __init__(self, vocabulary_size: int, capacity: int) -> None:
-        """Starts with no such row; a step has room for so many candidates."""
-        self._capacity = capacity
+    def __init__(self) -> None:
+        """Starts with no such row."""
         self._of: dict[int, Array] = {}
-        # How many rows have each token.
-        self._uses = np.zeros(vocabulary_size, np.int32)
         self._layout: Layout | None = None
 
     def __len__(self) -> int:
@@ -78,13 +81,11 @@ class Candidates:
 
         Args:
             row: The row.
-            tokens: Token ids ``[N]``, rising, at least one.
+            tokens: Token ids ``[N]``, rising, at least one; the same object for rows that share
+                them.
         """
         before = self._of.pop(row, None)
-        if before is not None:
-            self._uses[before] -= 1
         if tokens is not None:
-            self._uses[tokens] += 1
             self._of[row] = tokens
         if before is not None or tokens is not None:
             self._layout = None
@@ -95,20 +96,15 @@ class Candidates:
         The result is the same object until a row's candidates change.
         """
         if self._layout is None and self._of:
-            self._layout = self._laid_out()
+            self._layout = Layout.of(self._of)
         return self._layout
 
-    def _laid_out(self) -> Layout:
-        rows = sorted(self._of)
-        sizes = np.array([len(self._of[row]) for row in rows])
-        starts = sizes.cumsum() - sizes
-        tokens = np.concatenate([self._of[row] for row in rows])
-        owners = np.arange(len(rows)).repeat(sizes)
-        # Of booleans it finds them five times as fast as of numbers.
-        union = (self._uses > 0).nonzero()[0]
-        if len(union) > self._capacity:
-            union = union[:0]
-        return Layout(np.array(rows), tokens, starts, sizes, owners, union)
+    def sets(self) -> tuple[list[Array], list[list[int]]]:
+        """Lists the sets of candidates, and the rows of each, rising."""
+        rows_of: dict[int, list[int]] = {}
+        for row in sorted(self._of):
+            rows_of.setdefault(id(self._of[row]), []).append(row)
+        return [self._of[rows[0]] for rows in rows_of.values()], list(rows_of.values())
 
 
 class CandidateStep:
@@ -119,19 +115,21 @@ class CandidateStep:
         slots: int,
         vocabulary_size: int,
         tables: Sequence[Table],
+        numbers: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; the runtime has the tables and ``allowed_shape``."""
-        capacity = _capacity(vocabulary_size, tables)
-        self._block = CandidateBlock(capacity, vocabulary_size, tables, allowed_shape)
+        """Allocates them; tables, ``numbers`` and ``allowed_shape`` are those of the runtime."""
+        capacity = _capacity(vocabulary_size, slots, tables)
+        self._block = CandidateBlock(capacity, slots, tables, numbers, allowed_shape)
         self.inputs = self._block.inputs
         """What a step reads of all candidates, by the names of the graph's inputs."""
-        groups, size = self._block.tokens.shape
-        self.logits = np.zeros((slots * groups, size), np.float32)
-        """Their logits for every row: what a step writes."""
+        groups, size = self.inputs["allowed_tokens"].shape
+        self.logits = np.zeros((slots * groups + 1, size), np.float32)
+        """Their logits for the rows that have them: what a step writes, all but the last."""
+        self.logits[-1] = -np.inf
         self.groups = 0
         """How many groups the next step computes."""
-        self.rows = Candidates(vocabulary_size, capacity)
+        self.rows = Candidates()
         self._vocabulary_size = vocabulary_size
         self._layout: Layout | None = None
         # Where the logits of the candidates are among those computed, and which are suppressed.
@@ -140,25 +138,50 @@ class CandidateStep:
 
     @property
     def needs_all_logits(self) -> bool:
-        """Whether the next step must compute the logits of all tokens in place of the union's."""
+        """Whether the next step must compute the logits of all tokens in place of candidates'."""
         return self._layout is not None and not self.groups
 
+    @property
+    def rows_of_group(self) -> int:
+        """How many rows each group is multiplied with."""
+        return self._block.rows if self.groups else 1
+
     def prepare(self) -> bool:
-        """Writes the union of all candidates, where it has changed; tells whether it has."""
+        """Writes the candidates of all rows, where they have changed; tells whether they have."""
         layout = self.rows.layout()
         if layout is self._layout:
             return False
         self._layout, self._masked = layout, None
-        self.groups = 0
+        sets, rows_of = self.rows.sets()
+        is_placed = self._are_few(sets) and self._block.place(sets, rows_of)
+        self.groups = self._block.groups if is_placed else 0
         if layout is not None:
-            stride, columns = self._vocabulary_size, layout.tokens
-            if len(layout.union):
-                self._block.place(layout.union)
-                self.groups = self._block.groups
-                stride = self.groups * self.logits.shape[1]
-                columns = self._block.columns[columns]
-            self._places = (layout.rows * stride).repeat(layout.sizes) + columns
+            self._places = self._found_places(layout, sets, rows_of)
         return True
+
+    def _are_few(self, sets: Sequence[Array]) -> bool:
+        """Tells whether to compute their logits alone takes less time than to compute all."""
+        share = _MAX_SHARE + max(len(sets) - 1, 0) * _SHARE_OF_OTHERS
+        return sum(map(len, sets)) <= share * self._vocabulary_size
+
+    def _found_places(
+        self, layout: Layout, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]
+    ) -> Array:
+        """Finds the candidates of each row among all logits, ``[R, N]``.
+
+        Behind those of a row stands the last logit of all.
+        """
+        places = np.full(layout.tokens.shape, -1)
+        if not self.groups:
+            begins = layout.rows[:, None] * self._vocabulary_size
+            places[layout.is_real] = (begins + layout.tokens)[layout.is_real]
+            return places
+        stride = self.groups * self.logits.shape[1]
+        for tokens, rows in zip(sets, rows_of, strict=True):
+            columns = self._block.columns(tokens)
+            for index, row in enumerate(rows):
+                places[layout.line(row), : len(columns)] = columns + index * stride
+        return places
 
     def forget_masks(self) -> None:
         """Looks for suppressed tokens again in the next step."""
@@ -169,7 +192,7 @@ class CandidateStep:
 
         Args:
             all_logits: Of all tokens for every row, one after the other, where the step computed
-                them.
+                them; the last one is minus infinity.
             suppressed: Suppressed tokens of each row, rising.
         """
         layout = self._layout
@@ -179,14 +202,15 @@ class CandidateStep:
         logits = computed.reshape(-1).take(self._places)
         if self._masked is None:
             self._masked = layout.places(suppressed)
-        logits[self._masked] = MASKED_LOGIT
+        logits.reshape(-1)[self._masked] = MASKED_LOGIT
         return Choice(layout, logits)
 
 
-def _capacity(vocabulary_size: int, tables: Sequence[Table]) -> int:
+def _capacity(vocabulary_size: int, slots: int, tables: Sequence[Table]) -> int:
     """Finds for how many candidates a step has room; at least one."""
-    size = sum(int(table.numbers[0].nbytes) for table in tables)
-    return max(min(int(_MAX_SHARE * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
+    share = _MAX_SHARE + slots * _SHARE_OF_OTHERS
+    size = sum(table.bytes for table in tables)
+    return max(min(int(share * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
 
 
 _LAST = np.iinfo(np.int64).max
@@ -197,28 +221,37 @@ class Choice:
     """What R rows choose in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best candidate of each row, by the ``logits [N]`` of all candidates."""
+        """Finds the best candidate of each row.
+
+        Args:
+            layout: Of the candidates.
+            logits: Theirs ``[R, N]``; minus infinity where there is none.
+        """
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
-        self._peaks = np.maximum.reduceat(logits, layout.starts)  # [R]
-        self._below = self._peaks.repeat(layout.sizes) - logits  # [N]
-        # Put so that what is not a number has a best one too.
-        best = (~(self._below > 0)).nonzero()[0]
-        self.tokens: Array = layout.tokens[best[best.searchsorted(layout.starts)]]
+        best = logits.argmax(axis=1)
+        # The first of each line by its place; to take them by two indices needs twice the time.
+        places = best + np.arange(0, logits.size, logits.shape[1])
+        self.tokens: Array = layout.tokens.reshape(-1).take(places)
         """The best token of each row, ``[R]``; among equals the first."""
+        self._peaks = logits.reshape(-1).take(places)  # [R]
 
     def candidates(self, row: int) -> tuple[Array, Array]:
         """Returns a row's candidates and their logits, ``[N]`` each."""
-        mine = self._layout.of(row)
-        return self._layout.tokens[mine], self._logits[mine]
+        line = self._layout.line(row)
+        mine = slice(int(self._layout.sizes[line]))
+        return self._layout.tokens[line, mine], self._logits[line, mine]
 
     def log_totals(self) -> Array:
         """Sums each row's probabilities as shares of its best one; logarithms, ``[R]``.
 
         The negative is the log-probability of the best token.
         """
-        shares = np.exp(-self._below)
-        totals: Array = np.log(np.add.reduceat(shares, self._layout.starts))
+        shares = np.exp(self._logits - self._peaks[:, None])
+        sizes = self._layout.sizes
+        # One after the other: how a line is added up depends on its length, with zeros too.
+        flat = shares[self._layout.is_real]
+        totals: Array = np.log(np.add.reduceat(flat, sizes.cumsum() - sizes))
         return totals
 
     def top(self, count: int, log_totals: Array, eos: int) -> tuple[Array, Array]:
@@ -228,25 +261,25 @@ class Choice:
             Tokens and log-probabilities, ``[R, count]`` each. A row with fewer candidates has
             suppressed end tokens after them.
         """
-        places = self._top_places(count)
-        is_missing = places < 0
-        log_probabilities = self._logits[places] - (self._peaks + log_totals)[:, None]
+        columns = self._top_columns(count)
+        is_missing = columns < 0
+        lines = np.arange(len(columns))[:, None]
+        log_probabilities = self._logits[lines, columns] - (self._peaks + log_totals)[:, None]
         return (
-            np.where(is_missing, eos, self._layout.tokens[places]),
+            np.where(is_missing, eos, self._layout.tokens[lines, columns]),
             np.where(is_missing, MASKED_LOGIT, log_probabilities),
         )
 
-    def _top_places(self, count: int) -> Array:
-        """Finds the places of the best candidates, ``[R, count]``; -1 where a row has fewer."""
-        layout = self._layout
-        keys = np.full((len(layout.rows), max(int(layout.sizes.max()), count)), _LAST)
-        within = np.arange(len(layout.tokens)) - layout.starts[layout.owners]
-        keys[layout.owners, within] = _falling(self._logits) | within
+    def _top_columns(self, count: int) -> Array:
+        """Finds the columns of the best candidates, ``[R, count]``; -1 where a row has fewer."""
+        rows, longest = self._logits.shape
+        keys = np.full((rows, max(longest, count)), _LAST)
+        ranked = _falling(self._logits) | np.arange(longest)
+        keys[:, :longest] = np.where(self._layout.is_real, ranked, _LAST)
         if count < keys.shape[1]:
             keys = np.partition(keys, count - 1, axis=1)[:, :count]
         keys.sort(axis=1)
-        places: Array = layout.starts[:, None] + (keys & 0xFFFFFFFF)
-        return np.where(keys == _LAST, -1, places)
+        return np.where(keys == _LAST, -1, keys & 0xFFFFFFFF)
 
 
 def _falling(values: Array) -> Array:

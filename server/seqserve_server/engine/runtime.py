@@ -72,6 +72,8 @@ class Runtime:
         self._decoder = self._open(_DECODER, packs, made.graph if made else masked)
         self.candidate_tables = made.tables if made else []
         """What steps are given of each candidate; empty where they gather it themselves."""
+        numbers = made.numbers if made else None
+        self._candidate_numbers = self._open_unprofiled(numbers) if numbers else None
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
@@ -103,14 +105,24 @@ class Runtime:
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Returns the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
 
-        It has room for up to a fifth more, so that few numbers of groups are ever bound. No group
+        It has room for up to a ninth more, so that few numbers of groups are ever bound. No group
         is shared by threads, because that would change the order in which numbers are added up.
         """
         groups = -(-tokens // self._group)
-        # Three binary digits, then zeros.
-        unit = 1 << max(groups.bit_length() - 3, 0)
+        # Four binary digits, then zeros.
+        unit = 1 << max(groups.bit_length() - 4, 0)
         groups = -(-groups // unit) * unit
         return max(groups, self._threads) if groups else 0, self._group
+
+    def candidate_numbers(self, tokens: Array) -> list[Array]:
+        """Gathers what steps are given of candidates, for each table.
+
+        Args:
+            tokens: Groups of token ids, int64 ``[G, 64]``.
+        """
+        if self._candidate_numbers is None:
+            return []
+        return self._candidate_numbers.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> Step:
         """Makes a step over the buffers given; see :class:`Step`."""
@@ -184,9 +196,8 @@ class Runtime:
 
     def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
         # Other devices would copy the numbers of candidates in each step.
-        if self.provider is not Provider.CPU or self.manifest.precision == "fp16":
-            return None
-        return candidate_graph(self._folder / _DECODER, masked)
+        keeps = self.provider is Provider.CPU and self.manifest.precision != "fp16"
+        return candidate_graph(self._folder / _DECODER, masked, keeps=keeps)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest
@@ -218,3 +229,7 @@ class Runtime:
     def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
         place = (self._folder, name, self.manifest, self.provider, self._threads)
         return open_session(*place, packs=packs, profile=self._profile, graph=graph)
+
+    def _open_unprofiled(self, graph: bytes) -> ort.InferenceSession:
+        place = (self._folder, _DECODER, self.manifest, self.provider, self._threads)
+        return open_session(*place, graph=graph)

@@ -26,6 +26,8 @@ class StepSizes(NamedTuple):
     """Logits to return of each row, from token 0 on."""
     allowed_groups: int = 0
     """Groups of allowed tokens whose logits to return; see ``Runtime.allowed_shape``."""
+    allowed_rows: int = 1
+    """Rows of each of these groups."""
     projects: bool = True
     """Whether rows are projected onto the whole vocabulary. If not, there are no next tokens, and
     no top tokens may be asked for: ONNX Runtime 1.23 crashes where it ranks those of no row."""
@@ -53,18 +55,17 @@ _ROW_SIZED = {
     "top_tokens": "top_k",
     "top_log_probabilities": "top_k",
     "logits": "logits",
-    "allowed_logits": "allowed_groups",
 }
 """Arrays with one of the sizes for each row, row after row on the first axis of their buffer."""
-_PROJECTED = {"projected_rows", "next_tokens", "log_probabilities", *_ROW_SIZED} - {
-    "allowed_logits"
-}
+_PROJECTED = {"projected_rows", "next_tokens", "log_probabilities", *_ROW_SIZED}
 """Arrays of the rows that are projected onto the whole vocabulary."""
-_OPTIONAL = {"log_probabilities", *_ROW_SIZED} - {"bias_tokens", "bias_values"}
+_ALLOWED_ROWS, _ALLOWED_LOGITS = "allowed_rows", "allowed_logits"
+"""The rows of each group ``[G, M]``, and what the step gives of them, ``[M, G, 64]``."""
+_OPTIONAL = {"log_probabilities", _ALLOWED_LOGITS, *_ROW_SIZED} - {"bias_tokens", "bias_values"}
 """Arrays that have no rows if the step is plain."""
-_LOGITS = {"logits", "allowed_logits"}
+_LOGITS = {"logits", _ALLOWED_LOGITS}
 """Arrays that have no rows if the step computes log-probabilities and top tokens alone."""
-INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_ROW_SIZED, *_PROJECTED}
+INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_OPTIONAL, *_ROW_SIZED, *_PROJECTED}
 """What a decoder graph must have, its caches apart."""
 
 _MAX_BINDINGS = 1024
@@ -124,8 +125,14 @@ def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
         return [sizes.allowed_groups, *array.shape[1:]]
     if name in _SIZED:
         return [getattr(sizes, _SIZED[name]), *array.shape[1:]]
+    if name == _ALLOWED_ROWS:
+        return [sizes.allowed_groups, sizes.allowed_rows]
     if _is_empty(name, sizes):
         rows = 0
+    elif name == _ALLOWED_LOGITS:
+        rows = sizes.allowed_rows
+    if name == _ALLOWED_LOGITS:
+        return [rows, sizes.allowed_groups, *array.shape[1:]]
     if name in _ROW_SIZED:
         return [rows, getattr(sizes, _ROW_SIZED[name]), *array.shape[1:]]
     return [rows, *array.shape[1:]]

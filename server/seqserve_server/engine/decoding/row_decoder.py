@@ -12,7 +12,7 @@ from seqserve_server.contract.events import Finished, TopTokens
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
 from seqserve_server.engine.decoding.proposals import Proposals
-from seqserve_server.engine.decoding.rows import Rows, RowState
+from seqserve_server.engine.decoding.rows import NEVER, Rows, RowState
 from seqserve_server.engine.decoding.sampling import (
     sample,
     sample_all,
@@ -47,7 +47,7 @@ class RowDecoder:
         if not rows.num_without_beam:
             return [], []
         lengths, tokens = cache.lengths[:count], cache.tokens[:count, 0]
-        inspected: list[int] = rows.is_inspected[:count].nonzero()[0].tolist()
+        inspected: list[int] = (lengths >= rows.inspected_from[:count]).nonzero()[0].tolist()
         if cache.returned_logprobs:
             self._score(lengths, tokens, inspected)
         else:
@@ -185,7 +185,7 @@ class RowDecoder:
             self._rows.suppress(row, output)
         if not (options.is_inspected or options.suppression_depends_on_output):
             # Only its shortest length was in the way.
-            self._rows.is_inspected[row] = length < options.min_decoding_length
+            self._rows.inspected_from[row] = NEVER
         return False
 
     def _finish(self, row: int) -> list[tuple[Request, Finished]]:

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqserve_server.contract.events import TopTokens
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool, PartialHypothesis
 from seqserve_server.engine.decoding.processors import Processor, processors_of
 from seqserve_server.engine.decoding.sampling import SamplingParams
 from seqserve_server.engine.decoding.step_outputs import StepOutputs
 from seqserve_server.engine.packing import Array
+
+NEVER = np.iinfo(np.int32).max
+"""More tokens than a row may have."""
 
 
 class RowState:
@@ -65,8 +69,9 @@ class Rows:
         self.num_forced_ends = 0
         self.has_no_beam = np.zeros(slots, np.bool_)
         self.num_without_beam = 0
-        self.is_inspected = np.zeros(slots, np.bool_)
-        """Rows without a beam that are looked at one by one after each step."""
+        self.inspected_from = np.full(slots, NEVER, np.int32)
+        """Tokens that a row without a beam has when it is first looked at by itself after a
+        step."""
         self.samples = np.zeros(slots, np.bool_)
         """Rows that sample among the top tokens of the graph."""
         self.samples_all = np.zeros(slots, np.bool_)
@@ -81,7 +86,7 @@ class Rows:
             self.max_lengths,
             self.forced_ends,
             self.has_no_beam,
-            self.is_inspected,
+            self.inspected_from,
             self.samples,
             self.samples_all,
             self.random,
@@ -98,7 +103,7 @@ class Rows:
         searches = [list(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
         for index, row in enumerate(rows):
             self.states[row] = RowState(pool, index // size, searches[index // size])
-        is_inspected = size == 1 and (options.is_inspected or options.may_suppress)
+        inspected_from = _inspected_from(options)
         for row in rows:
             self.scores[row] = 0.0
             self.max_lengths[row] = options.max_decoding_length
@@ -108,7 +113,7 @@ class Rows:
             if size == 1:
                 self.has_no_beam[row] = True
                 self.num_without_beam += 1
-                self.is_inspected[row] = is_inspected
+                self.inspected_from[row] = inspected_from
             if options.sampling:
                 self._start_sampling(row)
             if options.may_suppress:
@@ -150,7 +155,8 @@ class Rows:
         return state
 
     def _clear_flags(self, row: int) -> None:
-        self.has_no_beam[row] = self.is_inspected[row] = False
+        self.has_no_beam[row] = False
+        self.inspected_from[row] = NEVER
         self.samples[row] = self.samples_all[row] = False
         self.forced_ends[row] = -1
 
@@ -215,3 +221,11 @@ class Rows:
     def suppress(self, row: int, output: list[int]) -> None:
         """Masks the tokens that a row must not generate after its output."""
         self.cache.suppress(row, self.states[row].constraints.suppressed(output))
+
+
+def _inspected_from(options: DecodingOptions) -> int:
+    """Finds how many tokens a row has when the search must first look at it by itself."""
+    if options.is_inspected or options.suppression_depends_on_output:
+        return 0
+    # Until then its mask stays as it is.
+    return options.min_decoding_length or NEVER

@@ -7,6 +7,7 @@ or reads a neighbour. :func:`expected` computes the answer to a request without 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.candidate_graph import Table
-from seqserve_server.engine.packing import CrossKV, starts_of
+from seqserve_server.engine.packing import Array, CrossKV, starts_of
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 
@@ -101,6 +102,17 @@ def expected(source: list[int], options: DecodingOptions) -> Finished:
         tokens.append(token)
         if len(tokens) - 1 == options.max_decoding_length:
             return answer(tokens[1:], score, StopReason.LENGTH)
+
+
+def write_allowed_logits(
+    of_rows: Array, sizes: StepSizes, inputs: dict[str, Any], outputs: dict[str, Any]
+) -> None:
+    """Writes what a step gives of groups of candidates, from all logits of each row ``[R, V]``."""
+    shape = sizes.allowed_groups, sizes.allowed_rows
+    rows = inputs["allowed_rows"][: math.prod(shape)].reshape(shape)
+    tokens = inputs["allowed_tokens"][: sizes.allowed_groups]
+    found = of_rows[rows[..., None], tokens[:, None]].swapaxes(0, 1)  # [M, G, 64]
+    outputs["allowed_logits"][: rows.size] = found.reshape(rows.size, tokens.shape[1])
 
 
 class FakeStep:
@@ -226,6 +238,9 @@ class FakeRuntime:
 
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         return -(-tokens // GROUP), GROUP
+
+    def candidate_numbers(self, tokens: Array) -> list[Array]:
+        return []
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
         self.inputs, self.outputs = inputs, outputs

@@ -1,4 +1,4 @@
-"""Candidates in groups: each in one place, with its numbers, whatever joined and left before."""
+"""Sets of candidates: each in groups of its own with its numbers, whatever was there before."""
 
 from __future__ import annotations
 
@@ -9,77 +9,102 @@ from tests.examples import examples
 
 from seqserve_server.engine.candidate_block import CandidateBlock
 from seqserve_server.engine.candidate_graph import Table
+from seqserve_server.engine.packing import Array
 
-VOCABULARY_SIZE, CAPACITY, GROUP, WIDTH = 90, 60, 4, 3
+VOCABULARY_SIZE, CAPACITY, GROUP, WIDTH, SLOTS = 90, 60, 4, 3, 5
+NUMBERS = np.arange(1, 1 + VOCABULARY_SIZE * WIDTH, dtype=np.float32).reshape(-1, WIDTH)
+TABLES = [
+    Table("kept_0", (GROUP, WIDTH), np.dtype("f4")),
+    Table("kept_1", (WIDTH, GROUP), np.dtype("f4")),
+]
 
-unions = st.sets(st.integers(0, VOCABULARY_SIZE - 1), min_size=1, max_size=CAPACITY).map(
-    lambda tokens: np.array(sorted(tokens))
-)
+SETS = [
+    np.sort(np.random.default_rng(n).permutation(VOCABULARY_SIZE)[: 1 + 2 * n]) for n in range(9)
+]
 
 
 def allowed_shape(tokens: int) -> tuple[int, int]:
     return -(-tokens // GROUP), GROUP
 
 
-def make_block() -> CandidateBlock:
-    numbers = np.arange(1, 1 + VOCABULARY_SIZE * WIDTH).reshape(VOCABULARY_SIZE, WIDTH)
-    tables = [
-        Table("kept_0", numbers.astype(np.float32), is_turned=False),
-        Table("kept_1", numbers.astype(np.float32), is_turned=True),
-        Table("kept_2", numbers[:, :1].astype(np.float32), is_turned=True),
-    ]
-    return CandidateBlock(CAPACITY, VOCABULARY_SIZE, tables, allowed_shape)
+class Numbers:
+    """Gives the numbers of tokens, and counts how often."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(self, tokens: Array) -> list[Array]:
+        self.runs += 1
+        return [NUMBERS[tokens], NUMBERS[tokens].swapaxes(1, 2)]
+
+
+def make_block(numbers: Numbers | None = None) -> CandidateBlock:
+    return CandidateBlock(CAPACITY, SLOTS, TABLES, numbers or Numbers(), allowed_shape)
+
+
+def rows_of_groups(block: CandidateBlock) -> Array:
+    shape = block.groups, block.rows
+    found: Array = block.inputs["allowed_rows"][: shape[0] * shape[1]].reshape(shape)
+    return found
+
+
+# Which set each row has, in a step; None for none.
+steps = st.lists(st.none() | st.integers(0, len(SETS) - 1), min_size=SLOTS, max_size=SLOTS)
 
 
 @examples(100)
-@given(st.lists(unions, min_size=1, max_size=12))
-def test_each_candidate_has_one_column_and_its_numbers_there(history: list[np.ndarray]) -> None:
+@given(st.lists(steps, min_size=1, max_size=12))
+def test_each_candidate_has_one_column_and_its_numbers_there(
+    history: list[list[int | None]],
+) -> None:
     block = make_block()
-    kept = block.inputs
-    for union in history:
-        block.place(union)
-        columns = block.columns[union]
-        assert len(set(columns.tolist())) == len(union)
-        assert columns.max() < block.groups * GROUP
-        assert block.groups <= 5 / 4 * -(-len(union) // GROUP)
-        places = columns // GROUP, columns % GROUP
-        assert (kept["allowed_tokens"][places] == union).all()
-        first = 1 + WIDTH * union
-        by_token = first[:, None] + np.arange(WIDTH)
-        np.testing.assert_array_equal(kept["kept_0"][places], by_token)
-        np.testing.assert_array_equal(kept["kept_1"].swapaxes(1, 2)[places], by_token)
-        np.testing.assert_array_equal(kept["kept_2"].swapaxes(1, 2)[places], first[:, None])
+    for step in history:
+        rows_of = {one: [row for row in range(SLOTS) if step[row] == one] for one in step}
+        rows_of.pop(None, None)
+        fits = sum(-(-len(SETS[one]) // GROUP) for one in rows_of if one is not None) <= 15
+        sets = [SETS[one] for one in rows_of if one is not None]
+        assert block.place(sets, list(rows_of.values())) is fits
+        if not (fits and sets):
+            continue
+        columns = [block.columns(tokens) for tokens in sets]
+        flat = np.concatenate(columns)
+        assert len(set(flat.tolist())) == len(flat)
+        assert flat.max() < block.groups * GROUP
+        assert block.rows == max(map(len, rows_of.values()))
+        # A group that no set has is computed for a row that runs.
+        assert rows_of_groups(block).max() < SLOTS
+        for tokens, mine, rows in zip(sets, columns, rows_of.values(), strict=True):
+            places = mine // GROUP, mine % GROUP
+            assert (block.inputs["allowed_tokens"][places] == tokens).all()
+            assert (block.inputs["kept_0"][places] == NUMBERS[tokens]).all()
+            assert (block.inputs["kept_1"].swapaxes(1, 2)[places] == NUMBERS[tokens]).all()
+            assert (rows_of_groups(block)[mine // GROUP, : len(rows)] == rows).all()
 
 
-def test_tokens_that_stay_keep_their_columns_and_others_take_those_left() -> None:
+def test_what_stays_keeps_its_place_and_is_not_written_again() -> None:
+    numbers = Numbers()
+    block = make_block(numbers)
+    block.place(SETS[2:5], [[0], [1], [2]])
+    before = [block.columns(tokens).tolist() for tokens in SETS[3:5]]
+    block.place([SETS[4], SETS[3]], [[0], [1]])
+    assert [block.columns(tokens).tolist() for tokens in SETS[3:5]] == before
+    assert numbers.runs == 3
+    # The groups that are free again are the lowest ones.
+    block.place([SETS[4], SETS[3], SETS[1]], [[0], [1], [2]])
+    assert block.columns(SETS[1]).tolist() == [0, 1, 2]
+
+
+def test_equal_sets_of_two_requests_are_two() -> None:
     block = make_block()
-    block.place(np.arange(10, 22))
-    before = block.columns[10:22].copy()
-    block.place(np.array([10, 11, 12, 20, 21, 30, 31, 40, 41]))
-    assert block.groups == 3
-    assert block.columns[[10, 11, 12, 20, 21]].tolist() == before[[0, 1, 2, 10, 11]].tolist()
-    assert set(block.columns[[30, 31, 40, 41]]) <= set(before[3:10])
+    one, other = SETS[5], SETS[5].copy()
+    block.place([one, other], [[0], [1]])
+    assert not set(block.columns(one)) & set(block.columns(other))
 
 
-def test_numbers_of_a_token_that_comes_back_are_not_written_again() -> None:
+def test_no_set_takes_no_group() -> None:
     block = make_block()
-    block.place(np.arange(10, 22))
-    block.inputs["kept_0"][...] = 7
-    block.place(np.arange(10, 19))
-    block.place(np.arange(10, 22))
-    assert (block.inputs["kept_0"][: block.groups] == 7).all()
-
-
-def test_fewer_candidates_move_into_fewer_groups() -> None:
-    block = make_block()
-    block.place(np.arange(40))
-    assert block.groups == 10
-    block.place(np.arange(32, 40))
-    assert block.groups == 2
-    assert sorted(block.columns[32:40]) == list(range(8))
-
-
-def test_a_turned_table_lies_in_memory_as_a_step_reads_it() -> None:
-    block = make_block()
-    assert block.inputs["kept_1"].shape == (CAPACITY // GROUP, WIDTH, GROUP)
-    assert all(array.flags.c_contiguous for array in block.inputs.values())
+    block.place([SETS[5]], [[0, 3]])
+    assert (block.groups, block.rows) == (3, 2)
+    assert rows_of_groups(block).tolist() == [[0, 3]] * 3
+    block.place([], [])
+    assert (block.groups, block.rows) == (0, 1)

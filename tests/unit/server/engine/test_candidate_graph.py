@@ -56,7 +56,11 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     folder: Path = request.getfixturevalue(request.param)
     manifest = Manifest.load(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "candidate_graph", lambda path, masked: None)
+        patch.setattr(
+            runtime,
+            "candidate_graph",
+            lambda path, masked, *, keeps: candidate_graph(path, masked, keeps=not keeps),
+        )
         gathers = Runtime(folder, manifest, Provider.CPU, 1)
     return Pair(gathers, Runtime(folder, manifest, Provider.CPU, 1))
 
@@ -73,6 +77,8 @@ class Event(NamedTuple):
     source: int
     candidates: frozenset[int] | None
     """Of the row that joins; None for all tokens."""
+    shares: bool
+    """Whether the next row takes them too."""
     biased: bool
     top_k: int
     returns_logprobs: bool
@@ -86,6 +92,7 @@ events = st.builds(
     source=st.integers(0, len(SOURCES) - 1),
     # More than a quarter of the vocabulary now and then, all of which is computed then.
     candidates=few | few | few | st.none() | st.frozensets(tokens, min_size=100, max_size=150),
+    shares=st.booleans(),
     biased=st.booleans(),
     top_k=st.sampled_from([0, 0, 4]),
     returns_logprobs=st.booleans(),
@@ -111,12 +118,15 @@ def _stepped(
     cache: SlotCache, encoded: CrossKV, rows: int, event: Event
 ) -> Iterator[np.ndarray | None]:
     """Lets a row join, runs a step, and gives all that it computes of each row."""
-    cache.release(event.row)
-    cache.join(event.row, encoded, event.source)
+    first = event.row % rows
+    cache.release(first)
+    cache.join(first, encoded, event.source)
     if event.candidates is not None:
         tokens = {token % cache.vocabulary_size for token in event.candidates}
-        cache.limit(event.row, np.array(sorted(tokens)))
-    cache.suppress(event.row, [EOS] * event.biased)
+        candidates = np.array(sorted(tokens))
+        for row in range(first, min(first + 1 + event.shares, rows)):
+            cache.limit(row, candidates)
+    cache.suppress(first, [EOS] * event.biased)
     cache.request(top_k=event.top_k, logits=False)
     cache.advance(rows, return_logprobs=event.returns_logprobs)
     yield cache.tokens[:rows].copy()
@@ -136,21 +146,20 @@ def test_no_step_gathers_or_turns_numbers_of_candidates(tiny_int8_artifact: Path
     assert not [node for node in nodes_of(graph) if "allowed_tokens" in node.input[1:]]
     names = [value.name for value in before.graph.input]
     given = [table.input for table in made.tables]
-    assert [value.name for value in graph.input] == [*names, *given]
+    assert [value.name for value in graph.input] == [*names, "allowed_rows", *given]
     assert list(graph.output) == list(before.graph.output)
 
 
-def test_tables_hold_what_the_graph_has_of_every_token(tiny_artifact: Path) -> None:
-    made = candidate_graph(tiny_artifact / "decoder.onnx")
-    assert made is not None
+def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> None:
+    runtime = Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, 1)
+    [table] = runtime.candidate_tables
+    tokens = np.random.default_rng(1).integers(0, 384, (3, 64))
+    [found] = runtime.candidate_numbers(tokens)
+    assert found.shape == (3, *table.shape) and found.dtype == table.dtype
     model = onnx.load(tiny_artifact / "decoder.onnx")
     weights = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
-    [table] = made.tables
-    assert any(
-        weight.shape == table.numbers.shape and (weight == table.numbers).all()
-        for weight in weights
-    )
-    assert not table.is_turned
+    fitting = [weight for weight in weights if weight.shape == (384, table.shape[1])]
+    assert any((found == weight[tokens]).all() for weight in fitting)
 
 
 def test_a_graph_that_gathers_no_candidates_is_left_as_it_is(tmp_path: Path) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.engine.fake_runtime import EOS, GROUP, VOCABULARY_SIZE, FakeRuntime
+from tests.unit.server.engine.fake_runtime import (
+    EOS,
+    VOCABULARY_SIZE,
+    FakeRuntime,
+    write_allowed_logits,
+)
 
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.packing import Array
@@ -31,9 +37,8 @@ class LogitsRuntime(FakeRuntime):
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         self.sizes = sizes
-        groups, outputs = sizes.allowed_groups, self.outputs
-        allowed = self.inputs["allowed_tokens"][:groups]
-        outputs["allowed_logits"][: rows * groups] = self.of_rows[:rows, allowed].reshape(-1, GROUP)
+        outputs = self.outputs
+        write_allowed_logits(self.of_rows[:rows], sizes, self.inputs, outputs)
         # Tokens that no row with candidates may take.
         outputs["next_tokens"][: rows * sizes.projects] = EOS
         flat = self.of_rows[:rows, : sizes.logits].ravel()
@@ -61,20 +66,22 @@ def limit(cache: SlotCache, row: int, *tokens: int) -> None:
     cache.limit(row, np.array(tokens))
 
 
-def computed(runtime: LogitsRuntime) -> list[int]:
-    """Gives the tokens whose logits alone the last step computed."""
-    return sorted(set(runtime.inputs["allowed_tokens"][: runtime.sizes.allowed_groups].ravel()))
+def computed(runtime: LogitsRuntime, row: int) -> set[int]:
+    """Gives the tokens whose logits for a row the last step computed."""
+    shape = runtime.sizes.allowed_groups, runtime.sizes.allowed_rows
+    rows = runtime.inputs["allowed_rows"][: math.prod(shape)].reshape(shape)
+    return set(runtime.inputs["allowed_tokens"][: shape[0]][(rows == row).any(axis=1)].ravel())
 
 
-def test_a_step_computes_each_candidate_once_and_each_row_reads_its_own(
+def test_a_step_computes_for_each_row_its_own_candidates(
     runtime: LogitsRuntime, cache: SlotCache
 ) -> None:
     runtime.of_rows[:] = np.arange(VOCABULARY_SIZE) + 100 * np.arange(SLOTS)[:, None]
     limit(cache, 0, 4, 9)
     limit(cache, 1, 4, 7, 12)
     cache.advance(2)
-    assert runtime.sizes == StepSizes(allowed_groups=1, projects=False)
-    assert computed(runtime) == [4, 7, 9, 12]
+    assert runtime.sizes == StepSizes(allowed_groups=2, projects=False)
+    assert [computed(runtime, row) for row in range(2)] == [{4, 9}, {4, 7, 12}]
     assert cache.tokens[:2, 0].tolist() == [9, 12]
     found = [cache.candidates(row) for row in range(3)]
     assert [None if one is None else (one[0].tolist(), one[1].tolist()) for one in found] == [
@@ -82,6 +89,25 @@ def test_a_step_computes_each_candidate_once_and_each_row_reads_its_own(
         ([4, 7, 12], [104.0, 107.0, 112.0]),
         None,
     ]
+
+
+def test_rows_that_share_candidates_share_their_groups(
+    runtime: LogitsRuntime, cache: SlotCache
+) -> None:
+    runtime.of_rows[:] = np.arange(VOCABULARY_SIZE) * [[1], [-1], [1], [-1]]
+    shared = np.array([4, 7, 9, 12, 30])
+    for row in (0, 1, 3):
+        cache.limit(row, shared)
+    limit(cache, 2, 5, 8)
+    cache.advance(4)
+    assert runtime.sizes == StepSizes(allowed_groups=3, allowed_rows=3, projects=False)
+    assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
+    # Equal candidates of other requests are other sets.
+    for row in (0, 1, 3):
+        cache.limit(row, shared.copy())
+    cache.advance(4)
+    assert runtime.sizes == StepSizes(allowed_groups=7, allowed_rows=1, projects=False)
+    assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
 
 
 def test_the_whole_vocabulary_is_computed_while_some_row_chooses_from_it(
@@ -140,7 +166,7 @@ def test_a_moved_row_keeps_its_candidates(runtime: LogitsRuntime, cache: SlotCac
         limit(cache, row, token)
     cache.move(2, 0)
     cache.advance(2)
-    assert computed(runtime)[-2:] == [7, 12]
+    assert [computed(runtime, row) for row in range(2)] == [{12}, {7}]
     assert cache.tokens[:2, 0].tolist() == [12, 7]
 
 

@@ -99,6 +99,9 @@ class EchoRuntime:
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         return tokens, 1
 
+    def candidate_numbers(self, tokens: Array) -> list[Array]:
+        return []
+
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
         return EchoStep(self, inputs, outputs)
 

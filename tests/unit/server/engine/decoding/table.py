@@ -16,7 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
+from tests.unit.server.engine.fake_runtime import (
+    FakeRuntime,
+    make_manifest,
+    write_allowed_logits,
+)
 from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.events import Finished, Hypothesis
@@ -119,12 +123,16 @@ class TableStep:
         return (*read.astype(int).tolist(), int(inputs["tokens"][row, 0]))
 
     def run(self, rows: int, sizes: StepSizes) -> None:
-        for name in ("log_probabilities", "top_log_probabilities", "logits", "allowed_logits"):
+        for name in ("log_probabilities", "top_log_probabilities"):
             self._outputs[name][:] = np.nan
-        for row in range(rows):
-            self._step(row, sizes)
+        for name in ("logits", "allowed_logits"):
+            # The last one is no step's.
+            self._outputs[name][:-1] = np.nan
+        unmasked = np.array([self._step(row, sizes) for row in range(rows)])
+        write_allowed_logits(unmasked, sizes, self._inputs, self._outputs)
 
-    def _step(self, row: int, sizes: StepSizes) -> None:
+    def _step(self, row: int, sizes: StepSizes) -> Array:
+        """Runs a row; gives its logits before any mask."""
         inputs, outputs = self._inputs, self._outputs
         length = int(inputs["lengths"][row])
         inputs["self_value_0"][row, 0, length, 0] = inputs["tokens"][row, 0]
@@ -133,13 +141,9 @@ class TableStep:
         mine = slice(row * sizes.biases, (row + 1) * sizes.biases)
         suppressed = inputs["bias_tokens"][mine][inputs["bias_values"][mine] < 0]
         logits = logits_after(table, output, set(suppressed.tolist()))
-        allowed = slice(row * sizes.allowed_groups, (row + 1) * sizes.allowed_groups)
         unmasked = logits_after(table, output)
-        outputs["allowed_logits"][allowed] = unmasked[
-            inputs["allowed_tokens"][: sizes.allowed_groups]
-        ]
         if not sizes.projects:
-            return
+            return unmasked
         found = logits - np.logaddexp.reduce(logits)
         order = np.argsort(-found, kind="stable")
         outputs["next_tokens"][row, 0] = order[0]
@@ -149,6 +153,7 @@ class TableStep:
         outputs["top_tokens"][mine] = order[: sizes.top_k]
         outputs["top_log_probabilities"][mine] = found[order[: sizes.top_k]]
         outputs["logits"][row * sizes.logits : (row + 1) * sizes.logits] = logits[: sizes.logits]
+        return unmasked
 
 
 class TableRuntime(FakeRuntime):

@@ -20,7 +20,7 @@ from tests.unit.server.engine.decoding.table import (
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool
-from seqserve_server.engine.decoding.rows import Rows
+from seqserve_server.engine.decoding.rows import NEVER, Rows
 
 SLOTS, MAX_LENGTH = 6, 6
 TOP_TOKENS, OTHER_TOP_TOKENS = [(5, -0.5), (6, -1.0)], [(7, -0.25)]
@@ -146,8 +146,8 @@ def test_a_row_that_moves_takes_its_state_along() -> None:
     assert rows.max_lengths[4] == 4
     assert [float(array[4]) for array in rows.sampling] == [0.5, 3, 1, 0]
     np.testing.assert_array_equal(rows.random[4], random)
-    flags = (rows.has_no_beam, rows.is_inspected, rows.samples)
-    assert all(flag[4] and not flag[1] for flag in flags)
+    assert all(flag[4] and not flag[1] for flag in (rows.has_no_beam, rows.samples))
+    assert (rows.inspected_from[4], rows.inspected_from[1]) == (0, NEVER)
     assert rows.num_without_beam == 1
 
 
@@ -164,7 +164,8 @@ def test_a_row_that_leaves_lifts_its_mask_and_leaves_nothing_behind(beam_size: i
     assert state.beams == []
     assert rows.hypothesis(0, 1).top_tokens == []
     assert rows.num_without_beam == 0
-    assert not (rows.has_no_beam.any() or rows.is_inspected.any())
+    assert not rows.has_no_beam.any()
+    assert (rows.inspected_from == NEVER).all()
     assert not (rows.samples.any() or rows.samples_all.any())
     rows.cache.assert_idle()
 
