@@ -89,7 +89,7 @@ async def test_a_stream_sends_the_text_of_the_second_model(service: Service) -> 
         events = [event async for event in call]
         assert "".join(event.piece.text for event in events[:-1]) == source
         assert [leg.model for leg in events[-1].result.legs] == ["ko-en", "en-de"]
-        assert len(events) > 2
+        assert len(events) >= 2
 
 
 async def test_the_second_model_begins_before_the_first_one_has_ended(service: Service) -> None:
