@@ -127,7 +127,8 @@ def test_lines_have_no_deadline_unless_it_is_set(
     for answer in (run_lines(b"a\n"), run_lines(b"a\n", "--timeout-s", "60"), run("a")):
         assert answer == (0, "A\n", "")
     lines_s, limited_s, text_s = server.timeouts_s
-    assert text_s <= 30.0 < limited_s <= 60.0 < 1e6 < lines_s
+    # Two clocks: the server's may be a moment behind.
+    assert text_s <= 31.0 < limited_s <= 61.0 < 1e6 < lines_s
 
 
 def test_attempts_at_a_line_can_be_limited(run_lines: Run) -> None:
