@@ -31,7 +31,7 @@ from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import FILE, Tokenizer
 
 LENGTH = 32
 """Target tokens where weights are random."""
@@ -133,12 +133,16 @@ def shipped_artifacts() -> tuple[Path, Path]:
 @contextmanager
 def _shipped() -> Iterator[tuple[Weights, Rows]]:
     """Writes the shipped model for other engines; yields everyday sentences too."""
-    integers, floats = shipped_artifacts()
-    tokenizer = Tokenizer.load(floats / "tokenizer.json")
-    with tempfile.TemporaryDirectory() as folder:
-        CTranslate2Converter(restore(integers)).convert(folder, force=True)
+    integers, _ = shipped_artifacts()
+    tokenizer = Tokenizer.load(integers / FILE)
+    # No other version has the same weights.
+    model = restore(integers)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        CTranslate2Converter(model).convert(str(folder / "converted"))
+        floats = write_unproven(model, folder, "fp32", tokenizer)
         sources = [tokenizer.encode(line) for line in everyday()]
-        yield Weights([integers, floats], Path(folder)), sources
+        yield Weights([integers, floats], folder / "converted"), sources
 
 
 @contextmanager
