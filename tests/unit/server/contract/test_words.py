@@ -19,7 +19,7 @@ TEXTS = ["The coffee tastes good.", "Der Kaffee schmeckt gut.", "Grüße aus Kö
 TOKENIZER = learn_vocabulary(TEXTS, size=330, characters=40)
 # White space of all kinds, marks on nothing, control tokens, and words in parts and as a whole.
 PARTS = [*"abé ▁\t\n\x1c\xa0\u3000\u0301\u00ad.,1🙂", "coffee", "</s>", " ", " ", "Kaffee" * 6]
-texts = st.lists(st.sampled_from(PARTS) | st.characters(), max_size=12).map("".join)
+texts = st.lists(st.sampled_from(PARTS) | st.characters(codec="utf-8"), max_size=12).map("".join)
 
 
 def library_of(tokenizer: Tokenizer) -> Any:
