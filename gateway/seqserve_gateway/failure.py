@@ -54,7 +54,7 @@ class Failure(Exception):
     def __post_init__(self) -> None:
         """Fills in the status and the advice that belong to the code."""
         # What quotes a request may have half of a pair of surrogates, which no answer can.
-        self.details, self.field = _writable(self.details), _writable(self.field)
+        self.details, self.field = writable(self.details), writable(self.field)
         self.status = self.status or _STATUS.get(self.code, 500)
         if self.retry_after_s is None and self.status in (429, 503):
             self.retry_after_s = _RETRY_AFTER_S
@@ -99,7 +99,9 @@ class Failure(Exception):
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
 
 
-def _writable(text: str) -> str:
+def writable(text: str) -> str:
+    """Returns a text with a question mark for each half of a pair of surrogates, which JSON can
+    write, and UTF-8 cannot."""
     return text.encode(errors="replace").decode()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from seqserve_gateway.call import Call
-from seqserve_gateway.failure import Failure
+from seqserve_gateway.failure import Failure, writable
 
 _MOST_FIELDS = 1000
 _MOST_HEAD = 4096
@@ -126,10 +126,8 @@ def refusal(name: str, reason: str) -> Failure:
 
 def _whole(name: str, text: str) -> str:
     """Returns a text; refuses half of a pair of surrogates, which only JSON can write."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise refusal(name, "has half of a surrogate pair") from None
+    if writable(text) != text:
+        raise refusal(name, "has half of a surrogate pair")
     return text
 
 
@@ -172,7 +170,7 @@ def _of_multipart(body: bytes, content_type: str) -> tuple[dict[str, Any], dict[
         if (file_name := head.get_filename()) is None:
             values.setdefault(name.removesuffix("[]"), []).append(_decoded(content))
         else:
-            files[name] = File(file_name.encode(errors="replace").decode(), content)
+            files[name] = File(writable(file_name), content)
     return {name: _alone(each) for name, each in values.items()}, files
 
 

@@ -17,12 +17,11 @@ from typing import Any, NoReturn, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from seqserve_gateway.failure import Failure
+from seqserve_gateway.failure import Failure, writable
 
 M = TypeVar("M", bound=Message)
 
 _WRONG = re.compile(r"Failed to parse (\S+) field: (.+)", re.DOTALL)
-_HALF = re.compile(r"[\ud800-\udfff]")
 _PLACE = re.compile(r" at \w+\.([\w.\[\]]+)$")
 # Python refuses to read numbers of more than 4,300 digits; no field has more than 20.
 _MOST_DIGITS = 100
@@ -118,7 +117,7 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
 
 def _check_scalar(value: object, path: str) -> None:
     """Refuses what protobuf fails at without an error of its own."""
-    if isinstance(value, str) and _HALF.search(value):
+    if isinstance(value, str) and writable(value) != value:
         raise _invalid("has half of a surrogate pair", path)
     if isinstance(value, float) and math.isinf(value):
         raise _invalid("is too large a number", path)
