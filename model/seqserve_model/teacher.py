@@ -9,22 +9,20 @@ wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sacrebleu.metrics import CHRF
 
 from seqserve_model.data import Pair
-from seqserve_model.evaluate import open_translator
+from seqserve_model.evaluate import Translator, open_translator
 from seqserve_model.options import EvaluateOptions, decoding_defaults
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
 
 _SOURCES = 1_000
 """Sources that are translated before their pairs are given."""
-
-Translate = Callable[[Sequence[str]], list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +50,12 @@ class Teacher:
                 yield from map(Pair, some, translate(some))
                 report(f"{start + len(some):,} of {len(sources):,} sources translated")
 
-    @contextmanager
-    def _best(self) -> Iterator[Translate]:
+    def _best(self) -> AbstractContextManager[Translator]:
         options = EvaluateOptions(path=self.path, threads=self.threads, **decoding_defaults(self))
-        with open_translator(options) as translate:
-            yield translate
+        return open_translator(options)
 
     @contextmanager
-    def _near(self, targets: Mapping[str, Sequence[str]]) -> Iterator[Translate]:
+    def _near(self, targets: Mapping[str, Sequence[str]]) -> Iterator[Translator]:
         with LocalEngine(self.path, threads=self.threads) as engine:
             options = DecodingOptions(
                 max_decoding_length=engine.manifest.limits.max_target_length,
@@ -67,7 +63,7 @@ class Teacher:
                 **decoding_defaults(self),
             )
 
-            def translate(sources: Sequence[str]) -> list[str]:
+            def translate(sources: Sequence[str], /) -> list[str]:
                 answers = engine.decode([engine.encode(source) for source in sources], options)
                 return [
                     nearest(
