@@ -176,14 +176,10 @@ class DecodingOptions:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles only the options that differ from their default."""
-        return _options, (self._changed,)
+        return _shared_options, (self._changed,)
 
 
 _DEFAULTS = tuple((entry.name, entry.default) for entry in fields(DecodingOptions))
-
-
-def _options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
-    return _shared_options(changed)
 
 
 @lru_cache(maxsize=256)

@@ -127,12 +127,11 @@ def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
         return [getattr(sizes, _SIZED[name]), *array.shape[1:]]
     if name == _ALLOWED_ROWS:
         return [sizes.allowed_groups, sizes.allowed_rows]
+    if name == _ALLOWED_LOGITS:
+        allowed_rows = 0 if _is_empty(name, sizes) else sizes.allowed_rows
+        return [allowed_rows, sizes.allowed_groups, *array.shape[1:]]
     if _is_empty(name, sizes):
         rows = 0
-    elif name == _ALLOWED_LOGITS:
-        rows = sizes.allowed_rows
-    if name == _ALLOWED_LOGITS:
-        return [rows, sizes.allowed_groups, *array.shape[1:]]
     if name in _ROW_SIZED:
         return [rows, getattr(sizes, _ROW_SIZED[name]), *array.shape[1:]]
     return [rows, *array.shape[1:]]
