@@ -7,7 +7,7 @@ from seqserve.command import process
 
 def run() -> None:
     """Runs a command and ends the process."""
-    process.end_at_once()
+    process.begin()
     from seqserve.command.main import main
 
     process.end_with(main())

@@ -14,6 +14,7 @@ answer, so a command that cannot write it has failed; an error on standard error
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
@@ -41,6 +42,8 @@ last_word: Callable[[], str] = str
 """Returns what an interrupted command says on standard error, however it ends."""
 
 _is_interrupted = False
+_failure: int | None = None
+"""The exit status of a command that failed."""
 
 
 class OutputLost(NotWritten):
@@ -120,19 +123,31 @@ def clean_up_first() -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
+def begin() -> None:
+    """Ends the process at an interrupt, and after a failure without the end of the interpreter.
+
+    A command that fails may leave calls under way. The end of the interpreter stops gRPC's threads
+    where they are, perhaps with the lock that a call needs when it is deleted.
+    """
+    # The first to be registered runs last.
+    atexit.register(_end_if_failed)
+    end_at_once()
+
+
 def end_with(status: int) -> None:
     """Ends the process with an exit status; after an interrupt always the same."""
+    global _failure
     end_at_once()
     if _is_interrupted:
         # A library that swallows it must not hide it, nor the timer outlive its handler.
         status = _INTERRUPTED
     if status in (_INTERRUPTED, _READER_GONE):
-        # Calls may be under way. The end of the interpreter stops gRPC's threads where they are,
-        # perhaps with the lock that a call needs when it is deleted.
+        # What waits for threads would wait for calls that are under way.
         try:
             sys.stdout.flush()
         finally:
             _exit(status)
+    _failure = status or None
     sys.exit(status)
 
 
@@ -149,6 +164,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _end(number: int, frame: FrameType | None) -> None:
     _exit(_INTERRUPTED)
+
+
+def _end_if_failed() -> None:
+    if _failure is not None:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            _exit(_failure)
 
 
 def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:

@@ -63,3 +63,33 @@ def test_arguments_that_are_not_utf_8(server: FakeServer) -> None:
     status, _, errors = shell(server, "generate --target $(printf '\\377:1') a")
     report = "seqserve: target: '\\udcff:1' has a character that no address has\n"
     assert (status, errors) == (2, report)
+
+
+_BLOCKED_AT_THE_END = """
+import atexit, threading
+from seqserve.command import process
+
+class Call:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.lock.acquire()
+    def __del__(self):
+        self.lock.acquire()
+
+process.begin()
+atexit.register(print, "cleaned up")
+call = Call()
+process.end_with(process.fail(1, "no such model"))
+"""
+
+
+def test_a_failure_does_not_wait_for_calls_that_are_deleted() -> None:
+    """A thread of gRPC that the interpreter has stopped may hold the lock of a call."""
+    done = subprocess.run(
+        [sys.executable, "-c", _BLOCKED_AT_THE_END], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (
+        1,
+        "cleaned up\n",
+        "seqserve: no such model\n",
+    )
