@@ -178,6 +178,9 @@ class _Protocol(HttpToolsProtocol):
 
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
+    """What has been read of headers that are not complete."""
+    _complete_bytes = 0
+    """The address and the complete headers of a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -188,6 +191,8 @@ class _Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self.transport.is_closing():
+            return
         if self.cycle is not None and not self.cycle.response_complete:
             self._cancel_timer()
             return
@@ -199,9 +204,27 @@ class _Protocol(HttpToolsProtocol):
         elif self._timer is None:
             self._wait_for_headers()
 
+    def on_message_begin(self) -> None:
+        self._complete_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(name + value)
+        super().on_header(name, value)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         super().connection_lost(exc)
+
+    def _count(self, part: bytes) -> None:
+        """Counts what arrived, perhaps all headers at once; too many are answered with 400."""
+        self._complete_bytes += len(part)
+        if self._complete_bytes > _MAX_HEADER_BYTES:
+            raise ValueError("the headers are too long")
 
     def _wait_for_headers(self) -> None:
         self._timer = self.loop.call_later(self.limits.header_timeout_s, self.transport.abort)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.certificates import make_certificates
 from tests.e2e.process import until
@@ -127,6 +128,16 @@ def test_headers_without_end_are_cut_off(server: FakeServer) -> None:
         connection.sendall(HEAD)
         for _ in range(1000):
             connection.sendall(b"X-Long: " + b"x" * 4096 + b"\r\n")
+
+
+@pytest.mark.parametrize(("size", "status"), [(60 << 10, 200), (65 << 10, 400)])
+def test_headers_that_come_at_once_have_the_same_bound(
+    server: FakeServer, size: int, status: int
+) -> None:
+    headers = {f"X-{number}": "x" * 1024 for number in range(size >> 10)}
+    with running(server, ListenerLimits()) as gateway:
+        answer = httpx.get(f"http://127.0.0.1:{gateway.port}/healthz", headers=headers)
+    assert answer.status_code == status
 
 
 def test_sender_of_too_much_learns_why(server: FakeServer) -> None:
