@@ -119,11 +119,12 @@ class CandidateStep:
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
         """Allocates them; tables, ``numbers`` and ``allowed_shape`` are those of the runtime."""
-        capacity = _capacity(vocabulary_size, slots, tables)
+        _, size = allowed_shape(1)
+        capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
         self._block = CandidateBlock(capacity, slots, tables, numbers, allowed_shape)
         self.inputs = self._block.inputs
         """What a step reads of all candidates, by the names of the graph's inputs."""
-        groups, size = self.inputs["allowed_tokens"].shape
+        groups, _ = self.inputs["allowed_tokens"].shape
         self.logits = np.zeros((slots * groups + 1, size), np.float32)
         """Their logits for the rows that have them: what a step writes, all but the last."""
         self.logits[-1] = -np.inf
@@ -206,10 +207,9 @@ class CandidateStep:
         return Choice(layout, logits)
 
 
-def _capacity(vocabulary_size: int, slots: int, tables: Sequence[Table]) -> int:
-    """Finds for how many candidates a step has room; at least one."""
+def _capacity(vocabulary_size: int, slots: int, size: int) -> int:
+    """Finds for how many candidates of ``size`` bytes a step has room; at least one."""
     share = _MAX_SHARE + slots * _SHARE_OF_OTHERS
-    size = sum(table.bytes for table in tables)
     return max(min(int(share * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
 
 
