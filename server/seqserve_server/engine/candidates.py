@@ -33,6 +33,8 @@ class Layout(NamedTuple):
     """Whether there is a candidate; not so at the end of most lines, ``[R, N]``."""
     tokens: Array
     """Candidates, rising within each row, ``[R, N]``."""
+    flat: Array
+    """The real ones, line after line."""
 
     @classmethod
     def of(cls, candidates: Mapping[int, Array]) -> Layout:
@@ -41,8 +43,8 @@ class Layout(NamedTuple):
         sizes = np.array([len(candidates[row]) for row in rows])
         is_real = np.arange(sizes.max()) < sizes[:, None]
         tokens = np.zeros(is_real.shape, np.int64)
-        tokens[is_real] = np.concatenate([candidates[row] for row in rows])
-        return cls(np.array(rows), sizes, is_real, tokens)
+        flat = tokens[is_real] = np.concatenate([candidates[row] for row in rows])
+        return cls(np.array(rows), sizes, is_real, tokens, flat)
 
     def line(self, row: int) -> int:
         """Finds the line of a row."""
@@ -50,14 +52,21 @@ class Layout(NamedTuple):
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
         """Finds some tokens of some rows among all places, ``[M]``; others are left out."""
-        parts = [np.empty(0, np.int64)]
-        for row in tokens_of_rows.keys() & set(self.rows.tolist()):
-            line, wanted = self.line(row), tokens_of_rows[row]
-            mine = self.tokens[line, : self.sizes[line]]
-            columns = np.minimum(mine.searchsorted(wanted), len(mine) - 1)
-            is_there = mine[columns] == wanted
-            parts.append(line * self.tokens.shape[1] + columns[is_there])
-        return np.concatenate(parts)
+        wanted = [
+            (line << 32) + token
+            for line, row in enumerate(self.rows.tolist())
+            for token in tokens_of_rows.get(row, ())
+        ]
+        if not wanted:
+            return np.empty(0, np.int64)
+        # All lines are one rising series with their numbers in the upper bits.
+        series = self.flat + (np.arange(len(self.rows)) << 32).repeat(self.sizes)
+        found = np.minimum(series.searchsorted(wanted), len(series) - 1)
+        found = found[series[found] == wanted]
+        lines = series[found] >> 32
+        begins = self.sizes.cumsum() - self.sizes
+        places: Array = lines * self.tokens.shape[1] + found - begins[lines]
+        return places
 
 
 class Candidates:
@@ -178,10 +187,11 @@ class CandidateStep:
             places[layout.is_real] = (begins + layout.tokens)[layout.is_real]
             return places
         stride = self.groups * self.logits.shape[1]
+        lines = {row: line for line, row in enumerate(layout.rows.tolist())}
         for tokens, rows in zip(sets, rows_of, strict=True):
             columns = self._block.columns(tokens)
             for index, row in enumerate(rows):
-                places[layout.line(row), : len(columns)] = columns + index * stride
+                places[lines[row], : len(columns)] = columns + index * stride
         return places
 
     def forget_masks(self) -> None:
