@@ -3,10 +3,13 @@
 A step that gathers the weights of the candidates anew, and turns them as its product likes them,
 takes longer for that than for the product. Candidates change only when rows join or leave. So the
 weights become inputs, which are kept from step to step, and what gathered them a graph of its own,
-which runs when a request joins. The product stays the same node: the same bits.
+which runs when a request joins. The product stays as it was: the same bits.
 
 It has for each group of candidates the rows that choose among them, in place of all rows. A product
 of few rows takes as long as reading its weights, and the groups of a row are few.
+
+One of eight bits is divided into a product of integers, which has a kernel for a single row, and
+what makes floats of it: the same bits, as integers are summed exactly.
 
 Where no row is projected onto the whole vocabulary, a branch of the graph computes the logits of
 candidates and nothing else. Steps without options do not ask for it, and cost what they did.
@@ -15,7 +18,7 @@ candidates and nothing else. Steps without options do not ask for it, and cost w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +41,10 @@ KEPT = "kept_"
 
 _TOKENS, _LOGITS, _ROWS = "allowed_tokens", "allowed_logits", "projected_rows"
 _ROWS_OF_GROUPS = "allowed_rows"
-_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8}
+_PRODUCT = "MatMulIntegerToFloat"
+_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32}
 """Numpy's types by their numbers in onnx.proto."""
-_INT64, _BOOL = 7, 9
+_FLOAT, _INT8, _INT32, _INT64, _BOOL = 1, 3, 6, 7, 9
 
 
 class Table(NamedTuple):
@@ -54,8 +58,8 @@ class Table(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all numbers of one token."""
-        return self.dtype.itemsize * min(self.shape)
+        """Of all numbers of a group."""
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 class CandidateGraph(NamedTuple):
@@ -97,27 +101,33 @@ def candidate_graph(
     if not keeps:
         return CandidateGraph(model.SerializeToString(), None, [])
     group = tokens.type.tensor.shape.dims[1].size
-    before, tables, results = list(part.nodes), [], []
-    gathered = [(node.inputs[0], node.outputs[0]) for node in before if _gathers(node)]
-    for index, (view, rows) in enumerate(gathered):
+    gathered = [(node.inputs[0], node.outputs[0]) for node in part.nodes if _gathers(node)]
+    results: dict[str, Any] = {}
+    for view, rows in gathered:
         tensor = tensors.get(_source(part, view), TENSOR())
         if tensor.kind not in _TYPES or not tensor.dims:
             return None
         result, is_turned = _turned(part, rows)
         width = math.prod(tensor.dims[1:])
         shape = (width, group) if is_turned else (group, width)
-        table = Table(f"{KEPT}{index}", shape, np.dtype(_TYPES[tensor.kind]))
-        tables.append(table)
-        results.append((result, make_value(table.input, tensor.kind, ("groups", *shape))))
+        results[result] = make_value(f"{KEPT}{len(results)}", tensor.kind, ("groups", *shape))
+    results = _divide_product(part, results, tensors)
+    before = list(part.nodes)
     numbers = MODEL.FromString(model.SerializeToString())
     _limit_to_numbers(numbers.graph, before, results, tensors, tokens)
-    for result, value in results:
+    for result, value in results.items():
         put(part, nodes=[node for node in part.nodes if result not in node.outputs])
         rename(part.nodes, result, value.name)
         graph.inputs.append(value)
     put(part, nodes=_needed(part.nodes, [value.name for value in part.outputs]))
     _branch(graph, part, tensors)
+    tables = [_table(value) for value in results.values()]
     return CandidateGraph(model.SerializeToString(), numbers.SerializeToString(), tables)
+
+
+def _table(value: Any) -> Table:
+    _, rows, columns = (dim.size for dim in value.type.tensor.shape.dims)
+    return Table(value.name, (rows, columns), np.dtype(_TYPES[value.type.tensor.kind]))
 
 
 def _gather_rows(part: Any) -> None:
@@ -133,20 +143,55 @@ def _gather_rows(part: Any) -> None:
     put(part, nodes=_needed(nodes, [value.name for value in part.outputs]))
 
 
+def _divide_product(part: Any, results: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    """Lets a product of int8 weights ``[G, W, 64]`` sum integers, and scales their sums behind it.
+
+    What the zero point of the inputs adds to each sum depends on the candidate alone.
+
+    Returns:
+        What a step is given, by the names in the part; one more where there is such a product.
+    """
+    products = [node for node in part.nodes if node.kind == _PRODUCT and node.inputs[1] in results]
+    if len(products) != 1:
+        return results
+    [product] = products
+    inputs, weights, input_scale, scales, zero_point = product.inputs
+    kept = results[weights].type.tensor
+    _, width, group = (dim.size for dim in kept.shape.dims)
+    if kept.kind != _INT8:
+        return results
+    row = TENSOR(name="product.row", dims=[2], kind=_INT64, raw=np.array([1, width]).tobytes())
+    tensors[row.name] = row
+    divided = [
+        make_node("Expand", [zero_point, row.name], ["product.zeros"]),
+        make_node("MatMulInteger", ["product.zeros", weights], ["product.zero_sums"]),
+        make_node("Mul", [scales, input_scale], ["product.scales"]),
+        make_node("MatMulInteger", [inputs, weights], ["product.sums"]),
+        make_node("Sub", ["product.sums", "product.zero_sums"], ["product.differences"]),
+        make_node("Cast", ["product.differences"], ["product.floats"], to=_FLOAT),
+        make_node("Mul", ["product.floats", "product.scales"], list(product.outputs)),
+    ]
+    place = list(part.nodes).index(product)
+    put(part, nodes=[*part.nodes[:place], *divided, *part.nodes[place + 1 :]])
+    given = {"product.scales" if name == scales else name: each for name, each in results.items()}
+    added = make_value(f"{KEPT}{len(given)}", _INT32, ("groups", 1, group))
+    return {**given, "product.zero_sums": added}
+
+
 def _limit_to_numbers(
     graph: Any,
     nodes: Iterable[Any],
-    results: Sequence[tuple[str, Any]],
+    results: Mapping[str, Any],
     tensors: dict[str, Any],
     tokens: Any,
 ) -> None:
     """Makes a graph of the nodes that give the numbers of candidates."""
-    kept = _copied(_needed(nodes, [result for result, _ in results]))
-    for result, value in results:
+    kept = _copied(_needed(nodes, list(results)))
+    for result, value in results.items():
         rename(kept, result, value.name)
     read = {name for node in kept for name in node.inputs}
     weights = [tensors[name] for name in sorted(read & tensors.keys())]
-    outputs = [value for _, value in results]
+    outputs = results.values()
     put(graph, nodes=kept, tensors=weights, inputs=[tokens], outputs=outputs, known_shapes=[])
 
 

@@ -33,6 +33,8 @@ class Layout(NamedTuple):
     """Whether there is a candidate; not so at the end of most lines, ``[R, N]``."""
     tokens: Array
     """Candidates, rising within each row, ``[R, N]``."""
+    flat: Array
+    """The real ones, line after line."""
 
     @classmethod
     def of(cls, candidates: Mapping[int, Array]) -> Layout:
@@ -41,8 +43,8 @@ class Layout(NamedTuple):
         sizes = np.array([len(candidates[row]) for row in rows])
         is_real = np.arange(sizes.max()) < sizes[:, None]
         tokens = np.zeros(is_real.shape, np.int64)
-        tokens[is_real] = np.concatenate([candidates[row] for row in rows])
-        return cls(np.array(rows), sizes, is_real, tokens)
+        flat = tokens[is_real] = np.concatenate([candidates[row] for row in rows])
+        return cls(np.array(rows), sizes, is_real, tokens, flat)
 
     def line(self, row: int) -> int:
         """Finds the line of a row."""
@@ -50,14 +52,21 @@ class Layout(NamedTuple):
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
         """Finds some tokens of some rows among all places, ``[M]``; others are left out."""
-        parts = [np.empty(0, np.int64)]
-        for row in tokens_of_rows.keys() & set(self.rows.tolist()):
-            line, wanted = self.line(row), tokens_of_rows[row]
-            mine = self.tokens[line, : self.sizes[line]]
-            columns = np.minimum(mine.searchsorted(wanted), len(mine) - 1)
-            is_there = mine[columns] == wanted
-            parts.append(line * self.tokens.shape[1] + columns[is_there])
-        return np.concatenate(parts)
+        wanted = [
+            (line << 32) + token
+            for line, row in enumerate(self.rows.tolist())
+            for token in tokens_of_rows.get(row, ())
+        ]
+        if not wanted:
+            return np.empty(0, np.int64)
+        # All lines are one rising series with their numbers in the upper bits.
+        series = self.flat + (np.arange(len(self.rows)) << 32).repeat(self.sizes)
+        found = np.minimum(series.searchsorted(wanted), len(series) - 1)
+        found = found[series[found] == wanted]
+        lines = series[found] >> 32
+        begins = self.sizes.cumsum() - self.sizes
+        places: Array = lines * self.tokens.shape[1] + found - begins[lines]
+        return places
 
 
 class Candidates:
@@ -119,11 +128,12 @@ class CandidateStep:
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
         """Allocates them; tables, ``numbers`` and ``allowed_shape`` are those of the runtime."""
-        capacity = _capacity(vocabulary_size, slots, tables)
+        _, size = allowed_shape(1)
+        capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
         self._block = CandidateBlock(capacity, slots, tables, numbers, allowed_shape)
         self.inputs = self._block.inputs
         """What a step reads of all candidates, by the names of the graph's inputs."""
-        groups, size = self.inputs["allowed_tokens"].shape
+        groups, _ = self.inputs["allowed_tokens"].shape
         self.logits = np.zeros((slots * groups + 1, size), np.float32)
         """Their logits for the rows that have them: what a step writes, all but the last."""
         self.logits[-1] = -np.inf
@@ -177,10 +187,11 @@ class CandidateStep:
             places[layout.is_real] = (begins + layout.tokens)[layout.is_real]
             return places
         stride = self.groups * self.logits.shape[1]
+        lines = {row: line for line, row in enumerate(layout.rows.tolist())}
         for tokens, rows in zip(sets, rows_of, strict=True):
             columns = self._block.columns(tokens)
             for index, row in enumerate(rows):
-                places[layout.line(row), : len(columns)] = columns + index * stride
+                places[lines[row], : len(columns)] = columns + index * stride
         return places
 
     def forget_masks(self) -> None:
@@ -206,10 +217,9 @@ class CandidateStep:
         return Choice(layout, logits)
 
 
-def _capacity(vocabulary_size: int, slots: int, tables: Sequence[Table]) -> int:
-    """Finds for how many candidates a step has room; at least one."""
+def _capacity(vocabulary_size: int, slots: int, size: int) -> int:
+    """Finds for how many candidates of ``size`` bytes a step has room; at least one."""
     share = _MAX_SHARE + slots * _SHARE_OF_OTHERS
-    size = sum(table.bytes for table in tables)
     return max(min(int(share * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
 
 

@@ -27,6 +27,8 @@ from seqserve_server.engine.packing import CrossKV
 from seqserve_server.engine.runtime import Runtime
 
 SLOTS, EOS = 4, 2
+MIDDLE = 128
+"""The zero point of the inputs of products."""
 SOURCES = [[5, 6, 7, EOS], [9, EOS], [60, 12, 40, 41, 42, EOS]]
 
 
@@ -160,6 +162,21 @@ def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> 
     weights = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
     fitting = [weight for weight in weights if weight.shape == (384, table.shape[1])]
     assert any((found == weight[tokens]).all() for weight in fitting)
+
+
+def test_a_product_of_eight_bits_sums_integers(tiny_int8_artifact: Path) -> None:
+    """Without a zero point, as the kernel for a single row has none."""
+    made = candidate_graph(tiny_int8_artifact / "decoder.onnx")
+    assert made is not None and made.numbers is not None
+    nodes = list(nodes_of(onnx.load_model_from_string(made.graph).graph))
+    products = [node for node in nodes if made.tables[0].input in node.input]
+    # One of steps without any other row, and one of others.
+    assert [(node.op_type, len(node.input)) for node in products] == [("MatMulInteger", 2)] * 2
+    runtime = Runtime(tiny_int8_artifact, Manifest.load(tiny_int8_artifact), Provider.CPU, 1)
+    tokens = np.random.default_rng(1).integers(0, 384, (3, 64))
+    weights, _, zero_sums = runtime.candidate_numbers(tokens)
+    expected = MIDDLE * weights.sum(axis=1, keepdims=True, dtype=np.int32)
+    np.testing.assert_array_equal(zero_sums, expected)
 
 
 def test_a_graph_that_gathers_no_candidates_is_left_as_it_is(tmp_path: Path) -> None:

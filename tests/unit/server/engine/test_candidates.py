@@ -17,6 +17,8 @@ from tests.unit.server.engine.fake_runtime import (
 )
 
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.candidate_graph import Table
+from seqserve_server.engine.candidates import CandidateStep
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
 
@@ -254,3 +256,12 @@ def test_the_best_candidates_come_first_and_among_equals_the_lowest(
         ranked = sorted(tokens, key=lambda token: (-values[token], token))
         assert found[0] == ranked[0]
         assert found[2] == [*ranked, *[EOS] * top_k][:top_k]
+
+
+def test_numbers_of_candidates_take_a_bounded_amount_of_memory() -> None:
+    tables = [Table("kept_0", (2048, 64), np.dtype("f4")), Table("kept_1", (64, 1), np.dtype("f4"))]
+    step = CandidateStep(
+        32, 50_000, tables, lambda tokens: [], lambda tokens: (-(-tokens // 64), 64)
+    )
+    kept = sum(step.inputs[table.input].nbytes for table in tables)
+    assert 120 << 20 < kept < 130 << 20
