@@ -13,7 +13,7 @@ def everyday() -> list[str]:
 
 
 def news() -> list[str]:
-    """Reads 32 sentences in English as newspapers have them, 25 to 30 words each."""
+    """Reads 192 sentences in English as newspapers have them, 25 to 30 words each."""
     return _read("news.txt")
 
 
