@@ -125,8 +125,11 @@ class PivotAnswer(PartsAnswer["_Answered"]):
 
 
 class Windows(NamedTuple):
-    """Bounds of what is under way in a call, apart for the parts of sources and, as those wait for
-    them, for what the second model divides once more."""
+    """Bounds of the parts under way in a call.
+
+    What the second model divides once more has a window of its own: parts of the source that hold
+    their places wait for it.
+    """
 
     parts: Window
     between: Window

@@ -21,13 +21,8 @@ from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.request.parts import Source, check_count
 from seqserve_server.front.request.route import Request, Route
-from seqserve_server.front.services.scoring import (
-    MAX_CHARACTERS,
-    attention,
-    detokenize,
-    score,
-    tokenize,
-)
+from seqserve_server.front.services.scoring import attention, score
+from seqserve_server.front.services.tokens import MAX_CHARACTERS, detokenize, tokenize
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
