@@ -68,11 +68,11 @@ class Runtime:
                 check_references(folder / name, manifest.files)
         self._encoder = self._open("encoder.onnx", packs)
         masked = masked_graph(folder / _DECODER)
-        made = self._candidate_graph(masked)
-        self._decoder = self._open(_DECODER, packs, made.graph if made else masked)
-        self.candidate_tables = made.tables if made else []
+        candidates = self._candidate_graph(masked)
+        self._decoder = self._open(_DECODER, packs, candidates.graph if candidates else masked)
+        self.candidate_tables = candidates.tables if candidates else []
         """What steps are given of each candidate; empty where they gather it themselves."""
-        numbers = made.numbers if made else None
+        numbers = candidates.numbers if candidates else None
         self._candidate_numbers = self._open_unprofiled(numbers) if numbers else None
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
@@ -93,8 +93,9 @@ class Runtime:
         Args:
             sources: Token ids, the end token last.
         """
-        found = self._encoder.run(None, pack(sources))
-        return CrossKV(found[::2], found[1::2], starts_of(sources))
+        # Of the key and of the value of each layer in turn: all tokens, and the last ones.
+        outputs = self._encoder.run(None, pack(sources))
+        return CrossKV(outputs[::2], outputs[1::2], starts_of(sources))
 
     @property
     def cache_type(self) -> np.dtype[Any]:
