@@ -28,7 +28,7 @@ from seqserve_server.front.call import wire
 from seqserve_server.front.call.authorization import AUTH_NAME
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.gate import Gate
-from seqserve_server.front.call.grpc_services import legible
+from seqserve_server.front.call.grpc_services import refusing_malformed
 from seqserve_server.front.call.server_call import ServerCall, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
 from seqserve_server.front.call.text_turns import TextTurns
@@ -92,7 +92,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if handler is None or not method.startswith((*_OURS, _GRPCS)):
             return handler
         is_grpcs = method.startswith(_GRPCS)
-        self._wrapped[method] = legible(handler) if is_grpcs else self._wrap(method, handler)
+        self._wrapped[method] = (
+            refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
+        )
         return self._wrapped[method]
 
     def end_all(self, error: ServiceError) -> None:
@@ -136,7 +138,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
-                call.answered_with(len(data))
+                call.shrink_to(len(data))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
@@ -195,7 +197,7 @@ class _RunningCall:
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._running.discard(self)
         self._active.leave()
-        self._call.release()
+        self._call.release_models()
         if error is None:
             self._report(OK)
         elif self._ended_by is not None and isinstance(error, asyncio.CancelledError):
