@@ -23,9 +23,10 @@ FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
 
 FILE = "manifest.json"
+ENCODER, DECODER, WEIGHTS = "encoder.onnx", "decoder.onnx", "weights.bin"
 SCORER = "scorer.onnx"
 """The one graph that an artifact may lack."""
-REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
+REQUIRED_FILES = (ENCODER, DECODER, WEIGHTS, "tokenizer.json")
 """Files that every artifact must have."""
 
 PRECISIONS = ("fp32", "fp16", "int8")

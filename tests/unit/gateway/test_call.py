@@ -12,7 +12,7 @@ from tests.unit.gateway.without_socket import Reader, gateway_of, opened, texts_
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
-from seqserve_gateway.call import ROOM, WINDOW, Call
+from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
 from seqserve_gateway.form import Endpoint, Form
 
 
@@ -46,7 +46,7 @@ async def test_no_text_needs_no_call(server: FakeServer) -> None:
 
 
 async def test_error_of_one_text_is_that_of_the_array(server: FakeServer) -> None:
-    size = ROOM // 2
+    size = SHARED_WINDOW // 2
     texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, size)), *("hang" for _ in range(20))]
     async with opened(gateway_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": texts})
@@ -70,7 +70,7 @@ async def test_arrays_share_their_room_and_each_has_a_window(server: FakeServer)
     async with app.router.lifespan_context(app), asyncio.TaskGroup() as visits:
         for count, reader in enumerate(readers, start=1):
             visits.create_task(reader.visit(app))
-            before, window = len(server.requests), max(WINDOW, ROOM // count)
+            before, window = len(server.requests), max(MIN_WINDOW, SHARED_WINDOW // count)
             while len(server.requests) < before + window:
                 await asyncio.sleep(0.01)
             seen.append(len(server.requests) - before)
@@ -84,12 +84,12 @@ async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) 
     reader = Reader("/shout", {"q": [f"hang {n}" for n in range(50)]})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while len(server.requests) < ROOM:
+        while len(server.requests) < SHARED_WINDOW:
             await asyncio.sleep(0.01)
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(ROOM))
+    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(SHARED_WINDOW))
 
 
 async def test_long_texts_are_fewer_in_a_batch(server: FakeServer) -> None:
