@@ -21,7 +21,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from tests.e2e.process import ServerProcess
 
-from seqserve.load.deployment import Replica
+from seqserve.load.capacity import Replica
 from seqserve.palette import GREY
 from seqserve_plot.picture import grid, save
 

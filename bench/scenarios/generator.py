@@ -20,7 +20,7 @@ from bench.tables import Table
 from seqserve.load.answer import Caller
 from seqserve.load.generator import send
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.plan import Load
+from seqserve.load.load import Load
 from seqserve.load.result import result_of
 
 _MODULE = "bench.drivers.null_server"

@@ -103,11 +103,11 @@ def verify(
     trim_memory()
     log_probabilities = _score(folder, manifest, decoded, held_out.threads)
     trim_memory()
-    model, moved = open_model(), None
+    model, logprob_sensitivity = open_model(), None
     scores = score_targets(model, decoded.sources, decoded.targets)
     mean = mean_difference(log_probabilities, scores)
     if mean > TOLERANCES[manifest.precision].mean_logprob_difference:
-        moved = sensitivity(model, decoded.sources, decoded.targets, scores)
+        logprob_sensitivity = sensitivity(model, decoded.sources, decoded.targets, scores)
     del model
     original_scores = scores
     if open_original is not None:
@@ -127,7 +127,7 @@ def verify(
         # Not max(), which ignores NaN.
         max_logprob_difference=float(np.max(_differences(scores, log_probabilities, decoded))),
         mean_logprob_difference=mean,
-        logprob_sensitivity=moved,
+        logprob_sensitivity=logprob_sensitivity,
         **quality,
         torch=torch.__version__,
         onnxruntime=version("onnxruntime"),

@@ -25,6 +25,7 @@ from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_model.config import DecoderCell
 from seqserve_model.transformer import Transformer
+from seqserve_server.contract.manifest import DECODER, ENCODER, SCORER
 
 
 class Input(NamedTuple):
@@ -208,8 +209,8 @@ def _scorer(model: Transformer) -> Program:
 
 
 PROGRAMS: dict[str, Callable[[Transformer], Program]] = {
-    "encoder.onnx": _encoder,
-    "decoder.onnx": _decoder,
-    "scorer.onnx": _scorer,
+    ENCODER: _encoder,
+    DECODER: _decoder,
+    SCORER: _scorer,
 }
 """Makes each graph of an artifact, by file name. One at a time: some hold copies of weights."""

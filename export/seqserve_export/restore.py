@@ -18,7 +18,7 @@ from torch import Tensor
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.manifest import SCORER, Manifest
 
 
 def restore(folder: Path) -> Transformer:
@@ -28,14 +28,14 @@ def restore(folder: Path) -> Transformer:
         ArtifactError: The artifact is not sound, or lacks weights.
     """
     manifest = Manifest.load(folder)
-    graph = onnx.load(str(folder / "scorer.onnx")).graph
+    graph = onnx.load(str(folder / SCORER)).graph
     arrays = {entry.name: onnx.numpy_helper.to_array(entry) for entry in graph.initializer}
     model = Transformer(TransformerConfig.from_dict(manifest.architecture.config))
     with torch.no_grad():
         for parameter, names in _names(model).items():
             name = next((name for name in names if f"model.{name}" in arrays), None)
             if name is None:
-                raise ArtifactError(f"{folder}/scorer.onnx: has no weight {names[0]}")
+                raise ArtifactError(f"{folder}/{SCORER}: has no weight {names[0]}")
             parameter.copy_(torch.from_numpy(_weight(arrays, name, model.embedding_scale)))
     return model.eval()
 

@@ -1,1 +1,1 @@
-"""The doors over HTTP: JSON, forms of other services, and a page on which to try models."""
+"""The server over HTTP: JSON, the APIs of translation services, and a page to try models on."""

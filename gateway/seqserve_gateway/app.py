@@ -47,13 +47,13 @@ from seqserve.request_id import REQUEST_ID
 from seqserve_gateway import reference
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.failure import Failure, problem
-from seqserve_gateway.form import Form, House, routes_of
+from seqserve_gateway.form import Form, Gateway, routes_of
 from seqserve_gateway.guard import Guard
 from seqserve_gateway.probes import probes_of
 
 
 def app_of(
-    house: House,
+    gateway: Gateway,
     forms: Sequence[Form],
     *,
     routes: Sequence[BaseRoute] = (),
@@ -63,7 +63,7 @@ def app_of(
     """Makes the application.
 
     Args:
-        house: The server behind it and the limits; closed when the application ends.
+        gateway: The server behind it and the limits; closed when the application ends.
         forms: The forms that it speaks.
         routes: Routes beside them, such as those of a page.
         allowed_hosts: Names by which it is called, beside localhost and addresses; any if None.
@@ -74,7 +74,7 @@ def app_of(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
-        await house.upstream.close()
+        await gateway.upstream.close()
 
     middleware = [Middleware(Guard, allowed_hosts=allowed_hosts, origins=cors_origins)]
     if cors_origins:
@@ -88,9 +88,9 @@ def app_of(
         middleware.insert(0, cors)
     return Starlette(
         routes=[
-            *probes_of(house),
-            *(route for form in forms for route in routes_of(form, house)),
-            *reference.routes_of(forms, house.max_timeout_s),
+            *probes_of(gateway),
+            *(route for form in forms for route in routes_of(form, gateway)),
+            *reference.routes_of(forms, gateway.max_timeout_s),
             *routes,
         ],
         middleware=middleware,

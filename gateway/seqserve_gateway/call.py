@@ -22,9 +22,9 @@ from seqserve.results import Result
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, Upstream
 
-WINDOW = 8
+MIN_WINDOW = 8
 """Fewest texts of an array under way at a time; more would hold up callers that wait."""
-ROOM = 24
+SHARED_WINDOW = 24
 """Texts of all arrays under way at a time, while no more than three arrays share them."""
 _BATCHES = 2
 # Of a batch, so that its texts find memory together.
@@ -95,7 +95,7 @@ class Call:
 
         A single text is an ordinary call. Several share a window and have low priority, so that an
         array takes the slots that callers of single texts leave. Arrays that begin while others
-        are under way share :data:`ROOM` with them.
+        are under way share :data:`SHARED_WINDOW` with them.
 
         Raises:
             CallError: A text failed; the others are cancelled.
@@ -106,7 +106,7 @@ class Call:
         with self._upstream.array() as arrays:
             # One batch runs while the last texts of the other one end.
             window = asyncio.Semaphore(_BATCHES)
-            batches = _batches(sources, max(WINDOW, ROOM // arrays) // _BATCHES)
+            batches = _batches(sources, max(MIN_WINDOW, SHARED_WINDOW // arrays) // _BATCHES)
 
             async def answered(batch: Sequence[str]) -> list[Result]:
                 async with window:

@@ -137,19 +137,19 @@ def main(argv: list[str]) -> int:
     from seqserve_gateway.admission import Admission
     from seqserve_gateway.app import app_of
     from seqserve_gateway.bodies import MAX_TOTAL_BYTES, Bodies
-    from seqserve_gateway.form import House
+    from seqserve_gateway.form import Gateway
     from seqserve_gateway.forms import FORMS
     from seqserve_gateway.listener import ListenerLimits, listener_at, run
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
     settings = UpstreamSettings(**options.upstream())
-    house = House(
+    gateway = Gateway(
         upstream=Upstream(settings),
         admission=Admission(options.max_requests, rate=float("inf")),
         bodies=Bodies(options.max_body_bytes, max(options.max_body_bytes, MAX_TOTAL_BYTES)),
         max_timeout_s=options.max_timeout_s,
     )
-    app = app_of(house, FORMS, allowed_hosts=options.hosts(), cors_origins=options.cors_origin)
+    app = app_of(gateway, FORMS, allowed_hosts=options.hosts(), cors_origins=options.cors_origin)
     limits = ListenerLimits(
         max_connections=options.max_http_connections, drain_timeout_s=options.drain_timeout_s
     )
@@ -157,8 +157,8 @@ def main(argv: list[str]) -> int:
         listener_at(options.host, options.port, "--port") as listener,
         outages_reported(lambda: None),
     ):
-        _announce(listener, options, is_private=house.upstream.is_private)
-        run(app, listener, house, limits, certificate)
+        _announce(listener, options, is_private=gateway.upstream.is_private)
+        run(app, listener, gateway, limits, certificate)
     return 0
 
 

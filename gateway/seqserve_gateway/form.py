@@ -1,4 +1,4 @@
-"""A form: routes that share one shape of requests and errors; what each request goes through.
+"""A form, which is one HTTP API: its endpoints, and what each of their requests goes through.
 
 A request is read, admitted, given a deadline, answered, and counted, in this order. If its client
 goes away meanwhile, the endpoint is cancelled, and so are its calls on the server.
@@ -52,7 +52,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Endpoints that write errors in one shape."""
+    """One API: endpoints that write errors in one shape."""
 
     name: str
     """Of the form, in metrics and in OpenAPI."""
@@ -65,8 +65,8 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class House:
-    """What all forms share."""
+class Gateway:
+    """What all forms share: the server behind them, limits and metrics."""
 
     upstream: Upstream
     admission: Admission
@@ -76,19 +76,19 @@ class House:
     """Longest deadline that a caller may ask for."""
 
 
-def routes_of(form: Form, house: House) -> list[Route]:
+def routes_of(form: Form, gateway: Gateway) -> list[Route]:
     """Makes the routes of a form."""
     return [
-        Route(each.path, _Door(form, each, house), methods=list(each.methods))
+        Route(each.path, _EndpointApp(form, each, gateway), methods=list(each.methods))
         for each in form.endpoints
     ]
 
 
-class _Door:
-    """The way of a request to one endpoint; an application of ASGI."""
+class _EndpointApp:
+    """One endpoint as an application of ASGI, with what a request goes through before and after."""
 
-    def __init__(self, form: Form, endpoint: Endpoint, house: House) -> None:
-        self._form, self._endpoint, self._house = form, endpoint, house
+    def __init__(self, form: Form, endpoint: Endpoint, gateway: Gateway) -> None:
+        self._form, self._endpoint, self._gateway = form, endpoint, gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -114,16 +114,16 @@ class _Door:
                 await response(scope, receive, identified)
         finally:
             duration_s = time.monotonic() - begun_s
-            self._house.metrics.ended(self._form.name, self._endpoint.path, code, duration_s)
+            self._gateway.metrics.ended(self._form.name, self._endpoint.path, code, duration_s)
 
     async def _answer(self, request: Request, request_id: str, send: Send) -> None:
-        house = self._house
-        timeout_s = timeout_of(request, house.upstream.settings.timeout_s, house.max_timeout_s)
-        async with house.bodies.read(request) as body:
-            with house.admission.call():
+        gateway = self._gateway
+        timeout_s = timeout_of(request, gateway.upstream.settings.timeout_s, gateway.max_timeout_s)
+        async with gateway.bodies.read(request) as body:
+            with gateway.admission.call():
                 # The calls report the deadline themselves; this ends what a slow reader holds.
                 async with asyncio.timeout(timeout_s + _READ_S), _until_gone(request.receive):
-                    call = Call(request, body, house.upstream, request_id, timeout_s)
+                    call = Call(request, body, gateway.upstream, request_id, timeout_s)
                     response = await self._endpoint.answer(call)
                     await response(request.scope, request.receive, send)
 

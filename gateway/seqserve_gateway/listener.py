@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seqserve.errors import OptionError
 from seqserve.pem import read_pair
-from seqserve_gateway.form import House
+from seqserve_gateway.form import Gateway
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def listener_at(host: str, port: int, option: str) -> socket.socket:
 def run(
     app: ASGIApp,
     listener: socket.socket,
-    house: House,
+    gateway: Gateway,
     limits: ListenerLimits,
     certificate: tuple[Path, Path] | None = None,
 ) -> None:
@@ -79,7 +79,7 @@ def run(
     Args:
         app: The application.
         listener: The socket.
-        house: Of the application; at the first signal its admission ends.
+        gateway: Of the application; at the first signal its admission ends.
         limits: Of the connections.
         certificate: Files of a certificate and its key, PEM, for TLS.
     """
@@ -98,7 +98,7 @@ def run(
         ssl_certfile=certificate[0] if certificate else None,
         ssl_keyfile=certificate[1] if certificate else None,
     )
-    _Server(config, house, limits.drain_timeout_s, certificate).run(sockets=[listener])
+    _Server(config, gateway, limits.drain_timeout_s, certificate).run(sockets=[listener])
 
 
 def _files(count: int) -> int:
@@ -115,29 +115,31 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        house: House,
+        gateway: Gateway,
         drain_timeout_s: float,
         certificate: tuple[Path, Path] | None,
     ) -> None:
         super().__init__(config)
         self._certificate = certificate
         self._read = _versions(certificate)
-        self._house, self._drain_timeout_s = house, drain_timeout_s
-        house.metrics.connections.set_function(lambda: len(self.server_state.connections))
+        self._gateway, self._drain_timeout_s = gateway, drain_timeout_s
+        gateway.metrics.connections.set_function(lambda: len(self.server_state.connections))
         self._drained_by_s = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to drain; at the second signal, ends at once."""
-        if self._house.admission.is_open:
-            self._house.admission.is_open = False
+        if self._gateway.admission.is_open:
+            self._gateway.admission.is_open = False
             self._drained_by_s = time.monotonic() + self._drain_timeout_s
         else:
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
         """Ends the server once it has drained."""
-        is_drained = self._house.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
-        self.should_exit |= not self._house.admission.is_open and is_drained
+        is_drained = (
+            self._gateway.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
+        )
+        self.should_exit |= not self._gateway.admission.is_open and is_drained
         if counter % _TICKS_OF_RELOAD == 0:
             self._reload()
         return await super().on_tick(counter)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the doors.
+"""Prometheus metrics of the gateway.
 
 Names begin with ``seqserve_http``, so that a sum over the calls of the servers
 (``seqserve_requests_total``) does not count those of a gateway a second time. The values of a label

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from seqserve import AsyncClient
 from seqserve.errors import CallError, DeadlineExceeded, Unavailable
-from seqserve_gateway.form import House
+from seqserve_gateway.form import Gateway
 
 _TIMEOUT_S = 2.0
 _KEPT_S = 1.0
@@ -46,21 +46,21 @@ class Readiness:
         return True
 
 
-def probes_of(house: House) -> list[Route]:
+def probes_of(gateway: Gateway) -> list[Route]:
     """Makes the routes; none of them takes a place among the calls."""
-    readiness = Readiness(house.upstream.client)
-    house.metrics.in_progress.set_function(lambda: house.admission.under_way)
+    readiness = Readiness(gateway.upstream.client)
+    gateway.metrics.in_progress.set_function(lambda: gateway.admission.under_way)
 
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
     async def readyz(request: Request) -> Response:
-        if house.admission.is_open and await readiness.check():
+        if gateway.admission.is_open and await readiness.check():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("not ready\n", 503)
 
     return [
         Route("/healthz", healthz),
         Route("/readyz", readyz),
-        Route("/metrics", house.metrics.scrape),
+        Route("/metrics", gateway.metrics.scrape),
     ]

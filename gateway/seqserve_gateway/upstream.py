@@ -1,4 +1,4 @@
-"""The gRPC server behind the doors: one channel for every form, and the metadata of each call.
+"""The gRPC server behind the gateway: one channel for every form, and metadata of each call.
 
 A call of the client carries the metadata of the HTTP request in whose task it is made: a variable
 of the context holds it, and the client reads it for every attempt.

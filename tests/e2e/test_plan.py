@@ -12,11 +12,11 @@ import pytest
 from seqserve import Client
 from seqserve.command import measured_replica
 from seqserve.command.load_options import LoadOptions
-from seqserve.command.load_run import Found, measured, send
+from seqserve.command.load_run import RateSearch, measured, send
 from seqserve.command.main import main
 from seqserve.errors import Unreachable
 from seqserve.load.answer import Caller
-from seqserve.load.plan import Load
+from seqserve.load.load import Load
 from seqserve.retry import RetryPolicy
 
 from .endless_model import NAME
@@ -32,7 +32,7 @@ def test_a_server_for_as_long_as_it_is_measured(
 ) -> None:
     targets: list[str] = []
 
-    def find_rate(options: LoadOptions, load: Load, caller: Caller) -> Found:
+    def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
         """Sends a few requests in place of a minute of them."""
         targets.append(options.target)
         sent = send(options, replace(load, requests=8, in_flight=2), caller)
@@ -40,7 +40,7 @@ def test_a_server_for_as_long_as_it_is_measured(
             "limit_p99_ms": options.p99,
             "highest_request_rate": 10.0,
         }
-        return Found(result=result, answers=sent.answers, probes=[], lone_ms=1.0, faults=[])
+        return RateSearch(result=result, answers=sent.answers, probes=[], lone_ms=1.0, faults=[])
 
     monkeypatch.setattr(measured_replica, "find_rate", find_rate)
     # The server that is started is not the one of the variables, and has no guard.

@@ -66,12 +66,12 @@ def generate_batch_request(
     sources: Sequence[str], **options: Unpack[GenerateOptions]
 ) -> generation_pb2.GenerateBatchRequest:
     """Builds the request of GenerateBatch; all sources have the same options."""
-    one = generate_request("", **options)
+    single = generate_request("", **options)
     request = generation_pb2.GenerateBatchRequest(
-        model=one.model, version=one.version, priority=one.priority
+        model=single.model, version=single.version, priority=single.priority
     )
-    if one.HasField("options"):
-        request.options.CopyFrom(one.options)
+    if single.HasField("options"):
+        request.options.CopyFrom(single.options)
     return _set_field(request, "sources", sources)
 
 

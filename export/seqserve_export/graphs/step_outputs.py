@@ -62,9 +62,11 @@ class FullOutputs(nn.Module):
         maxima = ranking.block_maxima(biased_logits)
         tokens = ranking.argmax(biased_logits, maxima)  # [P, 1]
         top_tokens = ranking.largest(biased_logits, maxima, top_k.size(0))  # [P, K]
-        found = operators.log_softmax_at(biased_logits, tokens, top_tokens, return_logprobs)
+        log_probs, top_log_probs = operators.log_softmax_at(
+            biased_logits, tokens, top_tokens, return_logprobs
+        )
         logits = biased_logits[:, : num_logits.size(0)]
-        return tokens, found[0], top_tokens, found[1], logits, allowed_logits
+        return tokens, log_probs, top_tokens, top_log_probs, logits, allowed_logits
 
 
 class ScoredOutputs(nn.Module):

@@ -31,10 +31,10 @@ async def glossary_of(call: Call, id_: str, source: str, target: str) -> str:
     """
     if not source:
         raise refusal("source_lang", "is missing; a glossary needs it")
-    glossary = await _found(call, id_)
+    glossary = await _with_id(call, id_)
     own = glossary.source_language, glossary.target_language
-    for code, asked in zip(own, (source, target), strict=True):
-        if not folded(code).may_be(folded(asked)):
+    for code, requested in zip(own, (source, target), strict=True):
+        if not folded(code).may_be(folded(requested)):
             raise refusal("glossary_id", f"is for {own[0]} to {own[1]}")
     return glossary.name
 
@@ -47,14 +47,14 @@ async def _list(call: Call) -> Response:
 
 async def _describe(call: Call) -> Response:
     keyed_fields_of(call)
-    return JSONResponse(_described(await _found(call, call.request.path_params["id"])))
+    return JSONResponse(_described(await _with_id(call, call.request.path_params["id"])))
 
 
 async def _entries(call: Call) -> Response:
     keyed_fields_of(call)
-    found = await _found(call, call.request.path_params["id"])
-    languages = found.source_language, found.target_language
-    glossary = await call.client.glossary(found.name, *languages, timeout_s=call.left_s)
+    listed = await _with_id(call, call.request.path_params["id"])
+    languages = listed.source_language, listed.target_language
+    glossary = await call.client.glossary(listed.name, *languages, timeout_s=call.left_s)
     lines = [f"{source}\t{target}\n" for source, target in glossary.entries]
     return Response("".join(lines), media_type=_TSV)
 
@@ -76,7 +76,8 @@ async def _refuse(call: Call) -> Response:
     raise Failure("INVALID_ARGUMENT", _READ_ONLY)
 
 
-async def _found(call: Call, id_: str) -> Glossary:
+async def _with_id(call: Call, id_: str) -> Glossary:
+    """Finds the glossary of an id."""
     for glossary in await call.client.glossaries(timeout_s=call.left_s):
         if _id_of(glossary) == id_:
             return glossary

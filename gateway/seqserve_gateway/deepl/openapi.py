@@ -6,37 +6,37 @@ from seqserve_gateway.translation.openapi import (
     FLAG,
     NUMBER,
     TEXT,
-    Described,
+    PathDescription,
+    array_of,
+    described,
     either,
-    listed,
     one_of,
     openapi_of,
     record,
-    told,
 )
 
 _GLOSSARY = record(
     {
-        "glossary_id": told(TEXT, "Name and languages."),
-        "name": told(TEXT, "Name of its file."),
-        "ready": told(FLAG, "Always true."),
-        "source_lang": told(TEXT, "Code of its sources."),
-        "target_lang": told(TEXT, "Code of its targets."),
-        "creation_time": told(TEXT, "When its file was changed."),
-        "entry_count": told(NUMBER, "How many entries it has."),
+        "glossary_id": described(TEXT, "Name and languages."),
+        "name": described(TEXT, "Name of its file."),
+        "ready": described(FLAG, "Always true."),
+        "source_lang": described(TEXT, "Code of its sources."),
+        "target_lang": described(TEXT, "Code of its targets."),
+        "creation_time": described(TEXT, "When its file was changed."),
+        "entry_count": described(NUMBER, "How many entries it has."),
     }
 )
 _PAIR = record(
     {
-        "source_lang": told(TEXT, "Code of the source."),
-        "target_lang": told(TEXT, "Code of the target."),
+        "source_lang": described(TEXT, "Code of the source."),
+        "target_lang": described(TEXT, "Code of the target."),
     }
 )
 _TRANSLATION = record(
     {
-        "detected_source_language": told(TEXT, "Code of the source."),
-        "text": told(TEXT, "The translation."),
-        "billed_characters": told(NUMBER, "Characters of the source."),
+        "detected_source_language": described(TEXT, "Code of the source."),
+        "text": described(TEXT, "The translation."),
+        "billed_characters": described(NUMBER, "Characters of the source."),
     },
     "billed_characters",
 )
@@ -48,79 +48,81 @@ _OPTIONAL = (
 OPENAPI = openapi_of(
     "DeepL",
     [
-        Described(
+        PathDescription(
             path="/v2/translate",
             name="Translate",
             summary="Translates texts",
             fields=record(
                 {
-                    "text": told(either(listed(TEXT), TEXT), "The texts, or one."),
-                    "source_lang": told(TEXT, "Code of the source; detected where it is missing."),
-                    "target_lang": told(TEXT, "Code of the language to translate to."),
-                    "tag_handling": told(one_of("html", "xml"), "Tags follow their words."),
-                    "ignore_tags": told(
-                        either(listed(TEXT), TEXT), "Names of elements of XML that stay."
+                    "text": described(either(array_of(TEXT), TEXT), "The texts, or one."),
+                    "source_lang": described(
+                        TEXT, "Code of the source; detected where it is missing."
                     ),
-                    "split_sentences": told(
+                    "target_lang": described(TEXT, "Code of the language to translate to."),
+                    "tag_handling": described(one_of("html", "xml"), "Tags follow their words."),
+                    "ignore_tags": described(
+                        either(array_of(TEXT), TEXT), "Names of elements of XML that stay."
+                    ),
+                    "split_sentences": described(
                         one_of("0", "1", "nonewlines"), "0 translates a text as one sentence."
                     ),
-                    "glossary_id": told(TEXT, "Id of a glossary; it needs source_lang."),
-                    "show_billed_characters": told(FLAG, "Whether characters are counted."),
+                    "glossary_id": described(TEXT, "Id of a glossary; it needs source_lang."),
+                    "show_billed_characters": described(FLAG, "Whether characters are counted."),
                 },
                 *_OPTIONAL,
             ),
             answer=record(
                 {
-                    "translations": told(listed(_TRANSLATION), "In the order of the texts."),
+                    "translations": described(array_of(_TRANSLATION), "In the order of the texts."),
                 }
             ),
         ),
-        Described(
+        PathDescription(
             path="/v2/languages",
             name="Languages",
             summary="Lists the languages of sources, or of targets",
             fields=record(
-                {"type": told(one_of("source", "target"), "Which languages; source.")}, "type"
+                {"type": described(one_of("source", "target"), "Which languages; source.")}, "type"
             ),
-            answer=listed(
+            answer=array_of(
                 record(
                     {
-                        "language": told(TEXT, "Code of the language."),
-                        "name": told(TEXT, "Its English name."),
-                        "supports_formality": told(FLAG, "Always false."),
+                        "language": described(TEXT, "Code of the language."),
+                        "name": described(TEXT, "Its English name."),
+                        "supports_formality": described(FLAG, "Always false."),
                     },
                     "supports_formality",
                 )
             ),
             is_get=True,
         ),
-        Described(
+        PathDescription(
             path="/v2/usage",
             name="Usage",
             summary="Says that nothing is counted and nothing limited",
             answer=record(
                 {
-                    "character_count": told(NUMBER, "Always 0."),
-                    "character_limit": told(NUMBER, "A number that nobody reaches."),
+                    "character_count": described(NUMBER, "Always 0."),
+                    "character_limit": described(NUMBER, "A number that nobody reaches."),
                 }
             ),
             is_get=True,
         ),
-        Described(
+        PathDescription(
             path="/v2/glossaries",
             name="Glossaries",
             summary="Lists the glossaries of the server",
-            answer=record({"glossaries": told(listed(_GLOSSARY), "All of them.")}),
+            answer=record({"glossaries": described(array_of(_GLOSSARY), "All of them.")}),
             is_get=True,
         ),
-        Described(
+        PathDescription(
             path="/v2/glossaries/{id}",
             name="Glossary",
             summary="Describes a glossary",
             answer=_GLOSSARY,
             is_get=True,
         ),
-        Described(
+        PathDescription(
             path="/v2/glossaries/{id}/entries",
             name="Entries",
             summary="Lists the entries of a glossary, one a line",
@@ -128,12 +130,16 @@ OPENAPI = openapi_of(
             media_type="text/tab-separated-values",
             is_get=True,
         ),
-        Described(
+        PathDescription(
             path="/v2/glossary-language-pairs",
             name="GlossaryPairs",
             summary="Lists the pairs of languages for which there may be glossaries",
             answer=record(
-                {"supported_languages": told(listed(_PAIR), "Pairs that one model translates.")}
+                {
+                    "supported_languages": described(
+                        array_of(_PAIR), "Pairs that one model translates."
+                    )
+                }
             ),
             is_get=True,
         ),

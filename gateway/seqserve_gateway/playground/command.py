@@ -59,17 +59,17 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
     )
     from seqserve_gateway.listener import ListenerLimits, listener_at, run
-    from seqserve_gateway.playground.routes import house_of, page_of
+    from seqserve_gateway.playground.routes import gateway_of, page_of
     from seqserve_gateway.upstream import UpstreamSettings
 
     host, port = _host_and_port(options.listen)
     settings = UpstreamSettings(**options.settings(default_attempts=_DEFAULT_ATTEMPTS))
-    house = house_of(settings)
-    app = page_of(house, [host, *options.allowed_host])
+    gateway = gateway_of(settings)
+    app = page_of(gateway, [host, *options.allowed_host])
     with listener_at(host, port, "--listen") as listener, outages_reported(lambda: None):
         _announce(listener, options)
         limits = ListenerLimits(max_connections=_MAX_CONNECTIONS, drain_timeout_s=_DRAIN_TIMEOUT_S)
-        run(app, listener, house, limits)
+        run(app, listener, gateway, limits)
     return 0
 
 

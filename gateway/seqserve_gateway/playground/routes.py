@@ -20,7 +20,7 @@ from seqserve_gateway.app import app_of
 from seqserve_gateway.bodies import Bodies
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.form import Endpoint, Form, House
+from seqserve_gateway.form import Endpoint, Form, Gateway
 from seqserve_gateway.playground.answering import failure_of, lines_of
 from seqserve_gateway.playground.question import question_of
 from seqserve_gateway.streamed import Streamed
@@ -36,7 +36,7 @@ async def _index(request: Request) -> Response:
     return FileResponse(PAGE / "index.html")
 
 
-def house_of(settings: UpstreamSettings, admission: Admission | None = None) -> House:
+def gateway_of(settings: UpstreamSettings, admission: Admission | None = None) -> Gateway:
     """Makes what the page needs of the server, within bounds for a few readers.
 
     Args:
@@ -46,23 +46,23 @@ def house_of(settings: UpstreamSettings, admission: Admission | None = None) -> 
     Raises:
         OptionError: A setting is wrong, as for the client.
     """
-    return House(
+    return Gateway(
         upstream=Upstream(settings),
         admission=admission or Admission(),
         bodies=Bodies(MAX_BYTES),
     )
 
 
-def page_of(house: House, allowed_hosts: Sequence[str] = ()) -> Starlette:
+def page_of(gateway: Gateway, allowed_hosts: Sequence[str] = ()) -> Starlette:
     """Makes the application of the page.
 
     Args:
-        house: The server and the limits.
+        gateway: The server and the limits.
         allowed_hosts: Names by which browsers may ask for the page, beside localhost and addresses.
     """
-    form = _form_of(house.upstream.settings)
+    form = _form_of(gateway.upstream.settings)
     files = [Route("/", _index), Mount("/page", StaticFiles(directory=PAGE))]
-    return app_of(house, [form], routes=files, allowed_hosts=allowed_hosts)
+    return app_of(gateway, [form], routes=files, allowed_hosts=allowed_hosts)
 
 
 def _form_of(settings: UpstreamSettings) -> Form:

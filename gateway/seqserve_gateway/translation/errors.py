@@ -1,4 +1,4 @@
-"""How services of translation write errors."""
+"""Errors as the APIs of translation services write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqserve_gateway.failure import Failure
 
 
 def error_as(member: str) -> Callable[[Failure, str], Response]:
-    """Makes what writes a failure as JSON whose only member is the reason."""
+    """Returns a function that writes a failure as JSON whose only member is the reason."""
 
     def write(failure: Failure, request_id: str) -> Response:
         # Their clients know 403 for every key that is not good enough.

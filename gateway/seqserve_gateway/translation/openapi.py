@@ -32,7 +32,7 @@ def either(*schemas: Schema) -> Schema:
     return {"anyOf": [*schemas]}
 
 
-def listed(schema: Schema) -> Schema:
+def array_of(schema: Schema) -> Schema:
     """Describes an array."""
     return {"type": "array", "items": schema}
 
@@ -43,13 +43,13 @@ def record(fields: Mapping[str, Schema], *optional: str) -> Schema:
     return {"type": "object", "properties": {**fields}, "required": required}
 
 
-def told(schema: Schema, description: str) -> Schema:
+def described(schema: Schema, description: str) -> Schema:
     """Adds what a field means."""
     return schema | {"description": description}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class PathDescription:
     """What one path of a form takes and answers."""
 
     path: str
@@ -65,7 +65,7 @@ class Described:
     """Whether the fields are in the query, and there is no body."""
 
 
-def openapi_of(form: str, paths: Sequence[Described], error: str) -> dict[str, Any]:
+def openapi_of(form: str, paths: Sequence[PathDescription], error: str) -> dict[str, Any]:
     """Returns the members ``paths`` and ``components`` for a form.
 
     Args:
@@ -73,7 +73,7 @@ def openapi_of(form: str, paths: Sequence[Described], error: str) -> dict[str, A
         paths: What is described of it.
         error: The member of an error that has the reason.
     """
-    schemas = {f"{form}.Error": record({error: told(TEXT, "What was wrong.")})}
+    schemas = {f"{form}.Error": record({error: described(TEXT, "What was wrong.")})}
     for each in paths:
         schemas[f"{form}.{each.name}Answer"] = each.answer
         if each.fields and not each.is_get:
@@ -86,36 +86,36 @@ def openapi_of(form: str, paths: Sequence[Described], error: str) -> dict[str, A
     }
 
 
-def _operation(form: str, described: Described) -> dict[str, Any]:
-    fields = described.fields or {"properties": {}, "required": []}
-    answer = _content(f"{form}.{described.name}Answer", described.media_type)
+def _operation(form: str, path: PathDescription) -> dict[str, Any]:
+    fields = path.fields or {"properties": {}, "required": []}
+    answer = _content(f"{form}.{path.name}Answer", path.media_type)
     operation: dict[str, Any] = {
-        "operationId": f"{form}.{described.name}",
-        "summary": described.summary,
+        "operationId": f"{form}.{path.name}",
+        "summary": path.summary,
         "tags": [form],
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": TEXT}
-            for name in _names_in(described.path)
+            for name in _names_in(path.path)
         ],
         "responses": {
-            "200": {"description": described.summary, "content": answer},
+            "200": {"description": path.summary, "content": answer},
             "default": {
                 "description": "An error; 429 and 503 have the header Retry-After.",
                 "content": _content(f"{form}.Error", _JSON),
             },
         },
     }
-    if described.is_get:
+    if path.is_get:
         operation["parameters"] += [
             {"name": name, "in": "query", "required": name in fields["required"], "schema": schema}
             for name, schema in fields["properties"].items()
         ]
-    elif described.fields:
+    elif path.fields:
         has_file = FILE["contentMediaType"] in (
             schema.get("contentMediaType") for schema in fields["properties"].values()
         )
         kinds = (_MULTIPART,) if has_file else (_FORM, _JSON)
-        content = _content(f"{form}.{described.name}", *kinds)
+        content = _content(f"{form}.{path.name}", *kinds)
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 

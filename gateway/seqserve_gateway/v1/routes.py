@@ -22,7 +22,7 @@ _JSON = "application/json"
 
 def _endpoint(operation: Operation) -> Endpoint:
     async def answer(call: Call) -> Response:
-        request = (_asked if operation.is_get else _sent)(call, operation.request())
+        request = (_from_query if operation.is_get else _from_body)(call, operation.request())
         if operation.is_stream:
             return Streamed(_events(call, operation, request), "text/event-stream")
         return Response(text_of(await call.message(operation.method, request)), media_type=_JSON)
@@ -31,7 +31,7 @@ def _endpoint(operation: Operation) -> Endpoint:
     return Endpoint(path=operation.path, answer=answer, methods=[verb])
 
 
-def _sent(call: Call, message: Message) -> Message:
+def _from_body(call: Call, message: Message) -> Message:
     """Reads a message from the body."""
     content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Pages of other sites can send any other type without being asked for leave (CORS).
@@ -41,7 +41,7 @@ def _sent(call: Call, message: Message) -> Message:
     return message_of(call.body, message)
 
 
-def _asked(call: Call, message: Message) -> Message:
+def _from_query(call: Call, message: Message) -> Message:
     """Reads a message from the path and the query."""
     values = {**call.request.path_params, **call.request.query_params}
     for name, value in values.items():

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seqserve_server.contract.manifest import WEIGHTS
+
 MAX_TOP_K = 64
 """Top-k tokens that a step returns for each row, at most."""
 MAX_SUPPRESSED = 256
@@ -61,4 +63,4 @@ MAX_SMALL_BYTES = 128 << 20
 
 def is_small(folder: Path) -> bool:
     """Whether copies of an artifact's weights cost little memory."""
-    return (folder / "weights.bin").stat().st_size <= MAX_SMALL_BYTES
+    return (folder / WEIGHTS).stat().st_size <= MAX_SMALL_BYTES

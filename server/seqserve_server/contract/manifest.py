@@ -23,9 +23,10 @@ FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
 
 FILE = "manifest.json"
+ENCODER, DECODER, WEIGHTS = "encoder.onnx", "decoder.onnx", "weights.bin"
 SCORER = "scorer.onnx"
 """The one graph that an artifact may lack."""
-REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
+REQUIRED_FILES = (ENCODER, DECODER, WEIGHTS, "tokenizer.json")
 """Files that every artifact must have."""
 
 PRECISIONS = ("fp32", "fp16", "int8")
@@ -322,23 +323,23 @@ def check_file(path: Path, digest: FileDigest) -> None:
     """Raises ArtifactError unless a file has this digest and is no link out of its folder."""
     _check_place(path)
     try:
-        found = digest_of(path)
+        actual = digest_of(path)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
-    check_digest(found, digest, str(path))
+    check_digest(actual, digest, str(path))
 
 
-def check_digest(found: FileDigest, digest: FileDigest, label: str) -> None:
-    """Raises ArtifactError, which calls the file ``label``, unless it has this digest."""
-    if found.sha256 != digest.sha256:
+def check_digest(actual: FileDigest, expected: FileDigest, label: str) -> None:
+    """Raises ArtifactError, which calls the file ``label``, unless it has the expected digest."""
+    if actual.sha256 != expected.sha256:
         raise ArtifactError(
-            f"{label}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
+            f"{label}: sha256 is {actual.sha256[:12]}…, the manifest says {expected.sha256[:12]}…;"
             " the file is damaged or was changed: export or copy the model again"
         )
-    if found.bytes != digest.bytes:
+    if actual.bytes != expected.bytes:
         raise ArtifactError(
-            f"{label}: has {found.bytes} bytes, and its sha256 is right, but the manifest says"
-            f" {digest.bytes} bytes; the manifest was changed: export or copy the model again"
+            f"{label}: has {actual.bytes} bytes, and its sha256 is right, but the manifest says"
+            f" {expected.bytes} bytes; the manifest was changed: export or copy the model again"
         )
 
 

@@ -19,5 +19,5 @@ def malloc_trim() -> Callable[[int], int] | None:
     """Finds the function, which releases the interpreter lock while it runs; None without it."""
     if sys.platform != "linux":
         return None
-    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return found
+    trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim

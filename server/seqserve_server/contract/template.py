@@ -65,10 +65,10 @@ class Template:
 
     def _filled(self, elements: list[str]) -> set[str]:
         languages = {f"{{{role}}}": known for role, known in self.languages.items()}
-        found: set[str] = set()
+        tokens: set[str] = set()
         for element in elements:
-            found.update(languages[element].values() if element in languages else [element])
-        return found
+            tokens.update(languages[element].values() if element in languages else [element])
+        return tokens
 
 
 def shared_languages(templates: Sequence[Template | None]) -> Template:

@@ -255,8 +255,8 @@ class _Side:
         self.vocabulary_size: int = library.get_vocab_size()
         self._size = self.vocabulary_size if size is None else size
         self.pad_id, self.eos_id, self.unk_id = map(self._known_id_of, (PAD, EOS, UNK))
-        found = map(library.token_to_id, BYTE_TOKENS)
-        self.byte_ids = frozenset(id_ for id_ in found if id_ is not None)
+        byte_ids = map(library.token_to_id, BYTE_TOKENS)
+        self.byte_ids = frozenset(id_ for id_ in byte_ids if id_ is not None)
         added = library.get_added_tokens_decoder()
         self.hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
         self._unwritten_ids = self.hidden_ids | {self.pad_id, self.eos_id, self.id_of(BOS)}
@@ -273,8 +273,8 @@ class _Side:
         return [spelled.get(id_, UNK) for id_ in ids]
 
     def id_of(self, token: str) -> int | None:
-        found = map(self.library.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
-        id_: int | None = next((each for each in found if each is not None), None)
+        ids = map(self.library.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
+        id_: int | None = next((each for each in ids if each is not None), None)
         return id_ if id_ is not None and id_ < self._size else None
 
     def normalized(self, text: str) -> str:

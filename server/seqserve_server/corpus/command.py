@@ -180,8 +180,8 @@ class CorpusOptions(DecodingOptions):
         from seqserve_server.corpus.lines import JsonLinesFile, TextFile
 
         if not self.corpus.is_file():
-            found = "is not a regular file" if self.corpus.exists() else "there is no such file"
-            raise OptionError(f"CORPUS: {self.corpus}: {found}")
+            fault = "is not a regular file" if self.corpus.exists() else "there is no such file"
+            raise OptionError(f"CORPUS: {self.corpus}: {fault}")
         field, into = self.field or "text", self.into or "target"
         if self.kind is CorpusFormat.TEXT:
             return TextFile(self.corpus)

@@ -1,4 +1,4 @@
-"""A corpus in a file, whatever its format: what it asks for, and how its answers are written."""
+"""A corpus in a file, whatever its format: its places, and how their answers are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from seqserve_server.corpus.answer import Answer
 
 
-class Asked(NamedTuple):
+class Place(NamedTuple):
     """One place of a corpus that gets an answer: a line, an object, a row."""
 
     text: str = ""
@@ -27,7 +27,7 @@ class CorpusFile(Protocol):
     def count(self) -> int:
         """Counts the places."""
 
-    def asked(self) -> Iterator[Asked]:
+    def places(self) -> Iterator[Place]:
         """Yields the places, in order.
 
         Raises:

@@ -15,7 +15,7 @@ from seqserve.documents.json_syntax import DECODER
 from seqserve.documents.plain_text import fault_of
 from seqserve.files import written_whole
 from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.corpus_file import Asked
+from seqserve_server.corpus.corpus_file import Place
 
 
 class LinesFile(ABC):
@@ -31,13 +31,13 @@ class LinesFile(ABC):
         """Counts the lines."""
         return sum(1 for _ in self._lines())
 
-    def asked(self) -> Iterator[Asked]:
-        """Yields what each line asks for.
+    def places(self) -> Iterator[Place]:
+        """Yields the place of each line.
 
         Raises:
             OptionError: The file cannot be read.
         """
-        return map(self._asked, self._lines())
+        return map(self._place, self._lines())
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
         """Writes a line for each one of the file; they end as those do.
@@ -58,7 +58,7 @@ class LinesFile(ABC):
             yield from lines
 
     @abstractmethod
-    def _asked(self, line: str) -> Asked:
+    def _place(self, line: str) -> Place:
         """Reads a line."""
 
     @abstractmethod
@@ -69,9 +69,9 @@ class LinesFile(ABC):
 class TextFile(LinesFile):
     """Plain text: the answer of a line takes its place; an empty line that of a line without."""
 
-    def _asked(self, line: str) -> Asked:
+    def _place(self, line: str) -> Place:
         text = line.rstrip("\r\n")
-        return Asked(text, fault_of(text))
+        return Place(text, fault_of(text))
 
     def _answered(self, line: str, answer: Answer) -> str:
         return (answer.text or "").replace("\n", " ")
@@ -85,17 +85,17 @@ class JsonLinesFile(LinesFile):
         super().__init__(path)
         self._field, self._into = field, into
 
-    def _asked(self, line: str) -> Asked:
+    def _place(self, line: str) -> Place:
         if not line.strip():
-            return Asked()
+            return Place()
         try:
             value = DECODER.decode(line.strip())
         except (ValueError, RecursionError) as error:
-            return Asked(fault=f"is not JSON: {error}")
+            return Place(fault=f"is not JSON: {error}")
         text = value.get(self._field) if isinstance(value, dict) else None
         if not isinstance(text, str):
-            return Asked(fault=f"has no text in the field {self._field!r}")
-        return Asked(text, fault_of(text))
+            return Place(fault=f"has no text in the field {self._field!r}")
+        return Place(text, fault_of(text))
 
     def _answered(self, line: str, answer: Answer) -> str:
         body = line.strip()

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from seqserve.errors import OptionError
 from seqserve.files import written_whole
 from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.corpus_file import Asked
+from seqserve_server.corpus.corpus_file import Place
 from seqserve_server.corpus.lines import score_field
 
 _ROWS = 4096
@@ -54,15 +54,15 @@ class ParquetFile:
         """Counts the rows."""
         return self._rows
 
-    def asked(self) -> Iterator[Asked]:
-        """Yields what each row asks for: nothing where it has no text.
+    def places(self) -> Iterator[Place]:
+        """Yields the place of each row; its text is empty where the row has none.
 
         Raises:
             OptionError: The file cannot be read.
         """
         for batch in self._batches([self._field]):
             for text in batch.column(0).to_pylist():
-                yield Asked(text or "")
+                yield Place(text or "")
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
         """Writes the rows with their answers; a row without one has null.

@@ -19,7 +19,7 @@ from seqserve_server.contract.errors import EngineFault
 from seqserve_server.corpus.answer import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
 
-# So often the actors are asked for news where none comes by itself.
+# So often the actors are called for news where none comes by itself.
 _INTERVAL_S = 0.1
 # A model has mostly loaded by then.
 _LONG_S = 15.0
@@ -188,8 +188,8 @@ class RayPool:
             if not known:
                 self._changed.wait(timeout_s)
                 return
-        found, _ = self._ray.wait(known, num_returns=1, timeout=timeout_s)
-        for reference in found:
+        ready, _ = self._ray.wait(known, num_returns=1, timeout=timeout_s)
+        for reference in ready:
             if reference in self._loading:
                 self._loaded(reference)
             else:

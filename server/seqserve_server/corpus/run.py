@@ -17,7 +17,7 @@ from seqserve.command.progress import Progress
 from seqserve.command.run.journal import JournalFile, key_of
 from seqserve.files import written_whole
 from seqserve_server.corpus.answer import NOTHING, Answer, failed
-from seqserve_server.corpus.corpus_file import Asked, CorpusFile
+from seqserve_server.corpus.corpus_file import CorpusFile, Place
 from seqserve_server.corpus.pool import Pool, in_order
 
 _CHUNK_TEXTS, _CHUNK_CHARACTERS = 64, 100_000
@@ -34,7 +34,7 @@ class CorpusRun:
 
     def go_on(self) -> None:
         """Finds what earlier runs have answered."""
-        self.answered = sum(1 for _ in _known(self._journal, self._corpus.asked()))
+        self.answered = sum(1 for _ in _known(self._journal, self._corpus.places()))
 
     def answer(self, pool: Pool, progress: Progress) -> None:
         """Answers all places that have no answer yet.
@@ -42,7 +42,7 @@ class CorpusRun:
         Raises:
             SeqserveError: It cannot go on; what the journal has is not lost.
         """
-        rest = islice(self._corpus.asked(), self.answered, None)
+        rest = islice(self._corpus.places(), self.answered, None)
         chunks = in_order(pool, _chunks(rest), _texts)
         with closing(chunks):
             for chunk, answers in chunks:
@@ -76,11 +76,11 @@ class CorpusRun:
             yield Answer(*entry[1:])
 
 
-def _known(journal: JournalFile, asked: Iterable[Asked]) -> Iterator[Asked]:
+def _known(journal: JournalFile, places: Iterable[Place]) -> Iterator[Place]:
     """Yields the places whose answers the journal has, up to the first one that has another text;
     the journal keeps no others."""
     with closing(journal.entries()) as entries:
-        for (number, entry), place in zip(entries, asked, strict=False):
+        for (number, entry), place in zip(entries, places, strict=False):
             if not _is_answer(entry):
                 journal.damaged_line = number
                 return
@@ -98,14 +98,14 @@ def _is_answer(entry: list[Any]) -> bool:
     )
 
 
-def _entry(place: Asked, answer: Answer) -> list[object]:
+def _entry(place: Place, answer: Answer) -> list[object]:
     return [key_of(place.text).hex(), *answer]
 
 
-def _chunks(asked: Iterable[Asked]) -> Generator[list[Asked], None, None]:
-    chunk: list[Asked] = []
+def _chunks(places: Iterable[Place]) -> Generator[list[Place], None, None]:
+    chunk: list[Place] = []
     characters = 0
-    for place in asked:
+    for place in places:
         chunk.append(place)
         characters += len(place.text)
         if len(chunk) >= _CHUNK_TEXTS or characters >= _CHUNK_CHARACTERS:
@@ -115,15 +115,15 @@ def _chunks(asked: Iterable[Asked]) -> Generator[list[Asked], None, None]:
         yield chunk
 
 
-def _is_sent(place: Asked) -> bool:
+def _is_sent(place: Place) -> bool:
     return bool(place.text.strip()) and not place.fault
 
 
-def _texts(chunk: list[Asked]) -> list[str]:
+def _texts(chunk: list[Place]) -> list[str]:
     return [place.text for place in chunk if _is_sent(place)]
 
 
-def _placed(chunk: list[Asked], answers: Iterable[Answer]) -> Iterator[Answer]:
+def _placed(chunk: list[Place], answers: Iterable[Answer]) -> Iterator[Answer]:
     """Yields the answer of every place, also of those that were not sent."""
     left = iter(answers)
     for place in chunk:

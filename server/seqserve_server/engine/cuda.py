@@ -43,9 +43,9 @@ def prepare() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         ort.preload_dlls()
-    if found := _MISSING.search(printed.getvalue()):
+    if match := _MISSING.search(printed.getvalue()):
         raise ProviderError(
-            f"provider cuda: a library is missing: {found[1]}; pip install"
+            f"provider cuda: a library is missing: {match[1]}; pip install"
             " 'seqserve[server-gpu]' in a new environment"
         )
     try:
@@ -60,10 +60,10 @@ def prepare() -> None:
 def failure_of(error: Exception) -> ProviderError | None:
     """Returns the failure of CUDA that an error of ONNX Runtime tells of; None if it is another."""
     text = str(error)
-    if found := _FAILURE.search(text):
-        library, code, reason = found.groups()
+    if match := _FAILURE.search(text):
+        library, code, reason = match.groups()
         remedy = _REMEDIES.get(int(code)) if library == "CUDA" else None
         return ProviderError(f"provider cuda: {reason}; {remedy or f'{library} failure {code}'}")
-    if found := _ALLOCATION.search(text):
-        return ProviderError(f"provider cuda: {found[0]}; {_NO_MEMORY}")
+    if match := _ALLOCATION.search(text):
+        return ProviderError(f"provider cuda: {match[0]}; {_NO_MEMORY}")
     return None

@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from seqserve_server.engine.graph_messages import MODEL, graphs_of, rename
 
 _MASK = "ScatterElements"
@@ -21,12 +19,9 @@ def masked_graph(path: Path) -> bytes | None:
     """Makes the graph from a ``decoder.onnx`` that has been checked.
 
     Returns:
-        None where no branch masks, and where the file holds no graph.
+        None where no branch masks.
     """
-    try:
-        model = MODEL.FromString(path.read_bytes())
-    except (OSError, DecodeError):
-        return None
+    model = MODEL.FromString(path.read_bytes())
     _, *branches = graphs_of(model.graph)
     for branch in branches:
         for node in branch.nodes:

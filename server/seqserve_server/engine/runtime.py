@@ -16,7 +16,14 @@ import onnxruntime as ort
 
 from seqserve_server.contract.errors import ArtifactError, NoScorer
 from seqserve_server.contract.limits import is_small
-from seqserve_server.contract.manifest import SCORER, Manifest, check_file
+from seqserve_server.contract.manifest import (
+    DECODER,
+    ENCODER,
+    SCORER,
+    WEIGHTS,
+    Manifest,
+    check_file,
+)
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
@@ -31,7 +38,6 @@ from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
 
 _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 
-_DECODER, _WEIGHTS = "decoder.onnx", "weights.bin"
 # The steps of a smaller model find its weights in the CPU's cache, and a pass over a draft, whose
 # graph has copies of its own, takes about as long as the steps that it saves.
 _MIN_DRAFTED_BYTES = 48 << 20
@@ -66,13 +72,13 @@ class Runtime:
         for name in manifest.files:
             if name.endswith(".onnx"):
                 check_references(folder / name, manifest.files)
-        self._encoder = self._open("encoder.onnx", packs)
-        masked = masked_graph(folder / _DECODER)
-        made = self._candidate_graph(masked)
-        self._decoder = self._open(_DECODER, packs, made.graph if made else masked)
-        self.candidate_tables = made.tables if made else []
+        self._encoder = self._open(ENCODER, packs)
+        masked = masked_graph(folder / DECODER)
+        candidates = self._candidate_graph(masked)
+        self._decoder = self._open(DECODER, packs, candidates.graph if candidates else masked)
+        self.candidate_tables = candidates.tables if candidates else []
         """What steps are given of each candidate; empty where they gather it themselves."""
-        numbers = made.numbers if made else None
+        numbers = candidates.numbers if candidates else None
         self._candidate_numbers = self._open_unprofiled(numbers) if numbers else None
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
@@ -93,8 +99,9 @@ class Runtime:
         Args:
             sources: Token ids, the end token last.
         """
-        found = self._encoder.run(None, pack(sources))
-        return CrossKV(found[::2], found[1::2], starts_of(sources))
+        # Of the key and of the value of each layer in turn: all tokens, and the last ones.
+        outputs = self._encoder.run(None, pack(sources))
+        return CrossKV(outputs[::2], outputs[1::2], starts_of(sources))
 
     @property
     def cache_type(self) -> np.dtype[Any]:
@@ -189,7 +196,7 @@ class Runtime:
         missing = {*INPUTS_AND_OUTPUTS, past} - shapes.keys()
         if missing:
             raise ArtifactError(
-                f"{self._folder / _DECODER}: has no {', '.join(sorted(missing))}; an older"
+                f"{self._folder / DECODER}: has no {', '.join(sorted(missing))}; an older"
                 " release wrote it: export the model again"
             )
         return int(shapes["allowed_tokens"][1])
@@ -197,21 +204,21 @@ class Runtime:
     def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
         # Other devices would copy the numbers of candidates in each step.
         keeps = self.provider is Provider.CPU and self.manifest.precision != "fp16"
-        return candidate_graph(self._folder / _DECODER, masked, keeps=keeps)
+        return candidate_graph(self._folder / DECODER, masked, keeps=keeps)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest
         # Off the CPU, and with half floats, the last bits of a row depend on the rows beside it.
         is_exact = self.provider is Provider.CPU and manifest.precision != "fp16"
-        if not is_exact or manifest.files[_WEIGHTS].bytes < _MIN_DRAFTED_BYTES:
+        if not is_exact or manifest.files[WEIGHTS].bytes < _MIN_DRAFTED_BYTES:
             return None
-        graph = draft_graph(self._folder / _DECODER, manifest.architecture)
+        graph = draft_graph(self._folder / DECODER, manifest.architecture)
         if graph is None:
             return None
 
         def opened() -> ort.InferenceSession:
-            check_file(self._folder / _WEIGHTS, manifest.files[_WEIGHTS])
-            return self._open(_DECODER, packs, graph)
+            check_file(self._folder / WEIGHTS, manifest.files[WEIGHTS])
+            return self._open(DECODER, packs, graph)
 
         return DraftReader(opened)
 
@@ -220,7 +227,7 @@ class Runtime:
             raise NoScorer(self.manifest.label)
         with self._scorer_lock:
             if self._scorer is None:
-                for name in (SCORER, _WEIGHTS):
+                for name in (SCORER, WEIGHTS):
                     check_file(self._folder / name, self.manifest.files[name])
                 # All tokens of a target share one run, so packed weights gain little.
                 self._scorer = self._open(SCORER, packs=False)
@@ -231,5 +238,5 @@ class Runtime:
         return open_session(*place, packs=packs, profile=self._profile, graph=graph)
 
     def _open_unprofiled(self, graph: bytes) -> ort.InferenceSession:
-        place = (self._folder, _DECODER, self.manifest, self.provider, self._threads)
+        place = (self._folder, DECODER, self.manifest, self.provider, self._threads)
         return open_session(*place, graph=graph)

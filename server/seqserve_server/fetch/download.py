@@ -57,31 +57,32 @@ def download(address: str, sha256: str, max_bytes: int, place: Path) -> None:
     """
     address, _, fragment = address.partition("#")
     named = re.fullmatch(f"sha256=({SHA256})", fragment)
-    sha256 = sha256 or (named[1] if named else _hash_beside(address))
-    found = hashlib.sha256()
+    expected = sha256 or (named[1] if named else _hash_beside(address))
+    actual = hashlib.sha256()
     size = 0
     with written_whole(place, option="") as file, _opened(address) as answer:
         while chunk := answer.read(_CHUNK_BYTES):
             size += len(chunk)
             if size > max_bytes:
                 raise NotFetched(f"{address}: is larger than {max_bytes / 1e9:g} GB; see --max-gb")
-            found.update(chunk)
+            actual.update(chunk)
             file.write(chunk)
-    check_sha256(found.hexdigest(), sha256, address)
+    check_sha256(actual.hexdigest(), expected, address)
 
 
-def check_sha256(found: str, wanted: str, label: str) -> None:
+def check_sha256(actual: str, expected: str, label: str) -> None:
     """Raises NotFetched, which calls the archive ``label``, unless it has this hash."""
-    if found.lower() != wanted.lower():
+    if actual.lower() != expected.lower():
         raise NotFetched(
-            f"{label}: sha256 is {found}, not {wanted.lower()}: it is damaged, or another archive"
+            f"{label}: sha256 is {actual}, not {expected.lower()}: it is damaged, or another"
+            " archive"
         )
 
 
 def hash_in(text: bytes) -> str:
     """Returns the hash that a file ``.sha256`` begins with; empty if it begins with none."""
-    found = re.match(rf"\\?({SHA256})\b", text.decode("ascii", "replace"))
-    return found[1] if found else ""
+    match = re.match(rf"\\?({SHA256})\b", text.decode("ascii", "replace"))
+    return match[1] if match else ""
 
 
 def _hash_beside(address: str) -> str:

@@ -58,15 +58,15 @@ def place(files: Files, label: str, repository: Path) -> list[Placed]:
         NotWritten: A file cannot be written.
     """
     artifacts = _artifacts(files, label)
-    found = [_placed(artifact, repository) for artifact in artifacts]
+    places = [_placed(artifact, repository) for artifact in artifacts]
     try:
         with ExitStack() as stack:
-            for artifact, placed in zip(artifacts, found, strict=True):
+            for artifact, placed in zip(artifacts, places, strict=True):
                 if placed.is_new:
                     _write(artifact, stack.enter_context(staged(placed.folder)))
     except OSError as error:
         raise NotWritten(f"{repository}: {error.strerror}") from None
-    return found
+    return places
 
 
 def _artifacts(files: Files, label: str) -> list[_Artifact]:
@@ -115,12 +115,12 @@ def _placed(artifact: _Artifact, repository: Path) -> Placed:
 def _write(artifact: _Artifact, folder: Path) -> None:
     for name, opening in artifact.files.items():
         label = f"{artifact.label}/{name}"
-        found = hashlib.sha256()
+        sha256 = hashlib.sha256()
         with written_whole(folder / name, option="") as file:
             for chunk in chunks(opening, label):
-                found.update(chunk)
+                sha256.update(chunk)
                 file.write(chunk)
-        digest = FileDigest(sha256=found.hexdigest(), bytes=(folder / name).stat().st_size)
+        digest = FileDigest(sha256=sha256.hexdigest(), bytes=(folder / name).stat().st_size)
         check_digest(digest, artifact.manifest.files[name], label)
     with written_whole(folder / FILE, option="") as file:
         file.write(artifact.content)

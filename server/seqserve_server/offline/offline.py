@@ -233,7 +233,7 @@ class Offline:
     async def _all(
         self, texts: Sequence[str], template: generation_pb2.GenerateRequest
     ) -> list[Outcome]:
-        call = self._call.request(time.monotonic())
+        call = self._call.begin_request(time.monotonic())
         return await asyncio.gather(*(self._answered(text, template, call) for text in texts))
 
     async def _answered(

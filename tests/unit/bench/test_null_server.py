@@ -11,7 +11,7 @@ from bench.scenarios.generator import Plan, measure, tables
 from seqserve.load.generator import send
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.plan import Load
+from seqserve.load.load import Load
 from seqserve.requests import generate_request
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import seqserve
-from seqserve.load import deployment
+from seqserve.load import capacity
 
 HELM = Path(__file__).parents[3] / "deploy" / "helm"
 CHART = HELM / "seqserve"
@@ -83,10 +83,10 @@ def test_its_memory_is_that_of_a_plan() -> None:
     formula = (CHART / "templates" / "_variables.tpl").read_text(encoding="utf-8")
     [answers] = re.findall(r"SEQSERVE_MAX_ANSWER_MB \| default (\d+)", formula)
     [front] = re.findall(r"add (\d+) \$answers \$kept \$versions", formula)
-    assert (int(front), int(answers)) == (deployment.FRONT_MI, deployment.ANSWERS_MI)
+    assert (int(front), int(answers)) == (capacity.FRONT_MI, capacity.ANSWERS_MI)
     assert default("memory") == {
-        "versions": deployment.VERSIONS,
-        "versionMi": deployment.VERSION_MI,
+        "versions": capacity.VERSIONS,
+        "versionMi": capacity.VERSION_MI,
     }
 
 

@@ -11,9 +11,10 @@ from onnx import TensorProto
 from onnxscript import ir
 from tests.graph_nodes import nodes_of
 
-from seqserve_export.graph_files import WEIGHTS, move_weights
+from seqserve_export.graph_files import move_weights
 from seqserve_export.tracing import ATTENTION_OPSET
 from seqserve_export.weights_file import WeightsFile
+from seqserve_server.contract.manifest import WEIGHTS
 
 GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]
 

@@ -8,11 +8,11 @@ import json
 import pytest
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.door import Reader, house_of, opened, texts_of
+from tests.unit.gateway.without_socket import Reader, gateway_of, opened, texts_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
-from seqserve_gateway.call import ROOM, WINDOW, Call
+from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
 from seqserve_gateway.form import Endpoint, Form
 
 
@@ -26,7 +26,7 @@ FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
 
 async def test_array_is_answered_in_its_order_at_low_priority(server: FakeServer) -> None:
     texts = [f"w{n}" for n in range(60)]
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert {request.priority for request in server.requests} == {generation_pb2.PRIORITY_LOW}
@@ -34,21 +34,21 @@ async def test_array_is_answered_in_its_order_at_low_priority(server: FakeServer
 
 
 async def test_single_text_has_the_priority_of_a_caller_who_waits(server: FakeServer) -> None:
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
     assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
 
 
 async def test_no_text_needs_no_call(server: FakeServer) -> None:
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         assert (await client.post("/shout", json={"q": []})).json() == []
     assert server.requests == []
 
 
 async def test_error_of_one_text_is_that_of_the_array(server: FakeServer) -> None:
-    size = ROOM // 2
+    size = SHARED_WINDOW // 2
     texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, size)), *("hang" for _ in range(20))]
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": texts})
     assert (answer.status_code, answer.json()["field"]) == (400, "source")
     assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
@@ -56,13 +56,13 @@ async def test_error_of_one_text_is_that_of_the_array(server: FakeServer) -> Non
 
 @pytest.mark.parametrize("status", ["UNAUTHENTICATED", "NOT_FOUND"])
 async def test_error_that_ends_the_call_ends_the_array(server: FakeServer, status: str) -> None:
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": ["a", f"end {status}", "b"]})
     assert answer.json()["code"] == status
 
 
 async def test_arrays_share_their_room_and_each_has_a_window(server: FakeServer) -> None:
-    app = app_of(house_of(server), [FORM])
+    app = app_of(gateway_of(server), [FORM])
     readers = [
         Reader("/shout", {"q": [f"hang {name} {n}" for n in range(50)]}) for name in "abcdef"
     ]
@@ -70,7 +70,7 @@ async def test_arrays_share_their_room_and_each_has_a_window(server: FakeServer)
     async with app.router.lifespan_context(app), asyncio.TaskGroup() as visits:
         for count, reader in enumerate(readers, start=1):
             visits.create_task(reader.visit(app))
-            before, window = len(server.requests), max(WINDOW, ROOM // count)
+            before, window = len(server.requests), max(MIN_WINDOW, SHARED_WINDOW // count)
             while len(server.requests) < before + window:
                 await asyncio.sleep(0.01)
             seen.append(len(server.requests) - before)
@@ -80,21 +80,21 @@ async def test_arrays_share_their_room_and_each_has_a_window(server: FakeServer)
 
 
 async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) -> None:
-    app = app_of(house_of(server), [FORM])
+    app = app_of(gateway_of(server), [FORM])
     reader = Reader("/shout", {"q": [f"hang {n}" for n in range(50)]})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while len(server.requests) < ROOM:
+        while len(server.requests) < SHARED_WINDOW:
             await asyncio.sleep(0.01)
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(ROOM))
+    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(SHARED_WINDOW))
 
 
 async def test_long_texts_are_fewer_in_a_batch(server: FakeServer) -> None:
     texts = [f"{letter} " * 6_000 for letter in "abcdef"]
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert len(server.metadata) == len(texts)

@@ -18,11 +18,11 @@ import pytest
 from tests.certificates import make_certificates
 from tests.e2e.process import until
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.door import house_of
+from tests.unit.gateway.without_socket import gateway_of
 
 from seqserve.errors import OptionError
 from seqserve_gateway.app import app_of
-from seqserve_gateway.form import House
+from seqserve_gateway.form import Gateway
 from seqserve_gateway.listener import ListenerLimits, listener_at, run
 from seqserve_gateway.v1.routes import FORM
 
@@ -32,7 +32,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    house: House
+    gateway: Gateway
     port: int
 
     def connect(self) -> socket.socket:
@@ -58,16 +58,16 @@ def running(
     certificate: tuple[Path, Path] | None = None,
 ) -> Iterator[Running]:
     """Runs a gateway in a thread; it ends once it has drained."""
-    house = house_of(server)
+    gateway = gateway_of(server)
     listener = listener_at("127.0.0.1", 0, "--port")
-    arguments = (app_of(house, [FORM]), listener, house, limits, certificate)
+    arguments = (app_of(gateway, [FORM]), listener, gateway, limits, certificate)
     thread = threading.Thread(target=run, args=arguments)
     port = listener.getsockname()[1]
     thread.start()
     try:
-        yield Running(house, port)
+        yield Running(gateway, port)
     finally:
-        house.admission.is_open = False
+        gateway.admission.is_open = False
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
@@ -185,7 +185,7 @@ def test_call_under_way_is_finished_and_no_other_begun(server: FakeServer) -> No
     ):
         under_way = pool.submit(gateway.generate, "hang on")
         until(lambda: bool(server.requests))
-        gateway.house.admission.is_open = False
+        gateway.gateway.admission.is_open = False
         connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 503 " in connection.recv(4096)
         server.cancelled.set()

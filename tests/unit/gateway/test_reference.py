@@ -8,7 +8,7 @@ from typing import Any
 
 from openapi_spec_validator import validate
 from tests.unit.client.fake_server import FakeServer
-from tests.unit.gateway.door import house_of, opened
+from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.forms import FORMS
 from seqserve_gateway.reference import document_of
@@ -69,7 +69,7 @@ def test_every_field_is_described() -> None:
 
 
 async def test_page_needs_no_script_and_no_other_server(server: FakeServer) -> None:
-    async with opened(house_of(server), *FORMS) as client:
+    async with opened(gateway_of(server), *FORMS) as client:
         page = (await client.get("/docs")).text
         style = await client.get("/docs/style.css")
         served = (await client.get("/openapi.json")).json()

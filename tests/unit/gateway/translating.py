@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from tests.unit.client.fake_server import FakeServer
-from tests.unit.gateway.door import house_of, opened
+from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2, model_pb2
@@ -131,7 +131,7 @@ async def translating(*pairs: str) -> AsyncIterator[tuple[httpx.AsyncClient, Tra
     """Opens every form in front of such a server."""
     server = TranslatingServer(*pairs)
     try:
-        async with opened(house_of(server), *FORMS) as client:
+        async with opened(gateway_of(server), *FORMS) as client:
             yield client, server
     finally:
         server.stop()

@@ -53,7 +53,7 @@ class BulkRun:
         self._attempts_at: dict[int, Attempts] = {}
         self._pause_s: float | None = None
         self._max_bytes: int | None = None
-        self._room = Semaphore(checked_concurrency(concurrency))
+        self._window = Semaphore(checked_concurrency(concurrency))
         self._pending = PendingRequests()
         self._outcomes: Queue[Outcome | BaseException | None] = Queue()
         self._is_over = False
@@ -68,10 +68,10 @@ class BulkRun:
                 if isinstance(outcome, BaseException):
                     raise outcome
                 yield outcome
-                self._room.release()
+                self._window.release()
         finally:
             self._is_over = True
-            self._room.release()
+            self._window.release()
             self._pending.close()
             self._calls.cancel()
             await stop(reader)
@@ -95,10 +95,10 @@ class BulkRun:
     async def _paced(self) -> AsyncIterator[tuple[int, BulkSource]]:
         """Yields each source with its number when there is room for it."""
         numbers = count()
-        await self._room.acquire()
+        await self._window.acquire()
         async for source in items_of(self._sources):
             yield next(numbers), source
-            await self._room.acquire()
+            await self._window.acquire()
             if self._is_over:
                 return
 

@@ -31,7 +31,7 @@ class WorkerPool(Generic[A, R]):
         self._items = tasks.items_of(items)
         self._concurrency = checked_concurrency(concurrency)
         self._reading = tasks.Lock()
-        self._room = tasks.Semaphore(concurrency * WINDOW)
+        self._window = tasks.Semaphore(concurrency * WINDOW)
         self._futures: tasks.Queue[tasks.Future[R] | None] = tasks.Queue()
         self._is_over = False
 
@@ -45,10 +45,10 @@ class WorkerPool(Generic[A, R]):
             while (future := await self._futures.get()) is not None:
                 await tasks.settled(future)
                 yield future
-                self._room.release()
+                self._window.release()
         finally:
             self._is_over = True
-            self._room.release()
+            self._window.release()
             await tasks.stop(*workers)
 
     async def _run(self) -> None:
@@ -61,10 +61,10 @@ class WorkerPool(Generic[A, R]):
 
     async def _take(self) -> tuple[A, tasks.Future[R]] | None:
         async with self._reading:
-            await self._room.acquire()
+            await self._window.acquire()
             if self._is_over:
                 # Wakes the next worker, which ends as well.
-                self._room.release()
+                self._window.release()
                 return None
             future: tasks.Future[R] = tasks.Future()
             try:
@@ -82,5 +82,5 @@ class WorkerPool(Generic[A, R]):
 
     def _end(self) -> None:
         self._is_over = True
-        self._room.release()
+        self._window.release()
         self._futures.put_nowait(None)

@@ -54,7 +54,7 @@ class BulkRun:
         self._attempts_at: dict[int, Attempts] = {}
         self._pause_s: float | None = None
         self._max_bytes: int | None = None
-        self._room = Semaphore(checked_concurrency(concurrency))
+        self._window = Semaphore(checked_concurrency(concurrency))
         self._pending = PendingRequests()
         self._outcomes: Queue[Outcome | BaseException | None] = Queue()
         self._is_over = False
@@ -69,10 +69,10 @@ class BulkRun:
                 if isinstance(outcome, BaseException):
                     raise outcome
                 yield outcome
-                self._room.release()
+                self._window.release()
         finally:
             self._is_over = True
-            self._room.release()
+            self._window.release()
             self._pending.close()
             self._calls.cancel()
             stop(reader)
@@ -96,10 +96,10 @@ class BulkRun:
     def _paced(self) -> Iterator[tuple[int, BulkSource]]:
         """Yields each source with its number when there is room for it."""
         numbers = count()
-        self._room.acquire()
+        self._window.acquire()
         for source in items_of(self._sources):
             yield next(numbers), source
-            self._room.acquire()
+            self._window.acquire()
             if self._is_over:
                 return
 

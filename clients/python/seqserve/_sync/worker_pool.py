@@ -32,7 +32,7 @@ class WorkerPool(Generic[A, R]):
         self._items = threads.items_of(items)
         self._concurrency = checked_concurrency(concurrency)
         self._reading = threads.Lock()
-        self._room = threads.Semaphore(concurrency * WINDOW)
+        self._window = threads.Semaphore(concurrency * WINDOW)
         self._futures: threads.Queue[threads.Future[R] | None] = threads.Queue()
         self._is_over = False
 
@@ -46,10 +46,10 @@ class WorkerPool(Generic[A, R]):
             while (future := self._futures.get()) is not None:
                 threads.settled(future)
                 yield future
-                self._room.release()
+                self._window.release()
         finally:
             self._is_over = True
-            self._room.release()
+            self._window.release()
             threads.stop(*workers)
 
     def _run(self) -> None:
@@ -62,10 +62,10 @@ class WorkerPool(Generic[A, R]):
 
     def _take(self) -> tuple[A, threads.Future[R]] | None:
         with self._reading:
-            self._room.acquire()
+            self._window.acquire()
             if self._is_over:
                 # Wakes the next worker, which ends as well.
-                self._room.release()
+                self._window.release()
                 return None
             future: threads.Future[R] = threads.Future()
             try:
@@ -83,5 +83,5 @@ class WorkerPool(Generic[A, R]):
 
     def _end(self) -> None:
         self._is_over = True
-        self._room.release()
+        self._window.release()
         self._futures.put_nowait(None)

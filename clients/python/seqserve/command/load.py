@@ -10,8 +10,8 @@ from seqserve.command.load_run import check_server, find_rate, measured, result_
 from seqserve.declarations import DECLARATIONS
 from seqserve.files import replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
+from seqserve.load.load import Load
 from seqserve.load.page import page
-from seqserve.load.plan import Load
 from seqserve.load.rate_search import Probe
 from seqserve.load.report import compared, differences, lines_of, probes_of
 from seqserve.load.result import Result, details_of
@@ -81,12 +81,12 @@ def main(argv: list[str]) -> int:
 
 def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     limit_ms = options.p99 or 0.0
-    found = find_rate(options, load, caller)
-    report = [f"One at a time: p99 {found.lone_ms:,.1f} ms.", *probes_of(found.probes, limit_ms)]
-    report += ["", *lines_of(found.result)]
-    report += [f"Beware, {fault}." for fault in found.faults]
-    _write(options, found.result, found.answers, report, found.probes)
-    return 0 if found.best else 1
+    search = find_rate(options, load, caller)
+    report = [f"One at a time: p99 {search.lone_ms:,.1f} ms.", *probes_of(search.probes, limit_ms)]
+    report += ["", *lines_of(search.result)]
+    report += [f"Beware, {fault}." for fault in search.faults]
+    _write(options, search.result, search.answers, report, search.probes)
+    return 0 if search.best else 1
 
 
 def _write(

@@ -21,8 +21,8 @@ from seqserve.decoding import GenerateOptions
 from seqserve.load.answer import Caller
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
+from seqserve.load.load import Load
 from seqserve.load.open_inference_caller import OpenInferenceCaller, parameters_of
-from seqserve.load.plan import Load
 from seqserve.load.result import GOODPUT_TIMES, Result
 from seqserve.load.texts import SENTENCES, moments_of, texts_of
 from seqserve.options import flag_of, option

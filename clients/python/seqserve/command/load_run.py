@@ -19,7 +19,7 @@ from seqserve.files import label_of
 from seqserve.load import generator
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.generator import Sent
-from seqserve.load.plan import Load
+from seqserve.load.load import Load
 from seqserve.load.rate_search import (
     LEAST_REQUESTS,
     TRIES,
@@ -33,8 +33,8 @@ from seqserve.load.result import Result, faults_of, result_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The end of a search for the highest rate."""
+class RateSearch:
+    """A search for the highest rate, at its end."""
 
     result: Result
     """Of the load at the highest rate; of one request at a time where no rate holds."""
@@ -98,7 +98,7 @@ def measured(options: LoadOptions, load: Load, sent: Sent) -> Result:
     )
 
 
-def find_rate(options: LoadOptions, load: Load, caller: Caller) -> Found:
+def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
     """Looks for the highest rate at which ``--p99`` holds."""
     limit_ms = options.p99 or 0.0
     # What takes much longer has broken the limit: the next rate need not wait for it.
@@ -141,7 +141,7 @@ def find_rate(options: LoadOptions, load: Load, caller: Caller) -> Found:
     faults: list[str] = []
     if not math.isinf(first := broken_rate(probes)):
         faults = [f"at {first:,g} a second: {fault}" for fault in faults_of(results[first])]
-    return Found(result=result, answers=answers, probes=probes, lone_ms=lone_ms, faults=faults)
+    return RateSearch(result=result, answers=answers, probes=probes, lone_ms=lone_ms, faults=faults)
 
 
 def result_in(path: Path, option: str) -> Mapping[str, Any]:

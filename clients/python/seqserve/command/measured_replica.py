@@ -15,17 +15,17 @@ from seqserve.arguments import MAX_MESSAGE_BYTES
 from seqserve.command.load_options import LoadOptions
 from seqserve.command.load_run import check_server, find_rate, result_in
 from seqserve.command.plan_options import PlanOptions
-from seqserve.load.deployment import Replica
+from seqserve.load.capacity import Replica
 from seqserve.load.result import Result
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 
-_ASKED_S = 10.0
+_TIMEOUT_S = 10.0
 _OF_A_SEARCH = ("highest_request_rate", "limit_p99_ms", "lone_p99_ms", "probes")
 _OF_ANSWERS = ("mean_e2el_ms", "p99_e2el_ms", "completed", "burstiness")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredReplica:
     """What one server bears."""
 
     result: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Measured:
     """What makes it doubtful."""
 
 
-def measured(options: PlanOptions) -> Measured:
+def measured_replica(options: PlanOptions) -> MeasuredReplica:
     """Measures a server, or reads a report.
 
     Raises:
@@ -46,18 +46,18 @@ def measured(options: PlanOptions) -> Measured:
     """
     if options.report is not None:
         result = _reported(options)
-        return Measured(result=result, replica=Replica.of(result, cores=options.known_cores))
+        return MeasuredReplica(result=result, replica=Replica.of(result, cores=options.known_cores))
     with options.load_options() as load_options:
         load = load_options.load()
         check_server(load_options, load)
-        found = find_rate(load_options, load, load_options.caller())
-        _raise_if_none_holds(found.result)
+        search = find_rate(load_options, load, load_options.caller())
+        _raise_if_none_holds(search.result)
         known = {"cores": options.known_cores, **_known(load_options)}
-    return Measured(
-        result=found.result,
-        replica=Replica.of(found.result, **known),
+    return MeasuredReplica(
+        result=search.result,
+        replica=Replica.of(search.result, **known),
         is_here=options.is_started,
-        faults=found.faults,
+        faults=search.faults,
     )
 
 
@@ -119,7 +119,7 @@ def _version_bytes(options: LoadOptions) -> int | None:
     request = open_inference_pb2.ModelStatisticsRequest()
     with closing(connection.channel()) as channel, suppress(grpc.RpcError):
         stub: Any = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
-        answer = stub.ModelStatistics(request, metadata=connection.metadata(), timeout=_ASKED_S)
+        answer = stub.ModelStatistics(request, metadata=connection.metadata(), timeout=_TIMEOUT_S)
         used = (sum(kind.byte_size for kind in each.memory_usage) for each in answer.model_stats)
         return max(used, default=0) or None
     return None

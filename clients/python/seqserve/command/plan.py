@@ -7,10 +7,10 @@ from typing import Any
 
 from seqserve.columns import aligned
 from seqserve.command.json_line import json_line
-from seqserve.command.measured_replica import Measured, measured
+from seqserve.command.measured_replica import MeasuredReplica, measured_replica
 from seqserve.command.plan_options import PlanOptions
 from seqserve.declarations import DECLARATIONS
-from seqserve.load.deployment import ANSWERS_MI, FRONT_MI, SURGE, Deployment, settings_of
+from seqserve.load.capacity import ANSWERS_MI, FRONT_MI, SURGE, CapacityPlan, settings_of
 from seqserve.options import parse
 
 _EPILOG = """\
@@ -38,30 +38,32 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
         hidden={*hidden, "priority", "max_attempts"},
     )
-    found = measured(options)
-    plan = Deployment(rate_per_s=options.rate, headroom=options.headroom, one=found.replica)
-    assumed = [*_assumed(options, found, plan)]
+    measured = measured_replica(options)
+    plan = CapacityPlan(
+        rate_per_s=options.rate, headroom=options.headroom, replica=measured.replica
+    )
+    assumed = [*_assumed(options, measured, plan)]
     if options.json:
-        print(json_line(_facts(found, plan, assumed)))
+        print(json_line(_facts(measured, plan, assumed)))
     else:
-        print(*_lines(found, plan, assumed), sep="\n")
+        print(*_lines(measured, plan, assumed), sep="\n")
     return 0
 
 
-def _facts(found: Measured, plan: Deployment, assumed: Sequence[str]) -> dict[str, Any]:
-    one = plan.one
+def _facts(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]) -> dict[str, Any]:
+    replica = plan.replica
     return {
         "rate_per_s": plan.rate_per_s,
-        "p99_ms": found.result["limit_p99_ms"],
+        "p99_ms": measured.result["limit_p99_ms"],
         "headroom": plan.headroom,
         "replica": {
-            "highest_rate_per_s": one.rate_per_s,
-            "p99_ms_at_it": found.result["p99_e2el_ms"],
-            "in_flight": one.in_flight,
-            "cores": one.cores,
-            "slots": one.slots,
-            "loaded_versions": one.versions,
-            "version_bytes": one.version_bytes,
+            "highest_rate_per_s": replica.rate_per_s,
+            "p99_ms_at_it": measured.result["p99_e2el_ms"],
+            "in_flight": replica.in_flight,
+            "cores": replica.cores,
+            "slots": replica.slots,
+            "loaded_versions": replica.versions,
+            "version_bytes": replica.version_bytes,
         },
         "replicas": plan.replicas,
         "spare_for_rolling_update": SURGE,
@@ -70,39 +72,42 @@ def _facts(found: Measured, plan: Deployment, assumed: Sequence[str]) -> dict[st
         "memory_mi": plan.memory_mi,
         "values": plan.values(),
         "assumptions": [*assumed],
-        "doubts": [*found.faults],
+        "doubts": [*measured.faults],
     }
 
 
-def _lines(found: Measured, plan: Deployment, assumed: Sequence[str]) -> Iterator[str]:
-    one = plan.one
-    limit_ms, late_ms = found.result["limit_p99_ms"], found.result["p99_e2el_ms"]
+def _lines(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]) -> Iterator[str]:
+    replica = plan.replica
+    limit_ms, late_ms = measured.result["limit_p99_ms"], measured.result["p99_e2el_ms"]
     yield (
-        f"One server bears {one.rate_per_s:,.4g} requests a second within p99 {limit_ms:g} ms"
-        f" ({late_ms:,.1f} ms), {one.in_flight:,.1f} of them under way."
+        f"One server bears {replica.rate_per_s:,.4g} requests a second within p99 {limit_ms:g} ms"
+        f" ({late_ms:,.1f} ms), {replica.in_flight:,.1f} of them under way."
     )
     yield ""
     yield from aligned([*_rows(plan)])
     yield ""
     yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {_set(plan)}"
     yield from ("", "It assumes:", *(f"- {each}" for each in assumed))
-    yield from (line for fault in found.faults for line in ("", f"Beware, {fault}."))
+    yield from (line for fault in measured.faults for line in ("", f"Beware, {fault}."))
 
 
-def _rows(plan: Deployment) -> Iterator[tuple[str, str]]:
-    one, replicas = plan.one, plan.replicas
+def _rows(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
+    replica, replicas = plan.replica, plan.replicas
     each = plan.load_of(replicas)
     yield (
         "replicas",
-        f"{replicas:,}: {plan.rate_per_s:,.4g} / ({one.rate_per_s:,.4g} x {plan.headroom:g}), each"
-        f" at {each:.0%} of what it bears",
+        f"{replicas:,}: {plan.rate_per_s:,.4g} / ({replica.rate_per_s:,.4g} x {plan.headroom:g}),"
+        f" each at {each:.0%} of what it bears",
     )
     yield "a rolling update", f"{SURGE} more at a time, which needs room"
     yield "if one fails", _without_one(plan)
-    if one.cores is not None:
-        yield "cores", f"{one.cores} each, a worker on each; {one.cores * replicas:,} in all"
-    if one.slots is not None:
-        yield "slots", f"{one.slots:,} each"
+    if replica.cores is not None:
+        yield (
+            "cores",
+            f"{replica.cores} each, a worker on each; {replica.cores * replicas:,} in all",
+        )
+    if replica.slots is not None:
+        yield "slots", f"{replica.slots:,} each"
     yield (
         "memory",
         f"{plan.memory_mi:,} MiB each: {FRONT_MI} front, {ANSWERS_MI} answers, {plan.versions}"
@@ -110,7 +115,7 @@ def _rows(plan: Deployment) -> Iterator[tuple[str, str]]:
     )
 
 
-def _without_one(plan: Deployment) -> str:
+def _without_one(plan: CapacityPlan) -> str:
     left = plan.replicas - 1
     if not left:
         return "none is left: --set replicas=2 keeps one"
@@ -119,13 +124,13 @@ def _without_one(plan: Deployment) -> str:
     return f"the others are at {share:.0%} of what they bear{much}"
 
 
-def _set(plan: Deployment) -> str:
+def _set(plan: CapacityPlan) -> str:
     return ",".join(settings_of(plan.values()))
 
 
-def _assumed(options: PlanOptions, found: Measured, plan: Deployment) -> Iterator[str]:
+def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan) -> Iterator[str]:
     """Yields what the plan takes for granted."""
-    result, one = found.result, plan.one
+    result, replica = measured.result, plan.replica
     texts = result["dataset_path"] or "a few sentences in English, for no --dataset-path was given"
     lengths = ""
     if result["total_output_tokens"] and result["completed"]:
@@ -134,18 +139,24 @@ def _assumed(options: PlanOptions, found: Measured, plan: Deployment) -> Iterato
         )
         lengths = f", {source:,.0f} tokens that give {target:,.0f} on average"
     yield f"texts as long as those measured: {texts}{lengths}"
-    where = "this machine" if found.is_here else f"the server that was measured, {result['target']}"
-    if one.cores is None:
+    where = (
+        "this machine" if measured.is_here else f"the server that was measured, {result['target']}"
+    )
+    if replica.cores is None:
         yield f"as many cores as {where}, and as fast; --cores says how many"
     else:
-        yield f"cores as fast as those of {where}, {one.cores} for each server"
-    if found.is_here:
+        yield f"cores as fast as those of {where}, {replica.cores} for each server"
+    if measured.is_here:
         yield "what sent the load ran there too, so a server by itself bears a little more"
     yield "no time on the network beyond that between this command and the server"
     shape = result["burstiness"]
     come = "at random, a Poisson process" if shape == 1 else f"as with --burstiness {shape:g}"
     yield f"requests that come {come}, at one rate: take that of the busiest minute"
     yield "calls spread evenly over the servers, as the client and Envoy spread them"
-    source = "as the chart assumes" if one.version_bytes is None else "measured, and room for peaks"
-    many = "as the chart assumes" if one.versions is None else "those loaded, and one that loads"
+    source = (
+        "as the chart assumes" if replica.version_bytes is None else "measured, and room for peaks"
+    )
+    many = (
+        "as the chart assumes" if replica.versions is None else "those loaded, and one that loads"
+    )
     yield f"{plan.versions} versions ({many}) of {plan.version_mi} MiB ({source})"

@@ -15,7 +15,7 @@ from typing import Any
 from seqserve.errors import SeqserveError
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.event_loop import precise_loop
-from seqserve.load.plan import Load, Share
+from seqserve.load.load import Load, Share
 
 # Until all processes have read when they begin.
 _HEAD_START_S = 0.1

@@ -61,16 +61,18 @@ class OpenInferenceCaller(ChannelCaller):
     async def _begin(self, channel: Any) -> None:
         stub: Any = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         self._infer, self._infer_stream = stub.ModelInfer, stub.ModelStreamInfer
-        asked = open_inference_pb2.ModelMetadataRequest(
+        metadata_request = open_inference_pb2.ModelMetadataRequest(
             name=self._request.model_name, version=self._request.model_version
         )
-        model = await stub.ModelMetadata(asked, metadata=self._metadata)
-        taken = _input_of(model.inputs, self._input_name)
+        model = await stub.ModelMetadata(metadata_request, metadata=self._metadata)
+        text_input = _input_of(model.inputs, self._input_name)
         # One text, however many sizes the tensor has.
-        self._request.inputs.add(name=taken.name, datatype=_TEXTS, shape=[1] * len(taken.shape))
+        self._request.inputs.add(
+            name=text_input.name, datatype=_TEXTS, shape=[1] * len(text_input.shape)
+        )
         # Other outputs, such as scores, may take work that nobody asked for.
-        for given in [each for each in model.outputs if each.datatype == _TEXTS][:1]:
-            self._request.outputs.add(name=given.name)
+        for output in [each for each in model.outputs if each.datatype == _TEXTS][:1]:
+            self._request.outputs.add(name=output.name)
 
     async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
         request = Request()
@@ -107,9 +109,9 @@ def _input_of(tensors: Sequence[Any], name: str | None) -> Any:
         OptionError: It is not clear which, or there is none of that name.
     """
     texts = [tensor for tensor in tensors if tensor.datatype == _TEXTS]
-    found = [tensor for tensor in texts if name in (None, tensor.name)]
-    if len(found) == 1:
-        return found[0]
+    named = [tensor for tensor in texts if name in (None, tensor.name)]
+    if len(named) == 1:
+        return named[0]
     inputs = ", ".join(tensor.name for tensor in texts) or "none"
     reason = f"has no input {name!r} of texts" if name else "does not have one input of texts"
     raise OptionError(f"--input-name: the model {reason}; its inputs of texts: {inputs}")

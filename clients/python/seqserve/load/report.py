@@ -85,12 +85,12 @@ def probes_of(probes: Sequence[Probe], limit_ms: float) -> list[str]:
     ]
     heads = ("REQUESTS A SECOND", "P99, MS", f"WITHIN {limit_ms:g} MS")
     best = best_of(probes)
-    found = (
+    highest = (
         f"No rate holds p99 within {limit_ms:g} ms."
         if best is None
         else f"Highest rate: {best.rate_per_s:,.1f} requests a second, p99 {best.p99_ms:,.1f} ms."
     )
-    return [*(aligned([heads, *rows], right=(0, 1)) if rows else ()), "", found]
+    return [*(aligned([heads, *rows], right=(0, 1)) if rows else ()), "", highest]
 
 
 def compared(

@@ -149,7 +149,9 @@ class Search:
             return pool.cut(self._row_decoder.interrupt(rows))
         searches = self._beams[size].searches_of(request)
         length = int(self._cache.lengths[rows[0]])
-        return pool.cut([found for search in searches for found in search.interrupt(length)])
+        return pool.cut(
+            [hypothesis for search in searches for hypothesis in search.interrupt(length)]
+        )
 
     def assert_idle(self) -> None:
         """Checks that nothing is left of rows that have left; for tests of leaks.

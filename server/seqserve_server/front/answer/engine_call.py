@@ -108,7 +108,7 @@ class EngineCall:
         assert isinstance(self._last, Finished)
         return self._last
 
-    async def attended(self) -> Finished:
+    async def with_attention(self) -> Finished:
         """Gets the attention of a whole answer that was not asked for it; it ends no request.
 
         Raises:
@@ -221,10 +221,10 @@ class CachedCall(EngineCall):
             return self.result()
         if not self._is_shared:
             return await self._computed()
-        flight = self._key, QueueKey.of(self.spec)
-        if (answer := await self._answers.flights.join(flight)) is not None:
+        key = self._key, QueueKey.of(self.spec)
+        if (answer := await self._answers.under_way.join(key)) is not None:
             return self._take(answer, Lookup.JOINED)
-        return await self._answers.flights.run(flight, self._computed)
+        return await self._answers.under_way.run(key, self._computed)
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
         """Yields all tokens at once if the answer is kept, else as they come.

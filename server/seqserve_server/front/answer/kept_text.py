@@ -37,7 +37,7 @@ class _Edit(NamedTuple):
 
 
 def lacks(text: str, source: str, spans: Sequence[Span]) -> bool:
-    """Tells whether a text needs more than a look to have what its source keeps."""
+    """Tells whether a text lacks a kept text of its source, or has it too often."""
     if not has_words(without(source, spans)):
         return False
     wanted = Counter(source[slice(*span)] for span in spans)

@@ -35,9 +35,9 @@ class PartsAnswer(ABC, Generic[Answered]):
         """
         parts = self._source.parts
         if len(parts) == 1:
-            self._add(await self.answered(parts[0]))
+            self._add(await self.answer(parts[0]))
         else:
-            async with aclosing(self._window.in_order(parts, self.answered)) as answers:
+            async with aclosing(self._window.in_order(parts, self.answer)) as answers:
                 async for answered in answers:
                     self._add(answered)
         return self.response()
@@ -56,7 +56,7 @@ class PartsAnswer(ABC, Generic[Answered]):
                     yield piece
         else:
             parts = self._source.parts
-            async with aclosing(self._window.in_order(parts, self.answered)) as answers:
+            async with aclosing(self._window.in_order(parts, self.answer)) as answers:
                 async for answered in answers:
                     yield Piece(text=self._add(answered))
         if rest := self._joined.rest():
@@ -67,7 +67,7 @@ class PartsAnswer(ABC, Generic[Answered]):
         return self._joined.response()
 
     @abstractmethod
-    async def answered(self, part: Part) -> Answered:
+    async def answer(self, part: Part) -> Answered:
         """Answers a part.
 
         Raises:

@@ -82,7 +82,7 @@ class PivotAnswer(PartsAnswer["_Answered"]):
             answered = answered._replace(second=answered.next.response())
         self._add(answered)
 
-    async def answered(self, part: Part) -> _Answered:
+    async def answer(self, part: Part) -> _Answered:
         """Answers a part by both models.
 
         Raises:
@@ -95,7 +95,7 @@ class PivotAnswer(PartsAnswer["_Answered"]):
 
     async def _half_answered(self, part: Part) -> _Answered:
         """Answers a part by the first model, and prepares the answer of the second one."""
-        _, first = await self._first.answered(part)
+        _, first = await self._first.answer(part)
         # What a model cannot read stays as it is, and so does a text without a word.
         if first is None or not first.hypotheses[0].text.strip():
             return _Answered(part, first)
@@ -125,8 +125,11 @@ class PivotAnswer(PartsAnswer["_Answered"]):
 
 
 class Windows(NamedTuple):
-    """Bounds of what is under way in a call, apart for the parts of sources and, as those wait for
-    them, for what the second model divides once more."""
+    """Bounds of the parts under way in a call.
+
+    What the second model divides once more has a window of its own: parts of the source that hold
+    their places wait for it.
+    """
 
     parts: Window
     between: Window

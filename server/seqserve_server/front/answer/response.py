@@ -118,7 +118,7 @@ async def _with_places(model: LoadedModel, text: str, part: Part, call: EngineCa
     if model.manifest.can_score and any(lacks(each, text, part.kept) for each in texts):
         # Without, what is kept stands where the source has it.
         with suppress(QueueFull):
-            return await call.attended()
+            return await call.with_attention()
     return answer
 
 

@@ -46,7 +46,7 @@ class SourceAnswer(PartsAnswer[tuple[Part, Response | None]]):
         self.is_bulk = prepared.is_bulk or len(source.parts) > 1
         """Whether a part waits where a lone source is refused."""
 
-    async def answered(self, part: Part) -> tuple[Part, Response | None]:
+    async def answer(self, part: Part) -> tuple[Part, Response | None]:
         """Answers a part; None if the model can read none of it.
 
         Raises:

@@ -16,7 +16,7 @@ from seqserve.request_id import REQUEST_ID, request_id
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.front.call.backlog import Backlog
-from seqserve_server.front.call.connections import peer_name
+from seqserve_server.front.call.peer import peer_name
 from seqserve_server.front.call.status import failure_of
 from seqserve_server.front.call.wire import Context, forget_origin
 from seqserve_server.front.telemetry.call_metrics import Kind

@@ -38,7 +38,7 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defi
         )
 
 
-def legible(handler: wire.Handler) -> wire.Handler:
+def refusing_malformed(handler: wire.Handler) -> wire.Handler:
     """Wraps a handler so that malformed requests end the call with INVALID_ARGUMENT."""
     behaviour = wire.behaviour_of(handler)
 

@@ -1,4 +1,4 @@
-"""Surrounds every call: authorises it, gives it an id, counts and logs it, writes its errors.
+"""Surrounds every call: gives it an id, counts and logs it, writes its errors.
 
 Calls of gRPC's own services, health and reflection, are only checked for malformed requests.
 """
@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,26 +17,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import grpc
 from google.protobuf.message import Message
 
-from seqserve.auth import Scope, token_of
 from seqserve.request_id import REQUEST_ID, request_id
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
     Bound,
     DeadlinePassed,
-    PermissionDenied,
     ServiceError,
-    Unauthenticated,
 )
 from seqserve_server.front.call import wire
+from seqserve_server.front.call.authorization import AUTH_NAME
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.gate import Gate
-from seqserve_server.front.call.grpc_services import legible
+from seqserve_server.front.call.grpc_services import refusing_malformed
 from seqserve_server.front.call.server_call import ServerCall, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
 from seqserve_server.front.call.text_turns import TextTurns
-from seqserve_server.front.call.wire import Handler
 from seqserve_server.front.models.active_calls import ActiveCalls
-from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -56,9 +51,6 @@ _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
 _TEXT_BYTES = 128_000_000
-
-_auth_name: ContextVar[str] = ContextVar("auth_name", default="")
-"""Name of the token of the call that arrives, before it has a :class:`ServerCall`."""
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -100,7 +92,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if handler is None or not method.startswith((*_OURS, _GRPCS)):
             return handler
         is_grpcs = method.startswith(_GRPCS)
-        self._wrapped[method] = legible(handler) if is_grpcs else self._wrap(method, handler)
+        self._wrapped[method] = (
+            refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
+        )
         return self._wrapped[method]
 
     def end_all(self, error: ServiceError) -> None:
@@ -124,7 +118,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             request_id=request_id(metadata),
             peer=self._gate.peer_of(context),
             connection=context.peer(),
-            auth_name=_auth_name.get(),
+            auth_name=AUTH_NAME.get(),
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
@@ -144,7 +138,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
-                call.answered_with(len(data))
+                call.shrink_to(len(data))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
@@ -203,7 +197,7 @@ class _RunningCall:
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._running.discard(self)
         self._active.leave()
-        self._call.release()
+        self._call.release_models()
         if error is None:
             self._report(OK)
         elif self._ended_by is not None and isinstance(error, asyncio.CancelledError):
@@ -263,68 +257,3 @@ class _RunningCall:
         }
         fields |= {name: value for name, value in named.items() if value}
         logs.event("call", fields | call.facts)
-
-
-SCOPES: dict[str, Scope | None] = {
-    # Probes and load balancers have no token; they learn which models are up, and no more.
-    "/grpc.health.v1.Health/": None,
-    "/inference.GRPCInferenceService/ServerLive": None,
-    "/inference.GRPCInferenceService/ServerReady": None,
-    "/inference.GRPCInferenceService/ModelReady": None,
-    "/inference.GRPCInferenceService/RepositoryModelLoad": Scope.ADMIN,
-    "/inference.GRPCInferenceService/RepositoryModelUnload": Scope.ADMIN,
-    "/inference.GRPCInferenceService/": Scope.GENERATE,
-    "/grpc.reflection.v1alpha.ServerReflection/": Scope.GENERATE,
-    "/seqserve.v1.GenerationService/": Scope.GENERATE,
-    "/seqserve.v1.ModelService/ListModels": Scope.GENERATE,
-    "/seqserve.v1.ModelService/GetModel": Scope.GENERATE,
-    "/seqserve.v1.ModelService/ListGlossaries": Scope.GENERATE,
-    "/seqserve.v1.ModelService/GetGlossary": Scope.GENERATE,
-    "/seqserve.v1.ModelService/LoadModel": Scope.ADMIN,
-    "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
-    "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
-}
-"""The scope of a method; the name of a service stands for its methods that have no row. A method
-without either needs the admin scope."""
-
-
-def scope_of(method: str) -> Scope | None:
-    """Returns the scope that a method needs; None if it needs no token."""
-    if method in SCOPES:
-        return SCOPES[method]
-    service = method[: method.rfind("/") + 1]
-    return SCOPES.get(service, Scope.ADMIN)
-
-
-class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses calls without a token, or whose token lacks the scope of the method.
-
-    Runs before the other interceptor, so that no request of a refused call is read.
-    """
-
-    def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
-        """Takes the tokens, and what makes a handler that ends a method's calls with an error."""
-        self._tokens = tokens
-        self._refusing = refusing
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
-        """Finds the handler of a call, or one that refuses it."""
-        method = handler_call_details.method
-        error = self._refusal(method, handler_call_details)
-        handler = await continuation(handler_call_details)
-        # A method that does not exist needs no protection, and its name must not become a label.
-        return handler if error is None or handler is None else self._refusing(method, error)
-
-    def _refusal(self, method: str, details: grpc.HandlerCallDetails) -> ServiceError | None:
-        scope = scope_of(method)
-        if scope is None:
-            return None
-        entry = self._tokens.find(token_of(details.invocation_metadata or ()))
-        if entry is None:
-            return Unauthenticated()
-        _auth_name.set(entry.name)
-        return None if scope in entry.scopes else PermissionDenied(scope.value)

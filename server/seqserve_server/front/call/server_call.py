@@ -39,7 +39,7 @@ class ServerCall(CallRecord):
     """Returns the time left until the deadline, in seconds; None if the call has none."""
     count_refusal: Callable[[str, Exception], None] = lambda model, error: None
     """Counts a request that ended with an error, in the metrics."""
-    kept: list[ServedModel] = field(default_factory=list)
+    models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     memory: FairMemory = field(default_factory=FairMemory)
     """Of all calls of the server."""
@@ -64,14 +64,14 @@ class ServerCall(CallRecord):
             Draining: The server shuts down; a call that has its version goes on.
             ServiceError: As :meth:`Repository.resolve`.
         """
-        kept = self._kept(name or repository.default, version)
+        kept = self._resolved(name or repository.default, version)
         model = kept or repository.resolve(name, version, self.request_id)
         self.model, self.version = model.manifest.name, model.manifest.version
         if kept is None:
             if repository.is_closed:
                 raise Draining("the server is shutting down; call another one")
             model.calls.enter()
-            self.kept.append(model)
+            self.models.append(model)
         return model
 
     def spec_fields(self) -> dict[str, Any]:
@@ -85,16 +85,16 @@ class ServerCall(CallRecord):
             "flow_id": self.connection,
         }
 
-    def _kept(self, name: str, version: int) -> ServedModel | None:
-        for model in self.kept:
+    def _resolved(self, name: str, version: int) -> ServedModel | None:
+        for model in self.models:
             if model.manifest.name == name and version in (0, model.manifest.version):
                 return model
         return None
 
-    def release(self) -> None:
-        """Lets the versions go: the call is over."""
-        while self.kept:
-            self.kept.pop().calls.leave()
+    def release_models(self) -> None:
+        """Lets the versions go: the call, or the request, is over."""
+        while self.models:
+            self.models.pop().calls.leave()
 
     async def read(
         self,
@@ -161,44 +161,44 @@ class ServerCall(CallRecord):
         )
         self.reservations.add(self.reservation)
 
-    def answered_with(self, size: int) -> None:
+    def shrink_to(self, size: int) -> None:
         """Keeps only the memory that an answer of a size needs."""
         if self.reservation is not None:
             self.reservation.shrink(held_bytes(size))
 
-    def answered_one(self, max_size: int, size: int) -> None:
+    def shrink_one(self, max_size: int, size: int) -> None:
         """Keeps of the memory for one of many answers only what it needs."""
         if self.reservation is not None:
             self.reservation.shrink(self.reservation.size - 2 * max(0, max_size - size))
 
-    def free(self) -> None:
+    def free_memory(self) -> None:
         """Gives back the memory of an answer that the caller has, or will not get."""
         if self.reservation is not None:
             self.reservation.release()
             self.reservations.discard(self.reservation)
             self.reservation = None
 
-    def request(self, began_s: float) -> ServerCall:
+    def begin_request(self, began_s: float) -> ServerCall:
         """Begins one of many requests that resolves its own version and has memory of its own.
 
         Release it when it is answered, and free its memory when the caller has the answer.
         """
-        return replace(self, began_s=began_s, facts={}, kept=[], reservation=None)
+        return replace(self, began_s=began_s, facts={}, models=[], reservation=None)
 
-    def stands_for(self, part: ServerCall) -> None:
+    def take_model_of(self, request: ServerCall) -> None:
         """Takes the model and the version of one of many requests, if it has found them.
 
         Requests may name several models; the last one stands for the call.
         """
-        if part.model:
-            self.model, self.version = part.model, part.version
+        if request.model:
+            self.model, self.version = request.model, request.version
 
     def failed(self, error: ServiceError) -> generation_pb2.Failure:
         """Counts the failure of one of many requests, and gives it as a message."""
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
 
-    def note(self, response: generation_pb2.GenerateResponse) -> None:
+    def note_answer(self, response: generation_pb2.GenerateResponse) -> None:
         """Notes the facts of the answer to a call of one source."""
         if response.segments:
             self.facts["segments"] = len(response.segments)
@@ -210,7 +210,7 @@ class ServerCall(CallRecord):
             first_token_ms=timings.first_token_ms,
         )
 
-    def answered(self, response: generation_pb2.GenerateResponse) -> None:
+    def count_answer(self, response: generation_pb2.GenerateResponse) -> None:
         """Counts one of many sources; the response of one that failed is empty."""
         self.add(
             sources=1,

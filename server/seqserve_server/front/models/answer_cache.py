@@ -99,7 +99,7 @@ class VersionAnswers:
         self._number = number
         self._closed = False
         self.counts = counts
-        self.flights: Flights[Finished] = Flights()
+        self.under_way: SingleFlight[Finished] = SingleFlight()
         """Requests under way, for which equal ones wait."""
 
     def key_of(self, spec: GenerateSpec) -> bytes:
@@ -135,8 +135,8 @@ Answer = TypeVar("Answer")
 _ITS_OWN = (DeadlinePassed, QueueFull)
 
 
-class Flights(Generic[Answer]):
-    """The requests under way, by their keys."""
+class SingleFlight(Generic[Answer]):
+    """Runs equal requests once: the others wait for the answer of the first (single flight)."""
 
     def __init__(self) -> None:
         """Starts with none."""

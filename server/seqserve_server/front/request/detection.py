@@ -23,7 +23,7 @@ MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
 _LIBRARY = "py3langid"
 _TRIES = 2
-"""Processes that are asked: one may end through no fault of the text."""
+"""Processes that are tried: one may end through no fault of the text."""
 # They take less than a second together, once the process has started.
 _MAX_WAITING = 512
 _RETRY_S = 1.0
@@ -85,7 +85,7 @@ class LanguageDetector:
         for code in codes:
             names.setdefault(folded(code).name, code)
         # To its end even if the caller leaves: the next answer must be that of the next request.
-        task = asyncio.create_task(self._asked(text[:MAX_CHARACTERS], list(names)))
+        task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names)))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         answer = await asyncio.shield(task)
@@ -104,7 +104,7 @@ class LanguageDetector:
         if not task.cancelled():
             task.exception()
 
-    async def _asked(self, text: str, languages: Sequence[str]) -> dict[str, float]:
+    async def _answer(self, text: str, languages: Sequence[str]) -> dict[str, float]:
         question = json.dumps([text, languages]).encode() + b"\n"
         async with self._turn:
             for _ in range(_TRIES):

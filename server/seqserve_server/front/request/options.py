@@ -71,7 +71,7 @@ def converted_options(
     """Checks the options of a request, over those that its model recommends, and converts them.
 
     The decoding options have all terms of the request;
-    :func:`~seqserve_server.front.request.terms.for_source` keeps those that a source contains.
+    :class:`~seqserve_server.front.request.terms.Terms` keeps those that a source contains.
 
     Raises:
         InvalidRequest: An option is wrong.
@@ -147,7 +147,7 @@ def _sampling(sent: dict[str, Any]) -> Sampling | None:
 
 def _suppressed(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> tuple[TokenIds, ...]:
     field = "suppress_sequences"
-    sequences: list[TokenIds] = [(one,) for one in _ids(options, "suppress_tokens", tokenizer)]
+    sequences: list[TokenIds] = [(id_,) for id_ in _ids(options, "suppress_tokens", tokenizer)]
     for sequence in options.suppress_sequences:
         if not sequence.tokens:
             raise InvalidRequest(f"options.{field}", "has an empty sequence")

@@ -148,15 +148,15 @@ async def read(
         # First, so that a refusal costs little.
         check_refusals(model, priority, call)
     sent = request.options if options is None else options
-    meant = read_options(sent, model)
-    reader = SourceReader(model, meant, sent.terms, glossary)
-    max_wait_s = _max_wait_s(meant.decoding, is_bulk=is_bulk)
+    converted = read_options(sent, model)
+    reader = SourceReader(model, converted, sent.terms, glossary)
+    max_wait_s = _max_wait_s(converted.decoding, is_bulk=is_bulk)
     return Prepared(
         model=model,
         sources=await _sources(request, reader, call, max_wait_s),
         sent_options=sent,
-        options=meant.decoding,
-        affixes=meant.affixes,
+        options=converted.decoding,
+        affixes=converted.affixes,
         priority=priority,
         is_bulk=is_bulk,
     )

@@ -86,7 +86,9 @@ class Route(NamedTuple):
         need not wait behind."""
         return min(model.engine.capacity.slots for model in self.models)
 
-    def marked(self, response: generation_pb2.GenerateResponse) -> generation_pb2.GenerateResponse:
+    def with_detected_language(
+        self, response: generation_pb2.GenerateResponse
+    ) -> generation_pb2.GenerateResponse:
         """Sets the language that was detected in a response, and returns it."""
         if self.detected:
             response.detected_language.language = self.detected.language

@@ -21,13 +21,8 @@ from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.request.parts import Source, check_count
 from seqserve_server.front.request.route import Request, Route
-from seqserve_server.front.services.scoring import (
-    MAX_CHARACTERS,
-    attention,
-    detokenize,
-    score,
-    tokenize,
-)
+from seqserve_server.front.services.scoring import attention, score
+from seqserve_server.front.services.tokens import MAX_CHARACTERS, detokenize, tokenize
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
@@ -54,8 +49,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
         route = await self._route(request, call)
-        response = route.marked(await (await _answer(request, route, call)).whole())
-        call.note(response)
+        response = route.with_detected_language(await (await _answer(request, route, call)).whole())
+        call.note_answer(response)
         return response
 
     async def GenerateStream(
@@ -67,8 +62,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 yield generation_pb2.GenerateStreamResponse(piece=piece)
-        response = route.marked(answer.response())
-        call.note(response)
+        response = route.with_detected_language(answer.response())
+        call.note_answer(response)
         yield generation_pb2.GenerateStreamResponse(result=response)
 
     async def GenerateBatch(
@@ -82,15 +77,15 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
         async def outcome(source: Source | ServiceError) -> bytes:
             try:
-                response = route.marked(await answers.to(source).whole())
+                response = route.with_detected_language(await answers.to(source).whole())
                 outcome = generation_pb2.Outcome(response=response)
             except ServiceError as error:
                 outcome = generation_pb2.Outcome(failure=call.failed(error))
             # A source that failed has no response, and so no tokens.
-            call.answered(outcome.response)
+            call.count_answer(outcome.response)
             data = outcome.SerializeToString()
             if isinstance(source, Source):
-                call.answered_one(len(source.parts) * max_bytes, len(data))
+                call.shrink_one(len(source.parts) * max_bytes, len(data))
             return data
 
         outcomes = Window(route.slots).in_order(answers.sources, outcome)
@@ -106,26 +101,28 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         windows = Windows.of(slots)
 
         async def answer(request: generation_pb2.GenerateRequest) -> Answered:
-            part = call.request(time.monotonic())
+            request_call = call.begin_request(time.monotonic())
             try:
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                route = await self._route(request, part)
-                answers = await answers_of(request, route, part, windows, is_bulk=True)
-                response = route.marked(await answers.to(answers.sources[0]).whole())
+                route = await self._route(request, request_call)
+                answers = await answers_of(request, route, request_call, windows, is_bulk=True)
+                response = route.with_detected_language(
+                    await answers.to(answers.sources[0]).whole()
+                )
             except BaseException:
-                part.free()
+                request_call.free_memory()
                 raise
             finally:
-                part.release()
-                call.stands_for(part)
-            return Answered(response, part.free)
+                request_call.release_models()
+                call.take_model_of(request_call)
+            return Answered(response, request_call.free_memory)
 
         bulk = Bulk(call, answer, slots, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
-                call.answered(response.outcome.response)
+                call.count_answer(response.outcome.response)
                 yield response
 
     async def Score(

@@ -23,11 +23,12 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb
 from seqserve_server.contract.errors import Draining, StartupError
 from seqserve_server.front.address import address_of
 from seqserve_server.front.call.acceptor import AcceptingServer, new_server
+from seqserve_server.front.call.authorization import AuthorizationInterceptor
 from seqserve_server.front.call.connections import connection_arguments
 from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import HealthServicer
-from seqserve_server.front.call.interceptor import AuthorizationInterceptor, CallInterceptor
+from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout

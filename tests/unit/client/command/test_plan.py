@@ -11,7 +11,7 @@ import pytest
 
 from seqserve.command import measured_replica
 from seqserve.command.load_options import LoadOptions
-from seqserve.command.load_run import Found
+from seqserve.command.load_run import RateSearch
 from seqserve.command.main import main
 from seqserve.command.plan_options import PlanOptions
 from seqserve.cores import available_cores
@@ -54,10 +54,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[LoadOptions]:
     """The loads that were searched; each search finds the same."""
     searched: list[LoadOptions] = []
 
-    def find_rate(options: LoadOptions, *_: object) -> Found:
+    def find_rate(options: LoadOptions, *_: object) -> RateSearch:
         searched.append(options)
         result = {**RESULT, "target": options.target}
-        return Found(result=result, answers=[], probes=[], lone_ms=20.0, faults=["at 9: late"])
+        return RateSearch(result=result, answers=[], probes=[], lone_ms=20.0, faults=["at 9: late"])
 
     monkeypatch.setattr(measured_replica, "find_rate", find_rate)
     return searched

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 import pytest
 
 from seqserve.load.arrivals import Arrival, draw_for, random_arrivals, traced_arrivals, within
-from seqserve.load.plan import Load, Share
+from seqserve.load.load import Load, Share
 
 SOURCES = ["one", "two", "three"]
 

@@ -14,7 +14,7 @@ from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 
 from seqserve.retry import RetryPolicy
 from seqserve_gateway.admission import Admission
-from seqserve_gateway.playground.routes import MAX_BYTES, PAGE, house_of, page_of
+from seqserve_gateway.playground.routes import MAX_BYTES, PAGE, gateway_of, page_of
 from seqserve_gateway.upstream import UpstreamSettings
 
 JSON = {"content-type": "application/json"}
@@ -43,7 +43,7 @@ def server() -> Iterator[FakeServer]:
 @pytest.fixture
 def page(server: FakeServer) -> Iterator[TestClient]:
     with TestClient(
-        page_of(house_of(settings_of(server))), base_url="http://localhost:8080"
+        page_of(gateway_of(settings_of(server))), base_url="http://localhost:8080"
     ) as page:
         yield page
 
@@ -131,7 +131,7 @@ def test_model_without_scorer_answers_without_attention() -> None:
     server = Unattended()
     try:
         with TestClient(
-            page_of(house_of(settings_of(server))), base_url="http://localhost"
+            page_of(gateway_of(settings_of(server))), base_url="http://localhost"
         ) as page:
             result = lines_of(page, "a b")[-1]["result"]
     finally:
@@ -183,14 +183,14 @@ def test_value_that_fits_no_field_is_refused_by_its_name(page: TestClient) -> No
 
 
 def test_more_than_the_rate_is_refused(server: FakeServer) -> None:
-    app = page_of(house_of(settings_of(server), Admission(burst=1, clock=lambda: 0.0)))
+    app = page_of(gateway_of(settings_of(server), Admission(burst=1, clock=lambda: 0.0)))
     with TestClient(app, base_url="http://127.0.0.1") as page:
         assert [page.get("/api/models").status_code for _ in range(2)] == [200, 429]
 
 
 async def test_reader_that_leaves_cancels_the_call(server: FakeServer) -> None:
     admission = Admission()
-    app = page_of(house_of(settings_of(server), admission))
+    app = page_of(gateway_of(settings_of(server), admission))
     body = json.dumps({"source": "hang on"}).encode()
     gone = asyncio.Event()
     sent: list[bytes] = []

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import json_format
 from tests.unit.client.answers import answer, scored, stream_of, tokenized
 from tests.unit.client.fake_server import MODELS, PATIENCE_S, FakeServer
-from tests.unit.gateway.door import Reader, house_of, opened
+from tests.unit.gateway.without_socket import Reader, gateway_of, opened
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
@@ -21,7 +21,7 @@ from seqserve_gateway.v1.routes import FORM
 
 @pytest.fixture
 async def client(server: FakeServer) -> AsyncIterator[httpx.AsyncClient]:
-    async with opened(house_of(server), FORM) as client:
+    async with opened(gateway_of(server), FORM) as client:
         yield client
 
 
@@ -101,14 +101,14 @@ async def test_stream_that_fails_later_ends_with_an_event(client: httpx.AsyncCli
 
 
 async def test_reader_of_a_stream_that_leaves_cancels_it(server: FakeServer) -> None:
-    house = house_of(server)
-    app = app_of(house, [FORM])
+    gateway = gateway_of(server)
+    app = app_of(gateway, [FORM])
     reader = Reader("/v1/generate:stream", {"source": "hang on"}, leaves_at=b'"piece"')
     async with app.router.lifespan_context(app):
         await asyncio.wait_for(reader.visit(app), PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
     assert b'"result"' not in reader.sent
-    assert house.admission.under_way == 0
+    assert gateway.admission.under_way == 0
 
 
 async def test_models_are_those_of_the_server(client: httpx.AsyncClient) -> None:

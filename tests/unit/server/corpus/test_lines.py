@@ -22,7 +22,7 @@ def test_lines_of_text_keep_their_ends(file: Path, out: Path) -> None:
     file.write_bytes("\ufeffone\r\n\ntwo\u2028three\nlast".encode())
     corpus = TextFile(file)
     assert corpus.count() == 4
-    assert [asked.text for asked in corpus.asked()] == ["one", "", "two\u2028three", "last"]
+    assert [place.text for place in corpus.places()] == ["one", "", "two\u2028three", "last"]
     corpus.write(out, [Answer("eins"), NOTHING, Answer("zwei\ndrei"), failed("no")])
     assert out.read_bytes() == b"eins\r\n\nzwei drei\n"
 
@@ -41,12 +41,12 @@ OBJECTS = [
 def test_objects_get_a_field(file: Path, out: Path) -> None:
     file.write_text("".join(f"{line}\r\n" for line in OBJECTS), encoding="utf-8")
     corpus = JsonLinesFile(file, "text", "target")
-    asked = list(corpus.asked())
-    assert [each.text for each in asked] == ["Olá", "", "", "", "", "half \ud800", ""]
+    places = list(corpus.places())
+    assert [each.text for each in places] == ["Olá", "", "", "", "", "half \ud800", ""]
     missing = "has no text in the field 'text'"
-    assert [each.fault for each in asked[:4]] == ["", "", missing, missing]
-    assert asked[4].fault.startswith("is not JSON: ")
-    assert asked[5].fault.startswith("is not UTF-8: ")
+    assert [each.fault for each in places[:4]] == ["", "", missing, missing]
+    assert places[4].fault.startswith("is not JSON: ")
+    assert places[5].fault.startswith("is not UTF-8: ")
     answers = [Answer("Hallo", -0.25), NOTHING, *[failed("no")] * 5]
     corpus.write(out, answers)
     lines = out.read_bytes().decode().split("\r\n")
@@ -66,7 +66,7 @@ def test_bytes_that_are_no_text_come_back_as_they_were(file: Path, out: Path) ->
     data = b'\xff{"text": 1}\n{"text": "\xe9"}\n'
     file.write_bytes(data)
     corpus = JsonLinesFile(file, "text", "target")
-    assert all(each.fault for each in corpus.asked())
+    assert all(each.fault for each in corpus.places())
     corpus.write(out, [failed("no"), failed("no")])
     assert out.read_bytes().splitlines()[0] == data.splitlines()[0]
 

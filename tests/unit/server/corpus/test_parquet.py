@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 def test_rows_get_a_column(file: Path) -> None:
     corpus = ParquetFile(file, "text", "target", has_scores=True)
     assert corpus.count() == 3
-    assert [asked.text for asked in corpus.asked()] == ["one", "", "three"]
+    assert [place.text for place in corpus.places()] == ["one", "", "three"]
     out = file.with_name("out.parquet")
     corpus.write(out, [Answer("eins", -0.5), NOTHING, failed("no")])
     found = parquet.read_table(out).to_pydict()

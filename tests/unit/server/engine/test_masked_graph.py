@@ -83,12 +83,8 @@ def test_only_the_mask_has_another_place() -> None:
     assert kinds[0] == kinds[1]
 
 
-def test_others_stay_as_they_are(tiny_artifact: Path, tmp_path: Path) -> None:
+def test_others_stay_as_they_are(tiny_artifact: Path) -> None:
     assert masked_graph(tiny_artifact / "decoder.onnx") is None
-    damaged = tmp_path / "decoder.onnx"
-    assert masked_graph(damaged) is None
-    damaged.write_bytes(b"\xff not a graph")
-    assert masked_graph(damaged) is None
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -90,25 +90,25 @@ class InferenceServicer(ModelControlServicer):
         self, request: Request, call: ServerCall
     ) -> AsyncGenerator[StreamResponse, None]:
         """Answers one request of a stream."""
-        part = call.request(time.monotonic())
+        request_call = call.begin_request(time.monotonic())
         # Its tokens count as those of the call.
-        part.facts = call.facts
+        request_call.facts = call.facts
         try:
-            inference, prepared = await self._prepared(request, part)
+            inference, prepared = await self._prepared(request, request_call)
             if not inference.is_streamed:
-                yield _message(await _whole(inference, prepared, part), is_last=True)
+                yield _message(await _whole(inference, prepared, request_call), is_last=True)
                 return
-            async with aclosing(_pieces(inference, prepared, part)) as responses:
+            async with aclosing(_pieces(inference, prepared, request_call)) as responses:
                 async for response in responses:
                     yield response
         except ServiceError as error:
             failed = _message(Response(id=request.id), is_last=True)
-            failed.error_message = part.failed(error).message
+            failed.error_message = request_call.failed(error).message
             yield failed
         finally:
-            call.stands_for(part)
-            part.release()
-            part.free()
+            call.take_model_of(request_call)
+            request_call.release_models()
+            request_call.free_memory()
 
 
 async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCall) -> Response:
@@ -125,7 +125,7 @@ async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCa
     async with aclosing(in_order):
         responses = [response async for response in in_order]
     for response in responses:
-        call.answered(response)
+        call.count_answer(response)
     return inference.response([response.hypotheses for response in responses])
 
 
@@ -139,7 +139,7 @@ async def _pieces(
         async for piece in pieces:
             yield _message(inference.piece(piece.text), is_last=False)
     response = answer.response()
-    call.answered(response)
+    call.count_answer(response)
     yield _message(inference.end(response.hypotheses[0]), is_last=True)
 
 

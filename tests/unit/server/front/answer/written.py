@@ -32,7 +32,7 @@ class AnsweredCall:
     def result(self) -> Finished:
         return self.answer
 
-    async def attended(self) -> Finished:
+    async def with_attention(self) -> Finished:
         assert self.attention is not None
         if isinstance(self.attention, ServiceError):
             raise self.attention

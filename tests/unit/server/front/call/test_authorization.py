@@ -31,12 +31,8 @@ from seqserve.auth import Scope
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.request import Spec
-from seqserve_server.front.call.interceptor import (
-    SCOPES,
-    AuthorizationInterceptor,
-    CallInterceptor,
-    scope_of,
-)
+from seqserve_server.front.call.authorization import SCOPES, AuthorizationInterceptor, scope_of
+from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security

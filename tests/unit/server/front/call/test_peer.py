@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seqserve_server.front.call.connections import peer_name
+from seqserve_server.front.call.peer import peer_name
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 

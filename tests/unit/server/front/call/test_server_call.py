@@ -38,7 +38,7 @@ async def test_call_that_asks_again_gets_the_version_it_has() -> None:
         assert call.resolve(repository, name, version) is model
     assert call.resolve(repository, "echo", 2) is newer.model
     assert not await model.calls.wait_idle(0.0)
-    call.release()
+    call.release_models()
     assert await model.calls.wait_idle(0.0)
     # A version that drains takes no other call.
     other = ServerCall(path="/s/m", request_id="2")
@@ -58,6 +58,6 @@ async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_on
     with pytest.raises(Draining):
         late.resolve(repository, "", 0)
     # The refusal counts for the model that the call would have had.
-    assert late.model == "echo" and late.kept == []
-    call.release()
+    assert late.model == "echo" and late.models == []
+    call.release_models()
     assert await model.calls.wait_idle(0.0)

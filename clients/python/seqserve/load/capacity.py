@@ -47,31 +47,31 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class CapacityPlan:
     """Servers for a rate."""
 
     rate_per_s: float
     """Requests a second, over all servers."""
     headroom: float
     """Share of its highest rate that a server gets."""
-    one: Replica
+    replica: Replica
 
     @property
     def replicas(self) -> int:
         """How many servers there are."""
-        return max(1, math.ceil(self.rate_per_s / (self.one.rate_per_s * self.headroom) - 1e-9))
+        return max(1, math.ceil(self.rate_per_s / (self.replica.rate_per_s * self.headroom) - 1e-9))
 
     @property
     def version_mi(self) -> int:
         """MiB of a version, with room for peaks."""
-        if self.one.version_bytes is None:
+        if self.replica.version_bytes is None:
             return VERSION_MI
-        return _STEP_MI * math.ceil(_PEAK * self.one.version_bytes / 2**20 / _STEP_MI)
+        return _STEP_MI * math.ceil(_PEAK * self.replica.version_bytes / 2**20 / _STEP_MI)
 
     @property
     def versions(self) -> int:
         """Versions at a time: one more while a new one loads."""
-        return VERSIONS if self.one.versions is None else self.one.versions + 1
+        return VERSIONS if self.replica.versions is None else self.replica.versions + 1
 
     @property
     def memory_mi(self) -> int:
@@ -80,16 +80,16 @@ class Deployment:
 
     def load_of(self, replicas: int) -> float:
         """Returns the share of its highest rate that each of so many servers gets."""
-        return self.rate_per_s / replicas / self.one.rate_per_s
+        return self.rate_per_s / replicas / self.replica.rate_per_s
 
     def values(self) -> dict[str, Any]:
         """Returns the values of the Helm chart, without those that nobody knows."""
         values: dict[str, Any] = {"replicas": self.replicas}
-        if self.one.cores is not None:
-            values["cores"] = self.one.cores
+        if self.replica.cores is not None:
+            values["cores"] = self.replica.cores
         values["memory"] = {"versions": self.versions, "versionMi": self.version_mi}
-        if self.one.slots is not None:
-            values["options"] = {"SEQSERVE_SLOTS": self.one.slots}
+        if self.replica.slots is not None:
+            values["options"] = {"SEQSERVE_SLOTS": self.replica.slots}
         return values
 
 

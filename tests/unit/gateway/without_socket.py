@@ -15,21 +15,23 @@ from seqserve.retry import RetryPolicy
 from seqserve_gateway.admission import Admission
 from seqserve_gateway.app import app_of
 from seqserve_gateway.bodies import Bodies
-from seqserve_gateway.form import Form, House
+from seqserve_gateway.form import Form, Gateway
 from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
 
-def house_of(server: FakeServer, **settings: Any) -> House:
-    """Makes a house whose calls are tried once; ``settings`` replace those of the upstream."""
+def gateway_of(server: FakeServer, **settings: Any) -> Gateway:
+    """Makes a gateway whose calls are tried once; ``settings`` replace those of the upstream."""
     once = RetryPolicy(max_attempts=1)
     upstream = Upstream(UpstreamSettings(**({"target": server.target, "retry": once} | settings)))
-    return House(upstream=upstream, admission=Admission(64, rate=float("inf")), bodies=Bodies())
+    return Gateway(upstream=upstream, admission=Admission(64, rate=float("inf")), bodies=Bodies())
 
 
 @asynccontextmanager
-async def opened(house: House, *forms: Form, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def opened(
+    gateway: Gateway, *forms: Form, **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     """Runs the application of some forms; yields a client of it."""
-    app = app_of(house, forms, **options)
+    app = app_of(gateway, forms, **options)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),

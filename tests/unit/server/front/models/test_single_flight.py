@@ -15,7 +15,7 @@ from seqserve_server.contract.errors import (
     ServiceError,
     Stage,
 )
-from seqserve_server.front.models.answer_cache import Flights
+from seqserve_server.front.models.answer_cache import SingleFlight
 
 
 class Work:
@@ -34,7 +34,9 @@ def work() -> Work:
     return Work()
 
 
-async def shared(flights: Flights[str], work: Callable[[], Awaitable[str]], key: str = "k") -> str:
+async def shared(
+    flights: SingleFlight[str], work: Callable[[], Awaitable[str]], key: str = "k"
+) -> str:
     if (answer := await flights.join(key)) is not None:
         return answer
     return await flights.run(key, work)
@@ -46,7 +48,7 @@ async def settle() -> None:
 
 
 async def started(count: int, work: Work, key: str = "k") -> list[asyncio.Task[str]]:
-    flights = Flights[str]()
+    flights = SingleFlight[str]()
     tasks = [asyncio.create_task(shared(flights, work, key)) for _ in range(count)]
     await settle()
     return tasks
@@ -60,7 +62,7 @@ async def test_equal_requests_share_one_answer(work: Work) -> None:
 
 
 async def test_the_next_one_after_the_answer_runs_again(work: Work) -> None:
-    flights = Flights[str]()
+    flights = SingleFlight[str]()
     for answer in ("first", "second"):
         task = asyncio.create_task(shared(flights, work))
         await settle()
@@ -69,7 +71,7 @@ async def test_the_next_one_after_the_answer_runs_again(work: Work) -> None:
 
 
 async def test_others_run_beside_it(work: Work) -> None:
-    flights = Flights[str]()
+    flights = SingleFlight[str]()
     tasks = [asyncio.create_task(shared(flights, work, key)) for key in "ab"]
     await settle()
     assert len(work.begun) == 2

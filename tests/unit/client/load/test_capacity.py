@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve.load.deployment import Deployment, Replica, settings_of
+from seqserve.load.capacity import CapacityPlan, Replica, settings_of
 
 
-def plan_of(rate_per_s: float = 200.0, headroom: float = 0.7, **known: int | None) -> Deployment:
-    one = Replica(rate_per_s=120.0, in_flight=10.0, **known)
-    return Deployment(rate_per_s=rate_per_s, headroom=headroom, one=one)
+def plan_of(rate_per_s: float = 200.0, headroom: float = 0.7, **known: int | None) -> CapacityPlan:
+    replica = Replica(rate_per_s=120.0, in_flight=10.0, **known)
+    return CapacityPlan(rate_per_s=rate_per_s, headroom=headroom, replica=replica)
 
 
 @pytest.mark.parametrize(
