@@ -113,12 +113,15 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
             self._taken += 1
 
     async def _take(self, method: bytes | None) -> None:
-        name, arrivals = method and method.decode(), self._arrivals[method]
+        name = None if method is None else method.decode()
+        arrivals = self._arrivals[method]
         while True:
             arrivals.idle_takers += 1
             try:
                 state = await (
-                    self._request_registered_call(method) if method else self._request_call()
+                    self._request_call()
+                    if method is None
+                    else self._request_registered_call(method)
                 )
             except Exception as error:  # the server stops
                 arrivals.end(error)
