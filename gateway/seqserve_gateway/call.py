@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack
 
@@ -20,7 +20,7 @@ from seqserve.errors import CallError
 from seqserve.request_id import REQUEST_ID, request_id
 from seqserve.results import Result
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.upstream import METADATA, Upstream
+from seqserve_gateway.upstream import METADATA, T, Upstream
 
 MIN_WINDOW = 8
 """Fewest texts of an array under way at a time; more would hold up callers that wait."""
@@ -74,6 +74,10 @@ class Call:
     def left_s(self) -> float:
         """Seconds until the deadline; a moment at least, so that a call can report its end."""
         return max(1e-3, self._deadline_s - time.monotonic())
+
+    async def aside(self, function: Callable[[], T]) -> T:
+        """Runs a function that takes long beside the event loop, when it is its turn."""
+        return await self._upstream.aside(function)
 
     async def message(self, method: Method, request: Message) -> Any:
         """Makes a unary call with messages of ``seqserve.v1``.

@@ -6,11 +6,12 @@ of the context holds it, and the client reads it for every attempt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -28,6 +29,7 @@ from seqserve.target import is_local
 from seqserve.tls import TLS
 from seqserve_gateway.failure import Failure
 
+T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
 METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 """Metadata of the calls that the current task makes."""
@@ -56,6 +58,7 @@ class Upstream:
         """
         self.settings = settings
         self._arrays = 0
+        self._turn = asyncio.Semaphore()
         self.is_private = settings.tls is not None or is_local(settings.target)
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
         self._own = metadata_of(settings.token, is_private=self.is_private)
@@ -80,6 +83,16 @@ class Upstream:
             yield self._arrays
         finally:
             self._arrays -= 1
+
+    async def aside(self, function: Callable[[], T]) -> T:
+        """Runs a function beside the event loop, one after another: they may take much memory.
+
+        A thread cannot be cancelled, so the turn lasts until the function ends.
+        """
+        await self._turn.acquire()
+        task = asyncio.get_running_loop().run_in_executor(None, function)
+        task.add_done_callback(lambda _: self._turn.release())
+        return await asyncio.shield(task)
 
     def messages(
         self, method: Method, request: Message, timeout_s: float

@@ -8,6 +8,7 @@ https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -76,11 +77,14 @@ def _integer(number: int) -> bytes:
 
 
 def call(**others: str) -> bytes:
-    """Encodes the headers of a call, followed by others, whose names have ``_`` for ``-``."""
+    """Encodes the headers of a call, and others, whose names have ``_`` for ``-``.
+
+    Bytes that are not UTF-8 are surrogates, as those of names of files.
+    """
     headers = {":method": "POST", ":scheme": "http", ":path": PATH, ":authority": "localhost"}
     headers |= {"te": "trailers", "content-type": "application/grpc"}
     headers |= {name.replace("_", "-"): value for name, value in others.items()}
-    return b"".join(literal(name.encode(), value.encode()) for name, value in headers.items())
+    return b"".join(literal(name.encode(), os.fsencode(value)) for name, value in headers.items())
 
 
 def opened(stream: int, block: bytes, *, flags: int = END_HEADERS) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from asyncio import to_thread
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +23,8 @@ SUFFIXES = (
 )
 """Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 _MAX_UNPACKED = 64 << 20
+# To read it takes up to 200 times as much memory.
+_MAX_TEXT = 4 << 20
 
 
 async def translated_file(call: Call, file: File, languages: Languages, field: str) -> File:
@@ -47,9 +48,9 @@ async def translated_file(call: Call, file: File, languages: Languages, field: s
     name = f"{path.stem}_{languages.target}{path.suffix}"
     try:
         if kind in ARCHIVES:
-            parts = await to_thread(_parts, file, kind)
+            parts = await call.aside(lambda: _parts(file, kind))
             written = await _translated(call, parts, parser, languages)
-            return File(name, await to_thread(_packed, file, kind, written))
+            return File(name, await call.aside(lambda: _packed(file, kind, written)))
         text = file.content.decode("utf-8-sig")
         [written_text] = (await _translated(call, {"": text}, parser, languages)).values()
         return File(name, written_text.encode())
@@ -72,7 +73,9 @@ async def _translated(
 def _parts(file: File, kind: Format) -> dict[str, str]:
     """Reads the parts of an archive that are translated, by their names."""
     with opened(io.BytesIO(file.content), file.name, _MAX_UNPACKED) as archive:
-        parts = (part for part in archive.infolist() if is_text(kind, part))
+        parts = [part for part in archive.infolist() if is_text(kind, part)]
+        if (size := sum(part.file_size for part in parts)) > _MAX_TEXT:
+            raise OptionError(f"{file.name}: has text of {size:,} bytes; {_MAX_TEXT:,} can be read")
         return {part.filename: text_of(archive, part) for part in parts}
 
 

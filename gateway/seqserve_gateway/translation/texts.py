@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import to_thread
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeAlias
 
 from seqserve.command.run.document_run import source_of, translation_of
@@ -14,11 +14,14 @@ from seqserve.documents.passage import Passage, Translation, parts
 from seqserve.errors import FailedPrecondition
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
+from seqserve_gateway.failure import Failure
 from seqserve_gateway.translation.languages import Languages
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
 """Reads the passages of a text of one format."""
 _LONG = 20_000
+# Each takes a kilobyte or two until the request ends; hardly more are translated by its deadline.
+_MOST_PASSAGES = 20_000
 _MOST_KEPT = DECLARATIONS["keep"].max_items
 # Beams that find alternatives worth reading.
 _LEAST_BEAMS = 5
@@ -61,7 +64,7 @@ async def translated(
 
     Raises:
         CallError: A text could not be translated.
-        Failure: The languages are wrong.
+        Failure: The languages are wrong, or there is too much to translate.
     """
     options = {
         "segmentation": "sentences",
@@ -72,7 +75,7 @@ async def translated(
     if alternatives:
         count = alternatives + 1
         options |= {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
-    documents = await _parsed(texts, parse)
+    documents = await _parsed(call, texts, parse)
     answers = [[text] for text in texts]
     with languages.errors():
         sources = [await languages.source_of(call, _words_of(document)) for document in documents]
@@ -90,13 +93,20 @@ async def translated(
     ]
 
 
-async def _parsed(texts: Sequence[str], parse: Parse) -> list[list[Passage]]:
+async def _parsed(call: Call, texts: Sequence[str], parse: Parse) -> list[list[Passage]]:
     """Reads the passages of each text; long ones beside the event loop, which others wait for."""
 
     def parsed() -> list[list[Passage]]:
-        return [list(parse(text)) for text in texts]
+        documents, left = [], _MOST_PASSAGES
+        for text in texts:
+            documents.append([*islice(parse(text), left + 1)])
+            left -= len(documents[-1])
+            if left < 0:
+                reason = f"there are more than {_MOST_PASSAGES:,} passages to translate"
+                raise Failure("INVALID_ARGUMENT", f"{reason}; send them in parts", 413)
+        return documents
 
-    return await to_thread(parsed) if sum(map(len, texts)) > _LONG else parsed()
+    return await call.aside(parsed) if sum(map(len, texts)) > _LONG else parsed()
 
 
 def _words_of(document: Sequence[Passage]) -> str:

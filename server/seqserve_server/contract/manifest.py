@@ -33,6 +33,8 @@ PRECISIONS = ("fp32", "fp16", "int8")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of model names, which are also folder names."""
 _MAX_NUMBER = (1 << 31) - 1
+# That of a large model has some kilobytes.
+_MAX_BYTES = 1 << 20
 """Maximum of version numbers, sizes and lengths."""
 
 
@@ -252,7 +254,8 @@ class Manifest:
         path = folder / FILE
         _check_place(path)
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(_MAX_BYTES + 1)
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
         return cls.parse(content, str(path))
@@ -262,8 +265,11 @@ class Manifest:
         """Reads the manifest from the bytes of its file, which errors call ``label``.
 
         Raises:
-            ArtifactError: It is malformed or of an unknown format; the message names the field.
+            ArtifactError: It is too large, malformed or of an unknown format; the message names the
+                field.
         """
+        if len(content) > _MAX_BYTES:
+            raise ArtifactError(f"{label}: is larger than {_MAX_BYTES >> 20} MiB")
         try:
             values = json.loads(content)
             # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.

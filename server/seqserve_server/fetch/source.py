@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import lzma
 import posixpath
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -25,7 +23,7 @@ _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 1 << 20
 _CONTENTS = (*tarfile.REGULAR_TYPES, tarfile.GNUTYPE_SPARSE)
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, zlib.error, lzma.LZMAError)
+_DAMAGE = (tarfile.TarError, *archive.DAMAGE)
 
 
 @contextmanager

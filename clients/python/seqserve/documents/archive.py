@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
 import re
-import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,6 +19,12 @@ from seqserve.errors import OptionError
 _MAX_BYTES = 1 << 30
 _MAX_TEXT_BYTES = 1 << 26
 _MAX_PARTS = 20_000
+_CHUNK_BYTES = 1 << 16
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(NotImplementedError, EOFError, IndexError, ValueError),
+)
+"""What Python raises where an archive is damaged, beside OSError."""
 
 
 @contextmanager
@@ -36,20 +42,21 @@ def opened(
         OptionError: It cannot be read, is none, is encrypted, or has more than fits.
     """
     try:
-        with zipfile.ZipFile(file) as archive:
-            parts = archive.infolist()
-            size = sum(part.file_size for part in parts)
-            if len(parts) > _MAX_PARTS or size > max_bytes:
-                raise OptionError(f"{name}: has {len(parts):,} parts of {size:,} bytes: too many")
-            if any(part.flag_bits & 1 for part in parts):
-                raise OptionError(f"{name}: is encrypted; save it without a password")
-            if len({part.filename for part in parts}) < len(parts):
-                raise OptionError(f"{name}: has two parts of the same name")
-            yield archive
-    except OSError as error:
-        raise OptionError(f"{name}: {error.strerror}") from None
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as error:
-        raise OptionError(f"{name}: is no archive that can be read: {error}") from None
+        archive = zipfile.ZipFile(file)
+    except (*DAMAGE, OSError) as error:
+        raise _unreadable(name, error) from None
+    with archive:
+        parts = archive.infolist()
+        size = sum(part.file_size for part in parts)
+        if len(parts) > _MAX_PARTS or size > max_bytes:
+            raise OptionError(f"{name}: has {len(parts):,} parts of {size:,} bytes: too many")
+        if any(part.flag_bits & 1 for part in parts):
+            raise OptionError(f"{name}: is encrypted; save it without a password")
+        if len({part.filename for part in parts}) < len(parts):
+            raise OptionError(f"{name}: has two parts of the same name")
+        if not all(part.filename for part in parts):
+            raise OptionError(f"{name}: has a part without a name")
+        yield archive
 
 
 def is_text(kind: Format, part: zipfile.ZipInfo) -> bool:
@@ -66,25 +73,49 @@ def rewrite(
     """Writes an archive again, with what is written for each part that is translated.
 
     The other parts stay to the byte.
+
+    Raises:
+        OptionError: A part of the source is damaged.
     """
     for part in source.infolist():
         if is_text(kind, part):
             target.writestr(copy(part), written(part).encode(), part.compress_type)
             continue
-        with source.open(part) as old, target.open(copy(part), "w") as new:
-            shutil.copyfileobj(old, new)
+        with target.open(copy(part), "w") as new:
+            for chunk in _chunks(source, part):
+                new.write(chunk)
 
 
 def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
     """Reads a part that is translated.
 
     Raises:
-        OptionError: It is too large, or not UTF-8.
+        OptionError: It is too large, damaged, or not UTF-8.
     """
-    name = ": ".join(filter(None, (archive.filename, part.filename)))
+    name = _name(archive, part)
     if part.file_size > _MAX_TEXT_BYTES:
         raise OptionError(f"{name}: has {part.file_size:,} bytes; {_MAX_TEXT_BYTES:,} can be read")
+    content = b"".join(_chunks(archive, part))
     try:
-        return archive.read(part).decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         raise OptionError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _chunks(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Iterator[bytes]:
+    try:
+        with archive.open(part) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+    except (*DAMAGE, OSError) as error:
+        raise _unreadable(_name(archive, part), error) from None
+
+
+def _name(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
+    return ": ".join(filter(None, (archive.filename, part.filename)))
+
+
+def _unreadable(name: str, error: Exception) -> OptionError:
+    if isinstance(error, OSError) and error.strerror:
+        return OptionError(f"{name}: {error.strerror}")
+    return OptionError(f"{name}: is no archive that can be read: {error}")

@@ -4,7 +4,8 @@ gRPC's server for asyncio takes one call of a method at a time, and the next one
 event loop later. In overload calls then pile up in gRPC's core, which ends them without telling
 anybody: with a reset stream, or CANCELLED. Here many calls are taken in a turn. Those that the
 backlog admits go to gRPC's loop; each other one is refused by one operation, without a task, an
-interceptor or its request.
+interceptor or its request. So is a call of a method that there is not: gRPC's loop would end, and
+the server with it, at a name that is not UTF-8.
 
 gRPC has no public way to do that, so this file uses what `grpc.aio` is made of. Where a release is
 made otherwise, :func:`new_server` makes gRPC's own server, and the log says so.
@@ -16,7 +17,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -26,7 +27,6 @@ from grpc.aio import _server
 
 from seqserve_server.contract import logs
 from seqserve_server.front.call.gate import Gate
-from seqserve_server.front.call.wire import Handler
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8
@@ -73,7 +73,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         super().__init__(loop, *arguments)
         self._gate = gate
         self._event_loop = loop
-        self._arrivals: dict[bytes, _Arrivals] = {}
+        self._arrivals: dict[bytes | None, _Arrivals] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._channelz_id = max(_server_ids())
         self._taken = 0
@@ -87,15 +87,12 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
             self._not_taken = int(server["data"]["callsStarted"]) - self._taken
         return self._not_taken
 
-    def add_registered_method_handlers(self, handlers: Mapping[str, Handler]) -> None:
-        """Registers the methods of the gate alone: at every call gRPC's loop waits anew for one of
-        each registered method. It finds the others by their names."""
-        methods = self._gate.methods & handlers.keys()
-        super().add_registered_method_handlers({name: handlers[name] for name in methods})
-
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
-        """Returns the next call of a method; gRPC's loop asks for it again and again."""
-        if method is None:
+        """Returns the next call of a method; gRPC's loop asks for it again and again.
+
+        Of methods that there are not, which are None, none comes.
+        """
+        if method is not None and method.decode() not in self._gate.methods:
             future: asyncio.Future[object] = super()._make_request_call_future(method)
             future.add_done_callback(self._count)
             return future
@@ -104,7 +101,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
             self._begin_to_take(method, _CALLS_A_TURN)
         return self._arrivals[method].next()
 
-    def _begin_to_take(self, method: bytes, takers: int) -> None:
+    def _begin_to_take(self, method: bytes | None, takers: int) -> None:
         self._arrivals[method].takers += takers
         for _ in range(takers):
             task = self._event_loop.create_task(self._take(method))
@@ -115,12 +112,17 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         if not future.cancelled() and future.exception() is None:
             self._taken += 1
 
-    async def _take(self, method: bytes) -> None:
-        name, arrivals = method.decode(), self._arrivals[method]
+    async def _take(self, method: bytes | None) -> None:
+        name = None if method is None else method.decode()
+        arrivals = self._arrivals[method]
         while True:
             arrivals.idle_takers += 1
             try:
-                state = await self._request_registered_call(method)
+                state = await (
+                    self._request_call()
+                    if method is None
+                    else self._request_registered_call(method)
+                )
             except Exception as error:  # the server stops
                 arrivals.end(error)
                 return
@@ -131,7 +133,9 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                 self._begin_to_take(method, arrivals.takers)
             context = cygrpc._ServicerContext(state, None, None, self._event_loop)
             peer = self._gate.peer_of(context)
-            if not await self._gate.refuses(name, context, peer):
+            if name is None:
+                await self._gate.refuse_unknown(context)
+            elif not await self._gate.refuses(name, context, peer):
                 arrivals.add(state, peer)
             # A call that has ended must not stay until the next one comes.
             del state, context
@@ -180,7 +184,7 @@ def new_server(
         interceptors: Surround those.
         arguments: Channel arguments.
     """
-    parts = ("_make_request_call_future", "_request_registered_call")
+    parts = ("_make_request_call_future", "_request_call", "_request_registered_call")
     # Another release may construct it otherwise.
     with suppress(TypeError):
         if all(hasattr(cygrpc.AioServer, name) for name in parts):

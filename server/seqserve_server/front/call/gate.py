@@ -63,12 +63,13 @@ class Gate:
             self._metrics.refused("", full)
             self._note(kind.method)
             trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
-            try:
-                await context.abort(failure.outcome.code, failure.message, trailers)
-            except grpc.aio.BaseError as ended:  # as it should be, or the client is gone
-                forget_origin(ended)
+            await _end(context, failure.outcome.code, failure.message, trailers)
             return True
         return False
+
+    async def refuse_unknown(self, context: Context) -> None:
+        """Ends a call of a method that there is not; it is neither counted nor in the log."""
+        await _end(context, grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
 
     def taken(self, peer: str) -> None:
         """Tells that gRPC takes a call of a peer, which was not refused."""
@@ -88,3 +89,10 @@ class Gate:
         for method, calls in self._refused.items():
             logs.event("calls refused on arrival", {"method": method, "calls": calls})
         self._refused.clear()
+
+
+async def _end(context: Context, code: grpc.StatusCode, details: str, trailers: Any = ()) -> None:
+    try:
+        await context.abort(code, details, trailers)
+    except grpc.aio.BaseError as ended:  # as it should be, or the client is gone
+        forget_origin(ended)

@@ -57,6 +57,10 @@ def entries_of(content: bytes, label: Label) -> list[Term]:
     except expat.ExpatError as error:
         reason = f"is not well-formed XML: {expat.ErrorString(error.code)}"
         raise GlossaryError(f"line {error.lineno}: {reason}") from None
+    except GlossaryError:
+        raise
+    except (LookupError, ValueError) as error:
+        raise GlossaryError(f"line 1: has an encoding that is not read: {error}") from None
     return [Term(source=source, target=target) for source, target in reader.targets.items()]
 
 
@@ -115,7 +119,7 @@ class _Reader:
 
     def _write(self, text: str) -> None:
         if self._written is not None:
-            self._parts[self._written] += text
+            self._parts[self._written] = self._parts.get(self._written, "") + text
 
     def _add_concept(self) -> None:
         sources, targets = self._words["source"], self._words["target"]

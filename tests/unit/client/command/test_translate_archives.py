@@ -96,10 +96,29 @@ def _lying(path: Path) -> None:
     path.write_bytes(data[:at] + (1 << 31).to_bytes(4, "little") + data[at + 4 :])
 
 
+def _damaged(method: int, begin: bytes) -> Callable[[Path], None]:
+    """Makes an archive of which a part is damaged, from some bytes on."""
+
+    def write(path: Path) -> None:
+        with zipfile.ZipFile(path, "w", method) as whole:
+            whole.writestr("content.xml", ODT)
+            whole.writestr("\xe4.png", bytes(range(256)))
+        data = path.read_bytes()
+        at = data.index(begin) + len(begin)
+        path.write_bytes(data[:at] + b"\xff" * 9 + data[at + 9 :])
+
+    return write
+
+
 @pytest.mark.parametrize(
     ("write", "reason"),
     [
         (lambda path: path.write_text("text"), "is no archive that can be read"),
+        (_damaged(zipfile.ZIP_DEFLATED, b"content.xml"), "is no archive that can be read"),
+        (_damaged(zipfile.ZIP_BZIP2, b"BZh"), "is no archive that can be read"),
+        (_damaged(zipfile.ZIP_LZMA, b"content.xml"), "is no archive that can be read"),
+        # The name that stands before the picture itself, not that in the directory.
+        (_damaged(zipfile.ZIP_STORED, b"\xc3"), "png: is no archive"),
         (
             lambda path: archive(path, {"content.xml": "<a>"}),
             "content.xml: line 1 is not well-formed",

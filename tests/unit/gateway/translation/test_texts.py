@@ -49,6 +49,14 @@ async def test_text_that_is_too_long_for_a_call_goes_in_parts() -> None:
     assert len(server.requests) > 1
 
 
+async def test_more_than_a_request_may_have_is_refused() -> None:
+    async with translating("en-de") as (client, server):
+        answer = await client.post("/translate", json={"q": ["a"] * 20_001, **PAIR})
+    assert answer.status_code == 413
+    assert answer.json()["error"].startswith("there are more than 20,000 passages")
+    assert server.requests == []
+
+
 async def test_markup_follows_its_words() -> None:
     async with translating("en-de") as (client, server):
         answer = await translate(

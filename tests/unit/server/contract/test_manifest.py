@@ -257,6 +257,7 @@ def test_wrong_size_in_the_manifest_is_told_as_such(artifact: Path) -> None:
         (b"[1]", "not a JSON object"),
         (b"null", "not a JSON object"),
         (b"[" * 100_000, "not JSON"),
+        (b" " * ((1 << 20) + 1), "is larger than 1 MiB"),
         (b"{}", "format is None"),
     ],
 )

@@ -112,6 +112,15 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
         contents(path)
 
 
+def test_a_part_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("QQ", "one")
+    path.write_bytes(path.read_bytes().replace(b"QQ", b"\0Q"))
+    with pytest.raises(OptionError, match="a part without a name"):
+        contents(path)
+
+
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="source: source is neither a file nor"):
         contents(tmp_path / "nowhere")

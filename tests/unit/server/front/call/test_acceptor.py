@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc._cython import cygrpc
+from tests.e2e.frames import HELLO, call, opened
 from tests.unit.server.front.service import Service, failure, request, serving, trailers
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
@@ -149,6 +150,17 @@ async def test_calls_that_grpc_ends_itself_are_counted() -> None:
         assert server.calls_not_taken == codes["CANCELLED"]
         assert (await stub.Generate(SOURCE)).model == "a"
         assert server.calls_not_taken == codes["CANCELLED"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/\udcff", "/a.b/\udcc3(", "", "/seqserve.v1.GenerationService/A"]
+)
+async def test_a_method_that_there_is_not_ends_its_own_call(path: str, service: Service) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+    writer.write(HELLO + opened(1, call(**{":path": path})))
+    await reader.readuntil(b"no such method")
+    writer.close()
+    assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
 
 
 def without_parts(patch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,11 @@ PARAMETER = """<!DOCTYPE tbx [<!ENTITY % p SYSTEM "http://127.0.0.1/a.dtd"> %p;]
         ("<tbx><text></tbx>", "line 1: is not well-formed XML: mismatched tag"),
         ("tea\tTee", "is not well-formed XML"),
         ("<html/>", "has the root 'html'"),
+        ('<?xml version="1.0" encoding="made-up"?><tbx/>', "an encoding that is not read: unknown"),
+        (
+            '<?xml version="1.0" encoding="utf-7"?><tbx/>',
+            "an encoding that is not read: multi-byte",
+        ),
         ("<tbx>" + "<a>" * 99, "within 64 others"),
         (SECOND.replace("Eistee", "E" * 300), "has an entry whose target has 300 characters"),
     ],
@@ -81,3 +86,11 @@ PARAMETER = """<!DOCTYPE tbx [<!ENTITY % p SYSTEM "http://127.0.0.1/a.dtd"> %p;]
 def test_what_is_no_tbx_or_hostile_is_refused(text: str, reason: str) -> None:
     with pytest.raises(GlossaryError, match=reason):
         read(text)
+
+
+def test_a_part_within_a_term_is_read_as_another_term() -> None:
+    concept = "<conceptEntry>{}</conceptEntry>".format(
+        '<langSec xml:lang="en"><term>tea<termSec>with <term>milk</term></termSec></term></langSec>'
+        '<langSec xml:lang="de"><termSec><term>Milch</term></termSec></langSec>'
+    )
+    assert read(f"<tbx>{concept}</tbx>") == [("milk", "Milch")]
