@@ -40,8 +40,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from seqserve.request_id import REQUEST_ID
 from seqserve_gateway import reference
@@ -92,11 +92,17 @@ def app_of(
             *(route for form in forms for route in routes_of(form, house)),
             *reference.routes_of(forms, house.max_timeout_s),
             *routes,
+            # Who opens the address in a browser finds what there is; a page of ``routes`` comes first.
+            Route("/", _to_docs),
         ],
         middleware=middleware,
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
+
+
+async def _to_docs(request: Request) -> Response:
+    return RedirectResponse("docs")
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
