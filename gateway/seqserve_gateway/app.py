@@ -92,7 +92,7 @@ def app_of(
             *(route for form in forms for route in routes_of(form, house)),
             *reference.routes_of(forms, house.max_timeout_s),
             *routes,
-            # Who opens the address in a browser finds what there is; a page of ``routes`` comes first.
+            # For who opens the address in a browser; a page of ``routes`` goes first.
             Route("/", _to_docs),
         ],
         middleware=middleware,

@@ -28,8 +28,8 @@ _PLACE = re.compile(r" at \w+\.([\w.\[\]]+)$")
 _MOST_DIGITS = 100
 _MOST_SHOWN = 200
 _FEW = 8
-# What protobuf passes on of Python's own words.
-_NO_NUMBER = re.compile(r"(?:invalid literal for int\(\) with base 10|could not convert string to float): ")
+_NO_INTEGER = "invalid literal for int() with base 10: "
+"""What protobuf passes on in Python's own words."""
 
 
 def message_of(body: bytes, message: M) -> M:
@@ -127,7 +127,9 @@ def _known(name: str, names: list[str]) -> str:
     near = [each for each in names if len(name) > 1 and each.startswith(name)]
     if near := near or difflib.get_close_matches(name, names, n=1):
         return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists those that are"
+    return (
+        f"; there are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists those that are"
+    )
 
 
 def _check_scalar(value: object, path: str) -> None:
@@ -148,8 +150,8 @@ def _misfit(reason: str) -> Failure:
     if place := _PLACE.search(reason):
         # Some errors have all names in front, some all at the end.
         field, reason = max(field, place[1], key=len), reason[: place.start()]
-    if _NO_NUMBER.match(reason):
-        reason = f"is not a number: {_NO_NUMBER.sub('', reason)}"
+    if reason.startswith(_NO_INTEGER):
+        reason = f"{reason.removeprefix(_NO_INTEGER)} is not an integer"
     return _invalid(reason, field)
 
 

@@ -115,10 +115,10 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
 
     def __post_init__(self) -> None:
         """Checks that the options go together."""
-        if len(self.files) > 1 and self.out is None:
-            raise errors.OptionError("--out: several files need a folder to be written to")
-        if len(self.files) > 1 and self.out and is_named_as_document(self.out):
-            if not self.out.is_dir():
+        if len(self.files) > 1:
+            if self.out is None:
+                raise errors.OptionError("--out: several files need a folder to be written to")
+            if is_named_as_document(self.out) and not self.out.is_dir():
                 reason = "is named as a file, and several files need a folder"
                 raise errors.OptionError(f"--out: {self.out} {reason}")
         if (self.decoding().get("num_hypotheses") or 1) > 1:

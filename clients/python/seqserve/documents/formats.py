@@ -117,7 +117,9 @@ def parser_of(kind: Format, *, field: str | None, column: str | None, joins_line
     module = import_module(f"seqserve.documents.{_MODULES[kind]}")
     if kind is Format.JSON_LINES:
         if not field:
-            raise OptionError("--field: is required for JSON lines: the field to translate, such as text")
+            raise OptionError(
+                "--field: is required for JSON lines: what to translate, such as text"
+            )
         return partial(module.parse, field=field)
     if kind is Format.CSV:
         if not column:
