@@ -40,8 +40,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from seqserve.request_id import REQUEST_ID
 from seqserve_gateway import reference
@@ -92,11 +92,17 @@ def app_of(
             *(route for form in forms for route in routes_of(form, gateway)),
             *reference.routes_of(forms, gateway.max_timeout_s),
             *routes,
+            # For who opens the address in a browser; a page of ``routes`` goes first.
+            Route("/", _to_docs),
         ],
         middleware=middleware,
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
+
+
+async def _to_docs(request: Request) -> Response:
+    return RedirectResponse("docs")
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

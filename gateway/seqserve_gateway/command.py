@@ -207,4 +207,5 @@ def _announce(listener: socket.socket, options: GatewayOptions, *, is_private: b
     port = listener.getsockname()[1]
     scheme = "http" if options.tls_certificate is None else "https"
     host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"seqserve gateway on {scheme}://{host}:{port} for {options.target}", flush=True)
+    address = f"{scheme}://{host}:{port}"
+    print(f"seqserve gateway on {address} for {options.target}, see {address}/docs", flush=True)

@@ -272,7 +272,8 @@ def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
     for word in words:
         if word.startswith("-"):
             flag = word.partition("=")[0]
-            if near := difflib.get_close_matches(flag, flags, n=1):
+            longer = [each for each in flags if len(flag) > 4 and each.startswith(flag)]
+            if near := longer or difflib.get_close_matches(flag, flags, n=1):
                 return f"there is no option {flag} (did you mean {near[0]}?)"
             takes_text = any(each.positional for each in declared)
             hint = f" (a text that begins with - stands after --: -- {word})" if takes_text else ""

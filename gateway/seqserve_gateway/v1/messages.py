@@ -8,6 +8,7 @@ Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -26,6 +27,9 @@ _PLACE = re.compile(r" at \w+\.([\w.\[\]]+)$")
 # Python refuses to read numbers of more than 4,300 digits; no field has more than 20.
 _MOST_DIGITS = 100
 _MOST_SHOWN = 200
+_FEW = 8
+_NO_INTEGER = "invalid literal for int() with base 10: "
+"""What protobuf passes on in Python's own words."""
 
 
 def message_of(body: bytes, message: M) -> M:
@@ -64,6 +68,8 @@ def _json(body: bytes) -> Any:
         )
     except RecursionError:
         raise _invalid("the body is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise _invalid(f"the body is not JSON: {error}") from None
     except (ValueError, UnicodeError):
         raise _invalid("the body is not JSON") from None
 
@@ -97,7 +103,8 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
         _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
-            raise _invalid("there is no such field", f"{path}{name or repr(name)}")
+            reason = f"there is no such field{_known(name, list(fields))}"
+            raise _invalid(reason, f"{path}{name or repr(name)}")
         if field.message_type is None or value is None:
             _check_scalar(value, f"{path}{name}")
             continue
@@ -113,6 +120,16 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
             if not isinstance(member, dict):
                 raise _invalid("is not an object", place)
             _check_objects(member, field.message_type, f"{place}.")
+
+
+def _known(name: str, names: list[str]) -> str:
+    """Tells which field may have been meant, or all if they are few."""
+    near = [each for each in names if len(name) > 1 and each.startswith(name)]
+    if near := near or difflib.get_close_matches(name, names, n=1):
+        return f"; did you mean {near[0]}?"
+    return (
+        f"; there are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists those that are"
+    )
 
 
 def _check_scalar(value: object, path: str) -> None:
@@ -133,6 +150,8 @@ def _misfit(reason: str) -> Failure:
     if place := _PLACE.search(reason):
         # Some errors have all names in front, some all at the end.
         field, reason = max(field, place[1], key=len), reason[: place.start()]
+    if reason.startswith(_NO_INTEGER):
+        reason = f"{reason.removeprefix(_NO_INTEGER)} is not an integer"
     return _invalid(reason, field)
 
 

@@ -130,8 +130,8 @@ class NoDetector(ServiceError):
     """The server cannot detect languages: the extra for it is not installed."""
 
     template = (
-        "this server cannot detect languages; install the extra for it, pip install"
-        " 'seqserve[detect]', or name source_language"
+        "this server cannot detect languages; name source_language, or install the extra for it"
+        " where the server runs, pip install 'seqserve[detect]', and start the server again"
     )
 
 

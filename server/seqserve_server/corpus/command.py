@@ -14,6 +14,7 @@ from seqserve.command.decoding import NEED_JSON, DecodingOptions
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.declarations import DECLARATIONS
 from seqserve.errors import OptionError
+from seqserve.language_codes import AUTO
 from seqserve.options import flag_of, option, parse
 
 if TYPE_CHECKING:
@@ -132,6 +133,13 @@ class CorpusOptions(DecodingOptions):
             ):
                 if is_set:
                     raise OptionError(f"{flag}: a line of text has no fields; see --format")
+        if self.decoding().get("source_language") == AUTO:
+            raise OptionError("--source-language: auto needs a server; name the language")
+        # OUT has the format of CORPUS, whatever its suffix would have others believe.
+        kind = _SUFFIXES.get(self.out.suffix.lower(), self.kind)
+        if self.format is None and kind is not self.kind:
+            reason = f"is named as {kind.value}, but has the format of {self.corpus}"
+            raise OptionError(f"OUT: {self.out} {reason}, {self.kind.value}")
         if self.ray is None and (self.processes or 1) > self.worker_count():
             reason = f"{self.processes} need a worker each, and there are {self.worker_count()}"
             raise OptionError(f"--processes: {reason}; see --workers")
@@ -183,17 +191,17 @@ class CorpusOptions(DecodingOptions):
             fault = "is not a regular file" if self.corpus.exists() else "there is no such file"
             raise OptionError(f"CORPUS: {self.corpus}: {fault}")
         field, into = self.field or "text", self.into or "target"
+        has_scores = bool(self.decoding().get("return_scores"))
         if self.kind is CorpusFormat.TEXT:
             return TextFile(self.corpus)
         if self.kind is CorpusFormat.JSONL:
-            return JsonLinesFile(self.corpus, field, into)
+            return JsonLinesFile(self.corpus, field, into, has_scores=has_scores)
         try:
             from seqserve_server.corpus.parquet import ParquetFile
         except ModuleNotFoundError as error:
             hint = "pip install 'seqserve[server,parquet]'"
             reason = f"Parquet needs {error.name!r}, which is not installed: {hint}"
             raise OptionError(f"CORPUS: {self.corpus}: {reason}") from None
-        has_scores = bool(self.decoding().get("return_scores"))
         return ParquetFile(self.corpus, field, into, has_scores=has_scores)
 
     def facts(self, folder: Path) -> dict[str, object]:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from seqserve.command.run.source_file import SourceFile
-from seqserve.documents.json_lines import place_of
+from seqserve.documents.json_lines import place_of, without_text
 from seqserve.documents.json_syntax import DECODER
 from seqserve.documents.plain_text import fault_of
 from seqserve.files import written_whole
@@ -80,10 +80,17 @@ class TextFile(LinesFile):
 class JsonLinesFile(LinesFile):
     """JSON lines: each object has its answer in a field of its own; what is none stays as it is."""
 
-    def __init__(self, path: Path, field: str, into: str) -> None:
-        """Takes the path, the field that is read and the one that is written."""
+    def __init__(self, path: Path, field: str, into: str, *, has_scores: bool) -> None:
+        """Takes the path, and the fields.
+
+        Args:
+            path: The file.
+            field: Name of the field of texts.
+            into: Name of the field for the answers.
+            has_scores: Whether their scores get a field beside it.
+        """
         super().__init__(path)
-        self._field, self._into = field, into
+        self._field, self._into, self._has_scores = field, into, has_scores
 
     def _place(self, line: str) -> Place:
         if not line.strip():
@@ -94,7 +101,7 @@ class JsonLinesFile(LinesFile):
             return Place(fault=f"is not JSON: {error}")
         text = value.get(self._field) if isinstance(value, dict) else None
         if not isinstance(text, str):
-            return Place(fault=f"has no text in the field {self._field!r}")
+            return Place(fault=without_text(value, self._field))
         return Place(text, fault_of(text))
 
     def _answered(self, line: str, answer: Answer) -> str:
@@ -106,7 +113,7 @@ class JsonLinesFile(LinesFile):
         if not isinstance(value, dict):
             return line
         body = _with_field(body, value, self._into, answer.text)
-        if answer.score is not None and math.isfinite(answer.score):
+        if self._has_scores and answer.score is not None and math.isfinite(answer.score):
             body = _with_field(body, value, score_field(self._into), answer.score)
         return body
 

@@ -33,8 +33,10 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
         raise OptionError(f"{no_folder}{repository} is no folder of models")
     names = sorted({folder.parent.name for folder in _complete(repository)})
     if model is not None:
-        listed = ", ".join(names) or "no models"
-        raise OptionError(f"there is no model {str(model)!r:.80}; {repository} holds {listed}")
+        versions = _versions(repository, Path(model).parent.name)
+        listed = ", ".join([f"{each.parent.name}/{each.name}" for each in versions] or names)
+        held = listed or "no models"
+        raise OptionError(f"there is no model {str(model)!r:.80}; {repository} holds {held}")
     default = default_of(repository)
     if not default and len(names) != 1:
         listed = ", ".join(names) or "no models"
@@ -50,8 +52,11 @@ def _version(folder: Path) -> Path | None:
 
 
 def _newest(repository: Path, name: str) -> Path | None:
-    versions = [folder for folder in _complete(repository) if folder.parent.name == name]
-    return max(versions, key=lambda folder: int(folder.name), default=None)
+    return max(_versions(repository, name), key=lambda folder: int(folder.name), default=None)
+
+
+def _versions(repository: Path, name: str) -> list[Path]:
+    return [folder for folder in _complete(repository) if folder.parent.name == name]
 
 
 def _complete(repository: Path) -> list[Path]:

@@ -34,6 +34,12 @@ async def test_not_ready_while_it_drains(server: FakeServer) -> None:
         assert (await client.get("/readyz")).status_code == 503
 
 
+async def test_the_address_alone_leads_to_what_there_is(server: FakeServer) -> None:
+    async with opened(gateway_of(server), FORM) as client:
+        answer = await client.get("/")
+        assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+
+
 async def test_server_is_not_asked_for_every_probe(server: FakeServer) -> None:
     clock = Clock()
     gateway = gateway_of(server)

@@ -58,7 +58,7 @@ COMMANDS = {
     ),
     "translate": Command(
         module="seqserve.command.translate",
-        help="translate documents: text, Markdown, HTML, subtitles, JSON lines",
+        help="translate documents: text, Markdown, HTML, subtitles, Word, JSON, PO",
         extra="translate",
     ),
     "corpus": Command(

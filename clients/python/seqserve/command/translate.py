@@ -29,7 +29,13 @@ from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_
 from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.archive import opened, rewrite, text_of
-from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
+from seqserve.documents.formats import (
+    ARCHIVES,
+    Format,
+    format_of,
+    is_named_as_document,
+    parser_of,
+)
 from seqserve.documents.passage import Lines, Malformed, Parser, Passage
 from seqserve.options import option, parse
 
@@ -109,8 +115,12 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
 
     def __post_init__(self) -> None:
         """Checks that the options go together."""
-        if len(self.files) > 1 and self.out is None:
-            raise errors.OptionError("--out: several files need a folder to be written to")
+        if len(self.files) > 1:
+            if self.out is None:
+                raise errors.OptionError("--out: several files need a folder to be written to")
+            if is_named_as_document(self.out) and not self.out.is_dir():
+                reason = "is named as a file, and several files need a folder"
+                raise errors.OptionError(f"--out: {self.out} {reason}")
         if (self.decoding().get("num_hypotheses") or 1) > 1:
             raise errors.OptionError("--num-hypotheses: a document has one translation")
 

@@ -17,7 +17,8 @@ from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
 _WARNINGS = {
     SourceWarning.UNKNOWN_CHARACTERS: "letters or symbols that it does not know",
-    SourceWarning.OTHER_SCRIPT: "another script",
+    SourceWarning.OTHER_SCRIPT: "another script, perhaps for the model of another"
+    " --source-language",
     SourceWarning.MARKUP: "markup",
     SourceWarning.UNSPECIFIED: "for a reason that this client does not know",
 }

@@ -91,8 +91,14 @@ def format_of(path: Path) -> Format:
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         reason = f"{path.suffix} is no format that is known"
-        raise OptionError(f"{path}: {reason}; --format text translates every line of it")
+        hint = "--format text translates every line of it, --help lists the formats"
+        raise OptionError(f"{path}: {reason}; {hint}")
     return kind
+
+
+def is_named_as_document(path: Path) -> bool:
+    """Tells whether a path ends with the suffix of a format."""
+    return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
 def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
@@ -111,11 +117,13 @@ def parser_of(kind: Format, *, field: str | None, column: str | None, joins_line
     module = import_module(f"seqserve.documents.{_MODULES[kind]}")
     if kind is Format.JSON_LINES:
         if not field:
-            raise OptionError("--field: is required for JSON lines; it names what to translate")
+            raise OptionError(
+                "--field: is required for JSON lines: what to translate, such as text"
+            )
         return partial(module.parse, field=field)
     if kind is Format.CSV:
         if not column:
-            raise OptionError("--column: is required for CSV; it names what to translate")
+            raise OptionError("--column: is required for CSV: the column to translate, by its name")
         return partial(module.parse, column=column)
     if kind is Format.EPUB:
         parse_xhtml: Parser = module.parse_xhtml

@@ -9,6 +9,7 @@ from dataclasses import replace
 from seqserve.documents.json_syntax import DECODER, SYNTAX
 from seqserve.documents.passage import Lines, Passage, Translation
 
+_MOST_SHOWN = 200
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -39,7 +40,7 @@ def _passages(body: str, field: str) -> Iterator[Passage]:
         return
     text = value.get(field) if isinstance(value, dict) else None
     if not isinstance(text, str):
-        yield Passage(line=0, source=body, fault=f"has no text in the field {field!r}")
+        yield Passage(line=0, source=body, fault=without_text(value, field))
         return
     begin, end = place_of(body, field)
     before = body[: begin + 1]
@@ -48,6 +49,15 @@ def _passages(body: str, field: str) -> Iterator[Passage]:
         yield Passage(line=0, before=before, source=source, text=part, written=_written)
         before = ""
     yield Passage(line=0, before=body[end - 1 :])
+
+
+def without_text(value: object, field: str) -> str:
+    """Describes a value that is no object, or one without a text in a field."""
+    if not isinstance(value, dict):
+        return f"is not an object, so it has no text in the field {field!r}"
+    names = [repr(name) for name, member in value.items() if isinstance(member, str)]
+    others = f"; it has one in {', '.join(names)}" if names else ""
+    return f"has no text in the field {field!r}{others}"[:_MOST_SHOWN]
 
 
 def _written(translation: Translation) -> str:

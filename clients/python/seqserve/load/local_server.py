@@ -62,7 +62,8 @@ def _address(server: subprocess.Popen[str], log: IO[bytes]) -> str:
         return ready[1]
     log.seek(0)
     words = log.read().decode(errors="replace").strip()
-    raise SeqserveError(f"the server to measure did not start: {words}")
+    hint = "--target measures one that runs"
+    raise SeqserveError(f"the server to measure did not start ({hint}): {words}")
 
 
 @contextmanager

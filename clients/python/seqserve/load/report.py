@@ -31,6 +31,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     failed = result["failed"] - result["refused"]
     sent = result["completed"] + result["failed"]
     rows = [
+        *_load(result),
         (
             "requests",
             f"{sent:,} in {result['duration']:,.1f} s: {result['offered_throughput']:,.1f}/s",
@@ -54,6 +55,17 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
     lines += _errors(result)
     return [*lines, *(line for fault in faults_of(result) for line in ("", f"Beware: {fault}."))]
+
+
+def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Tells how the requests came, where the result has its settings."""
+    if result.get("trace"):
+        return [("load", f"open loop, the moments of {result['trace']}")]
+    if result.get("request_rate") is not None:
+        return [("load", f"open loop, {result['request_rate']:,.4g} requests a second")]
+    if result.get("max_concurrency"):
+        return [("load", f"closed loop, {result['max_concurrency']:,} requests under way")]
+    return []
 
 
 def _times(result: Mapping[str, Any]) -> list[str]:

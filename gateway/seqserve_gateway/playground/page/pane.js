@@ -41,7 +41,9 @@ export class Pane {
     this.#models = models;
     const labels = models.map((model) => `${model.name}/${model.version} (${model.precision})`);
     const choices = labels.map((label, index) => [keyOf(models[index]), label]);
-    setChoices(this.#find(".model"), [["", "the server's default"], ...choices]);
+    const standard = models.find((model) => model.is_default);
+    const unnamed = `the server's default${standard ? `, ${standard.name}` : ""}`;
+    setChoices(this.#find(".model"), [["", unnamed], ...choices]);
     this.#offerLanguages();
   }
 

@@ -264,4 +264,5 @@ def _unready_error(entries: list[Entry]) -> errors.ServiceError:
     entry = max(entries, key=lambda entry: entry.version)
     if entry.state is ModelState.FAILED:
         return errors.ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
-    return errors.ModelNotLoaded(f"{entry.label} is not loaded; LoadModel loads it")
+    call = f"LoadModel, or `seqserve models load {entry.name} {entry.version}`, loads it"
+    return errors.ModelNotLoaded(f"{entry.label} is not loaded; {call}")

@@ -30,7 +30,8 @@ def standard_repository() -> Path:
     if not (folder := shipped()).is_dir():
         raise StartupError(
             f"--model-repository: not given, and there is no model in the folder"
-            f" {str(FOLDER)!r}; `seqserve models fetch SOURCE` puts one there"
+            f" {str(FOLDER)!r}; start where there is one, name the folder that has models, or"
+            f" `seqserve models fetch SOURCE` puts one there"
         )
     logs.event("shipped model", {"folder": folder})
     return folder

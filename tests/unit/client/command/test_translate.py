@@ -88,6 +88,15 @@ def test_a_file_of_an_unknown_format_is_refused_before_any_is_translated(
     assert seqserve("translate", str(other), "--format", "text") == (0, 'A = "B"\n', "")
 
 
+def test_several_files_do_not_go_into_what_is_named_as_one(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    out = tmp_path / "out.md"
+    status, _, err = seqserve("translate", str(file), str(file), "-o", str(out))
+    assert status == 2 and "out.md is named as a file, and several files need a folder" in err
+    assert not server.requests and not out.exists()
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_an_encoding_without_a_mark_is_refused_by_name(
     seqserve: Run, tmp_path: Path, server: FakeServer, encoding: str

@@ -85,6 +85,18 @@ def test_goodput_counts_what_keeps_every_limit() -> None:
     assert result(e2el=200.0, ttft=40.0)["good_share"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"request_rate": 10.0}, "open loop, 10 requests a second"),
+        ({"request_rate": None, "max_concurrency": 32}, "closed loop, 32 requests under way"),
+        ({"request_rate": None, "trace": "day.txt"}, "open loop, the moments of day.txt"),
+    ],
+)
+def test_a_report_tells_how_requests_came(settings: dict[str, object], words: str) -> None:
+    assert lines_of({**result(), **settings})[0].split(maxsplit=1) == ["load", words]
+
+
 def test_nothing_was_answered() -> None:
     facts = result([failed(0.0, "UNAVAILABLE")])
     assert facts["mean_e2el_ms"] is None

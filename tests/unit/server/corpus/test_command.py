@@ -83,6 +83,7 @@ def test_objects_have_their_scores(tmp_path: Path, tiny_artifact: Path) -> None:
             ["--processes", "3", "--workers", "2"],
             "--processes: 3 need a worker each, and there are 2",
         ),
+        (["--source-language", "auto"], "--source-language: auto needs a server"),
         (["--beam-size", "0"], "--beam-size: '0' is not at least 1"),
         (["--model", "nope", "--model-repository", "/nowhere"], "/nowhere is no folder of models"),
     ],
@@ -101,6 +102,8 @@ def test_files_that_are_none_are_named(corpus: Path, tiny_artifact: Path) -> Non
         main([str(corpus.with_name("nothing")), str(corpus.with_name("out")), *model])
     with pytest.raises(OptionError, match=r"CORPUS: .* is not a regular file"):
         main([str(corpus.parent), str(corpus.with_name("out")), *model])
+    with pytest.raises(OptionError, match=r"OUT: .*/out\.parquet is named as parquet, but has the"):
+        main([str(corpus), str(corpus.with_name("out.parquet")), *model])
     with pytest.raises(OptionError, match=r"OUT: .*in\.txt would be overwritten"):
         main([str(corpus), str(corpus), *model])
 

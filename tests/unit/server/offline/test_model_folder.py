@@ -44,7 +44,7 @@ def test_the_only_model_is_the_default(repository: Path) -> None:
     ("model", "message"),
     [
         ("fr-de", "there is no model 'fr-de'; .* holds en-de, en-ko"),
-        ("en-de/11", "there is no model 'en-de/11'"),
+        ("en-de/11", "there is no model 'en-de/11'; .* holds en-de/[0-9]+, en-de/[0-9]+$"),
     ],
 )
 def test_an_unknown_model_is_named(repository: Path, model: str, message: str) -> None:
