@@ -111,7 +111,8 @@ def test_a_server_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixt
     folder = tmp_path / "missing"
     assert main(["plan", "--rate", "1", "--p99-ms", "9", "--model-repository", str(folder)]) == 1
     err = capsys.readouterr().err
-    assert "the server to measure did not start (--target measures one that runs): seqserve: " in err
+    report = "the server to measure did not start (--target measures one that runs): seqserve: "
+    assert report in err
     assert str(folder) in err
 
 
