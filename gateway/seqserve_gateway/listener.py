@@ -211,20 +211,20 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._count(url)
+        self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(name + value)
+        self._count(len(name) + len(value))
         super().on_header(name, value)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         super().connection_lost(exc)
 
-    def _count(self, part: bytes) -> None:
+    def _count(self, size: int) -> None:
         """Counts what arrived, perhaps all headers at once; too many are answered with 400."""
-        self._complete_bytes += len(part)
+        self._complete_bytes += size
         if self._complete_bytes > _MAX_HEADER_BYTES:
             raise ValueError("the headers are too long")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Upstream:
         """
         self.settings = settings
         self._arrays = 0
-        self._turn = asyncio.Semaphore()
+        self._thread = ThreadPoolExecutor(1, "seqserve-aside")
         self.is_private = settings.tls is not None or is_local(settings.target)
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
         self._own = metadata_of(settings.token, is_private=self.is_private)
@@ -87,12 +88,9 @@ class Upstream:
     async def aside(self, function: Callable[[], T]) -> T:
         """Runs a function beside the event loop, one after another: they may take much memory.
 
-        A thread cannot be cancelled, so the turn lasts until the function ends.
+        One that has begun goes on to its end when its caller is gone, and the next one waits.
         """
-        await self._turn.acquire()
-        task = asyncio.get_running_loop().run_in_executor(None, function)
-        task.add_done_callback(lambda _: self._turn.release())
-        return await asyncio.shield(task)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
     def messages(
         self, method: Method, request: Message, timeout_s: float
@@ -128,6 +126,7 @@ class Upstream:
     async def close(self) -> None:
         """Cancels the calls under way and closes the channel."""
         self._calls.cancel()
+        self._thread.shutdown(wait=False)
         await self.client.close()
 
     def _metadata(self) -> Pairs:
