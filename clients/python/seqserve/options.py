@@ -266,15 +266,26 @@ class _Option:
         return f"{default:g}" if isinstance(default, float) else str(default)
 
 
+def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
+    """Finds the name that may have been meant: one that goes on so, else one spelled alike.
+
+    Args:
+        name: What was written.
+        names: What there is.
+        least: Characters that say enough for what goes on so.
+    """
+    longer = [each for each in names if len(name) >= least and each.startswith(name)]
+    return next(iter(longer or difflib.get_close_matches(name, names, n=1)), None)
+
+
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
     """Describes words that no option takes, and suggests a flag or how to write a text."""
     flags = [each.flag for each in declared if not (each.positional or each.secret)]
     for word in words:
         if word.startswith("-"):
             flag = word.partition("=")[0]
-            longer = [each for each in flags if len(flag) > 4 and each.startswith(flag)]
-            if near := longer or difflib.get_close_matches(flag, flags, n=1):
-                return f"there is no option {flag} (did you mean {near[0]}?)"
+            if near := nearest(flag, flags, least=len("--xyz")):
+                return f"there is no option {flag} (did you mean {near}?)"
             takes_text = any(each.positional for each in declared)
             hint = f" (a text that begins with - stands after --: -- {word})" if takes_text else ""
             return f"there is no option {flag}{hint}"

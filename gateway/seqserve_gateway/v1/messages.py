@@ -8,7 +8,6 @@ Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -18,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from seqserve.options import nearest
 from seqserve_gateway.failure import Failure, writable
 
 M = TypeVar("M", bound=Message)
@@ -124,9 +124,8 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
 
 def _known(name: str, names: list[str]) -> str:
     """Tells which field may have been meant, or all if they are few."""
-    near = [each for each in names if len(name) > 1 and each.startswith(name)]
-    if near := near or difflib.get_close_matches(name, names, n=1):
-        return f"; did you mean {near[0]}?"
+    if near := nearest(name, names, least=2):
+        return f"; did you mean {near}?"
     return (
         f"; there are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists those that are"
     )
