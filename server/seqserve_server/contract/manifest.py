@@ -33,9 +33,9 @@ PRECISIONS = ("fp32", "fp16", "int8")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of model names, which are also folder names."""
 _MAX_NUMBER = (1 << 31) - 1
+"""Maximum of version numbers, sizes and lengths."""
 # That of a large model has some kilobytes.
 _MAX_BYTES = 1 << 20
-"""Maximum of version numbers, sizes and lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,8 @@ last_word: Callable[[], str] = str
 """Returns what an interrupted command says on standard error, however it ends."""
 
 _is_interrupted = False
-_failure: int | None = None
-"""The exit status of a command that failed."""
+_failure = 0
+"""The exit status of a command that failed; 0 until one has."""
 
 
 class OutputLost(NotWritten):
@@ -147,7 +147,7 @@ def end_with(status: int) -> None:
             sys.stdout.flush()
         finally:
             _exit(status)
-    _failure = status or None
+    _failure = status
     sys.exit(status)
 
 
@@ -167,7 +167,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _end_if_failed() -> None:
-    if _failure is not None:
+    if _failure:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
