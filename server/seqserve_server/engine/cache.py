@@ -9,26 +9,16 @@ target.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from seqserve_server.contract.limits import MAX_TOP_K
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.engine.candidates import CandidateStep, Choice
-from seqserve_server.engine.decoder_state import (
-    CellState,
-    CrossAttentionCache,
-    SelfAttentionCache,
-    TargetState,
-)
+from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.step import StepSizes
 from seqserve_server.engine.token_masks import TokenMasks
-
-# The attention operator takes a maximum length of 1 for the start of a prompt.
-_MIN_LENGTH = 2
 
 
 class SlotCache:
@@ -50,8 +40,8 @@ class SlotCache:
         self._rows_measured = 0
         self._running_lengths = self.lengths[:0]
         self._num_tokens = 0
-        self._max_length = np.full(1, _MIN_LENGTH, np.int32)
-        self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
+        self._max_length = np.full(1, MIN_LENGTH, np.int32)
+        self._max_source_length = np.full(1, MIN_LENGTH, np.int32)
         self._has_options, self._only_scores = np.array(True), np.array(True)
         self._return_logprobs = np.array(True)
         self.returned_logprobs = self._graph_sums = True
@@ -75,7 +65,7 @@ class SlotCache:
             runtime.allowed_shape,
         )
         self._choice: Choice | None = None
-        self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)
+        self._target, self._cross = runtime.decoder_state(slots)
         self._step = runtime.step(*self._buffers())
 
     def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -146,10 +136,7 @@ class SlotCache:
             targets: As many rows, none of them among the sources.
             shared: How many tokens each two of them have read alike, from the first one on.
         """
-        # One by one: rows differ in where they begin to differ, and most do so near their end.
-        pairs = (sources, targets, shared, self.lengths[sources])
-        for source, target, begin, end in zip(*(each.tolist() for each in pairs), strict=True):
-            self._target.copy(source, target, begin, end)
+        self._target.branch(sources, targets, shared, self.lengths[sources])
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
@@ -159,7 +146,7 @@ class SlotCache:
         It computes log-probabilities where the last step did.
         """
         rows, length = len(tokens), int(self.lengths[row])
-        source_length = max(int(self.source_lengths[row]), _MIN_LENGTH)
+        source_length = max(int(self.source_lengths[row]), MIN_LENGTH)
         only, has_scores = slice(row, row + 1), np.array(self.returned_logprobs)
         return {
             "tokens": np.array(tokens)[:, None],
@@ -266,7 +253,7 @@ class SlotCache:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
         if rows != self._rows_measured:
             self._measure(rows)
-        self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)
+        self._max_length[0] = max(self._num_tokens + 1, MIN_LENGTH)
         if self._limited.prepare():
             self._sizes = None
         if self._masks.write(rows):
@@ -277,6 +264,7 @@ class SlotCache:
             self._has_options[...] = not self._sizes.is_plain
             self._only_scores[...] = self._sizes.only_scores
             self._return_logprobs[...] = self._sizes.logprobs
+        self._cross.flush()
         self._step.run(rows, self._sizes)
         self._choice = self._limited.choose(self._logits, self._masks.by_row)
         if self._choice is not None:
@@ -333,20 +321,8 @@ class SlotCache:
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""
         self._num_tokens = int(self.lengths[:rows].max())
-        self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), _MIN_LENGTH)
+        self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), MIN_LENGTH)
         self._running_lengths = self.lengths[:rows]
         self._rows_measured = rows
         self._sizes = None
 
-
-def _allocate(
-    manifest: Manifest, slots: int, dtype: np.dtype[Any]
-) -> tuple[TargetState, CrossAttentionCache]:
-    """Allocates what the decoder's layers keep, from the model's limits."""
-    shape, limits = manifest.architecture, manifest.limits
-    source = max(limits.max_source_length, _MIN_LENGTH)
-    cross = CrossAttentionCache(shape, slots, source, dtype)
-    if shape.cell_width:
-        return CellState(shape, slots), cross
-    # The begin token is read too.
-    return SelfAttentionCache(shape, slots, limits.max_target_length + 1, dtype), cross

@@ -32,7 +32,9 @@ from seqserve_server.engine.graph_messages import (
     graphs_of,
     make_node,
     make_value,
+    needed,
     put,
+    reads,
     rename,
 )
 
@@ -119,7 +121,7 @@ def candidate_graph(
         put(part, nodes=[node for node in part.nodes if result not in node.outputs])
         rename(part.nodes, result, value.name)
         graph.inputs.append(value)
-    put(part, nodes=_needed(part.nodes, [value.name for value in part.outputs]))
+    put(part, nodes=needed(part.nodes, [value.name for value in part.outputs]))
     _branch(graph, part, tensors)
     tables = [_table(value) for value in results.values()]
     return CandidateGraph(model.SerializeToString(), numbers.SerializeToString(), tables)
@@ -136,11 +138,11 @@ def _gather_rows(part: Any) -> None:
     Before, it read those of all rows ``[1, B, W]``, which a slice emptied where there was no group.
     """
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
-    [emptied] = [node for node in _needed(part.nodes, [logits]) if node.kind == "Slice"]
+    [emptied] = [node for node in needed(part.nodes, [logits]) if node.kind == "Slice"]
     features = _source(part, emptied.inputs[0])
     of_groups = make_node("Gather", [features, _ROWS_OF_GROUPS], list(emptied.outputs), axis=0)
     nodes = [of_groups if node is emptied else node for node in part.nodes]
-    put(part, nodes=_needed(nodes, [value.name for value in part.outputs]))
+    put(part, nodes=needed(nodes, [value.name for value in part.outputs]))
 
 
 def _divide_product(part: Any, results: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _limit_to_numbers(
     tokens: Any,
 ) -> None:
     """Makes a graph of the nodes that give the numbers of candidates."""
-    kept = _copied(_needed(nodes, list(results)))
+    kept = _copied(needed(nodes, list(results)))
     for result, value in results.items():
         rename(kept, result, value.name)
     read = {name for node in kept for name in node.inputs}
@@ -210,8 +212,8 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
     [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
     rename(nodes, logits, result)
-    limited.nodes.extend(_needed(nodes, [result]))
-    read = {name for node in limited.nodes for name in _reads(node)}
+    limited.nodes.extend(needed(nodes, [result]))
+    read = {name for node in limited.nodes for name in reads(node)}
     known = {tensor.name for tensor in graph.tensors}
     limited.tensors.extend(tensors[name] for name in sorted(read & tensors.keys() - known))
 
@@ -236,7 +238,7 @@ def _gathers(node: Any) -> bool:
 
 
 def _is_given(node: Any) -> bool:
-    return any(name.startswith(KEPT) for name in _reads(node))
+    return any(name.startswith(KEPT) for name in reads(node))
 
 
 def _source(part: Any, name: str) -> str:
@@ -249,29 +251,10 @@ def _source(part: Any, name: str) -> str:
 
 def _turned(part: Any, rows: str) -> tuple[str, bool]:
     """Finds what the product reads of gathered rows, and whether their groups are turned for it."""
-    readers = [node for node in part.nodes if rows in _reads(node)]
+    readers = [node for node in part.nodes if rows in reads(node)]
     if len(readers) == 1 and readers[0].kind == "Transpose":
         return readers[0].outputs[0], True
     return rows, False
-
-
-def _needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:
-    """Lists the nodes that outputs are computed by, in order."""
-    needed, kept = set(outputs), []
-    for node in reversed(list(nodes)):
-        if needed.intersection(node.outputs):
-            kept.append(node)
-            needed.update(_reads(node))
-    return kept[::-1]
-
-
-def _reads(node: Any) -> set[str]:
-    """Lists what a node reads, its branches too."""
-    read = set(node.inputs)
-    for graph in branches_of(node):
-        read.update(value.name for value in graph.outputs)
-        read.update(name for inner in graph.nodes for name in _reads(inner))
-    return read
 
 
 def _empty(value: Any) -> Any:

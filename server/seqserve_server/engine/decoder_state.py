@@ -1,7 +1,8 @@
 """What the decoder's layers keep of each row: keys and values, or states of recurrent layers.
 
-Each class holds the buffers of all layers by the names that the decoder graph gives its inputs. The
-first axis is the row; a row is copied and cleared no further than it is filled.
+Each class holds one buffer for all layers, and the parts of it by the names that the decoder graph
+gives its inputs. The first axis of a part is the row; a row is copied and cleared no further than it
+is filled.
 """
 
 from __future__ import annotations
@@ -9,12 +10,21 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-from seqserve_server.contract.manifest import Architecture
+from seqserve_server.contract.manifest import Architecture, Manifest
 from seqserve_server.engine.packing import Array, CrossKV
+
+
+Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+"""Makes an array of zeros, of a shape and a type."""
+
+MIN_LENGTH = 2
+"""Tokens that a cache has room for at least: the attention operator takes a maximum length of 1 for
+the start of a prompt."""
 
 
 class TargetState(Protocol):
@@ -29,6 +39,9 @@ class TargetState(Protocol):
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """Copies a row over another one, as far as they differ: entries ``begin`` to ``end``."""
 
+    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
+        """Copies rows over other rows, none of them among the sources, as :meth:`copy` does."""
+
     def clear(self, length: int) -> None:
         """Empties all rows, none of which has read more than ``length`` tokens."""
 
@@ -36,113 +49,155 @@ class TargetState(Protocol):
 class SelfAttentionCache:
     """Keys and values of the target tokens read, ``[B, H, T, D]`` each."""
 
-    def __init__(self, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        shape: Architecture,
+        slots: int,
+        length: int,
+        dtype: np.dtype[Any],
+        allocate: Allocate,
+    ) -> None:
         """Allocates room for ``length`` tokens in every slot."""
-        size = (slots, shape.heads, length, shape.head_size)
-        self.arrays = _by_layer(shape, "self", size, dtype)
+        self.layers, self.arrays = _by_layer(shape, "self", slots, length, dtype, allocate)
+        """Of all layers, ``[2L, B, H, T, D]``."""
 
     def start(self, row: int) -> None:
         """Does nothing: a row reads no further than its length."""
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """Copies a row over another one, as far as they differ: tokens ``begin`` to ``end``."""
-        _copy(self.arrays, source, target, begin, end)
+        _copy(self.layers, source, target, begin, end)
+
+    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
+        """Copies rows over other rows, none of them among the sources."""
+        # One by one: rows differ in where they begin to differ, and most do so near their end.
+        pairs = (sources, targets, begins, ends)
+        for source, target, begin, end in zip(*(each.tolist() for each in pairs), strict=True):
+            self.copy(source, target, begin, end)
 
     def clear(self, length: int) -> None:
         """Empties all rows, none of which has read more than ``length`` tokens."""
-        _clear(self.arrays, length)
+        self.layers[:, :, :, :length] = 0
 
 
 class CellState:
     """States of recurrent layers, ``[B, W]`` each, whatever the number of tokens read."""
 
-    def __init__(self, shape: Architecture, slots: int) -> None:
+    def __init__(self, shape: Architecture, slots: int, allocate: Allocate) -> None:
         """Allocates a vector for each layer and slot."""
+        size = (shape.decoder_layers, slots, shape.cell_width or 0)
+        self.layers = allocate(size, np.dtype(np.float32))
+        """Of all layers, ``[L, B, W]``."""
         self.arrays: dict[str, Array] = {
-            f"cell_{layer}": np.zeros((slots, shape.cell_width or 0), np.float32)
-            for layer in range(shape.decoder_layers)
+            f"cell_{layer}": states for layer, states in enumerate(self.layers)
         }
 
     def start(self, row: int) -> None:
         """Makes a row one that has read nothing."""
-        for states in self.arrays.values():
-            states[row] = 0.0
+        self.layers[:, row] = 0.0
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """Copies a row over another one: its states, whatever the tokens."""
-        for states in self.arrays.values():
-            states[target] = states[source]
+        self.layers[:, target] = self.layers[:, source]
+
+    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
+        """Copies rows over other rows, none of them among the sources."""
+        self.layers[:, targets] = self.layers[:, sources]
 
     def clear(self, length: int) -> None:
         """Empties all rows."""
-        for states in self.arrays.values():
-            states[:] = 0.0
+        self.layers[:] = 0.0
 
 
 class CrossAttentionCache:
     """Keys and values of the sources, and once more of the last token of each source."""
 
-    def __init__(self, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        shape: Architecture,
+        slots: int,
+        length: int,
+        dtype: np.dtype[Any],
+        allocate: Allocate,
+    ) -> None:
         """Allocates room for ``length`` tokens in every slot."""
         self._heads = shape.heads
-        size = (slots, shape.heads, length, shape.head_size)
-        self.arrays = _by_layer(shape, "cross", size, dtype)
-        """Read and written by each step, in place: ``[B, H, S, D]``."""
-        # Views as the encoder gives them: [B, S, H, D].
-        self._by_token = [array.swapaxes(1, 2) for array in self.arrays.values()]
-        last = (slots, 1, shape.heads * shape.head_size)
-        self.last = _by_layer(shape, "last", last, np.dtype("f4") if dtype == np.int8 else dtype)
+        self.layers, self.arrays = _by_layer(shape, "cross", slots, length, dtype, allocate)
+        """Of all layers, ``[2L, B, H, S, D]``, and each by its name: read and written by each step, in
+        place."""
+        last = np.dtype("f4") if dtype == np.int8 else dtype
+        size = (2 * shape.decoder_layers, slots, 1, shape.heads * shape.head_size)
+        self.last_layers = allocate(size, last)
+        """Of the last tokens, ``[2L, B, 1, A]``."""
+        self.last = dict(zip(_names(shape, "last"), self.last_layers, strict=True))
         """Read by each step: ``[B, 1, A]``."""
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
         """Copies a newly encoded source into a row."""
         length = cross_kv.length(index)
-        for by_token, packed in zip(self._by_token, cross_kv.packed, strict=True):
-            entries = cross_kv.of_source(packed, index)  # [S, A]
-            by_token[row, :length] = entries.reshape(length, self._heads, -1)
-        for cache, last in zip(self.last.values(), cross_kv.last, strict=True):
+        for cache, packed in zip(self.layers, cross_kv.packed, strict=True):
+            entries = cross_kv.of_source(packed, index).reshape(length, self._heads, -1)
+            cache[row, :, :length] = entries.swapaxes(0, 1)
+        for cache, last in zip(self.last_layers, cross_kv.last, strict=True):
             cache[row] = last[index]
+
+    def flush(self) -> None:
+        """Does what :meth:`join` has put off; called before a step."""
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copies a row, whose source has ``length`` tokens, over another one."""
-        _copy(self.arrays, source, target, 0, length)
-        for cache in self.last.values():
-            cache[target] = cache[source]
+        _copy(self.layers, source, target, 0, length)
+        self.last_layers[:, target] = self.last_layers[:, source]
 
     def clear(self, length: int) -> None:
         """Empties all rows, none of whose sources has more than ``length`` tokens."""
-        _clear(self.arrays, length)
-        for cache in self.last.values():
-            cache[:] = 0
+        self.layers[:, :, :, :length] = 0
+        self.last_layers[:] = 0
 
 
-def _by_layer(
-    shape: Architecture, kind: str, size: tuple[int, ...], dtype: np.dtype[Any]
-) -> dict[str, Array]:
-    """Allocates keys and values of every layer."""
-    return {
-        f"{kind}_{part}_{layer}": _untouched(size, dtype)
-        for layer in range(shape.decoder_layers)
-        for part in ("key", "value")
-    }
-
-
-def _copy(caches: dict[str, Array], source: int, target: int, begin: int, end: int) -> None:
-    for cache in caches.values():
-        cache[target, :, begin:end] = cache[source, :, begin:end]
-
-
-def _clear(caches: dict[str, Array], length: int) -> None:
-    for cache in caches.values():
-        cache[:, :, :length] = 0
-
-
-def _untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Allocates zeros that take memory page by page, as they are written.
 
     Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
     """
-    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
+    memory = mmap.mmap(-1, max(math.prod(shape) * dtype.itemsize, 1))
     with contextlib.suppress(AttributeError, OSError):  # a system without them
         memory.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(memory, dtype).reshape(shape)
+    return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
+
+
+def allocate_state(
+    manifest: Manifest, slots: int, dtype: np.dtype[Any]
+) -> tuple[TargetState, CrossAttentionCache]:
+    """Allocates what the decoder's layers keep of all slots, from the model's limits."""
+    shape, limits = manifest.architecture, manifest.limits
+    source = max(limits.max_source_length, MIN_LENGTH)
+    cross = CrossAttentionCache(shape, slots, source, dtype, untouched)
+    if shape.cell_width:
+        return CellState(shape, slots, untouched), cross
+    # The begin token is read too.
+    target = limits.max_target_length + 1
+    return SelfAttentionCache(shape, slots, target, dtype, untouched), cross
+
+
+def _by_layer(
+    shape: Architecture,
+    kind: str,
+    slots: int,
+    length: int,
+    dtype: np.dtype[Any],
+    allocate: Allocate,
+) -> tuple[Array, dict[str, Array]]:
+    """Allocates keys and values of all layers; returns them together, and each by its name."""
+    size = (2 * shape.decoder_layers, slots, shape.heads, length, shape.head_size)
+    layers = allocate(size, dtype)
+    return layers, dict(zip(_names(shape, kind), layers, strict=True))
+
+
+def _names(shape: Architecture, kind: str) -> list[str]:
+    layers = range(shape.decoder_layers)
+    return [f"{kind}_{part}_{layer}" for layer in layers for part in ("key", "value")]
+
+
+def _copy(layers: Array, source: int, target: int, begin: int, end: int) -> None:
+    layers[:, target, :, begin:end] = layers[:, source, :, begin:end]

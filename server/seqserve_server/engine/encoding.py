@@ -14,9 +14,6 @@ from seqserve_server.engine.runtime import Runtime
 # Only attention pays for padding: sources up to this many times as long as the shortest share it.
 _MAX_PADDED = 2
 
-# Sources of so many tokens together, about sixteen, use a CPU as well as larger groups do. Fewer
-# groups also drive the decoder's weights out of the CPU's cache less often.
-_GROUP_TOKENS = 192
 _GROUP_SOURCES = 4
 # New sources wait for one more step, for others to be encoded with, for each so many running rows.
 _ROWS_FOR_A_STEP = 8
@@ -28,19 +25,19 @@ class SourceEncoder:
     """Encodes for one worker."""
 
     def __init__(
-        self, runtime: Runtime, scheduler: Scheduler, max_tokens: int, observer: Observer
+        self, runtime: Runtime, scheduler: Scheduler, group_tokens: int, observer: Observer
     ) -> None:
         """Takes the model, and the queue whose next sources may be encoded with new ones.
 
         Args:
             runtime: The model.
             scheduler: The queue of requests.
-            max_tokens: Source tokens encoded between two steps.
+            group_tokens: Source tokens encoded together.
             observer: Receives statistics.
         """
         self._runtime = runtime
         self._scheduler = scheduler
-        self._group_tokens = min(_GROUP_TOKENS, max_tokens)
+        self._group_tokens = group_tokens
         self._observer = observer
         self._steps_waited = 0
 

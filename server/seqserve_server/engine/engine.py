@@ -12,6 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 
 from seqserve_server.contract.errors import EngineFault, NoScorer
 from seqserve_server.contract.events import Failed, Progress
@@ -74,6 +77,10 @@ class Engine:
         ]
         # The last one is the scorer's.
         self._heartbeats = [0] * (limits.workers + 1)
+        # What each thread does before its first step; None is the last of it.
+        self._tasks: list[SimpleQueue[Callable[[], None] | None]] = [
+            SimpleQueue() for _ in range(limits.workers)
+        ]
         self._step_threads = [
             threading.Thread(target=self._work, args=(index,), name=f"step-{index}", daemon=True)
             for index in range(limits.workers)
@@ -91,18 +98,40 @@ class Engine:
         # From long to short, because workers step with the last source, of one token.
         for length in reversed(doubling(manifest.limits.max_source_length)):
             cross_kv = self._runtime.encode([source * length])
-        for worker in self._workers:
-            worker.warm_up(cross_kv)
+        for index, worker in enumerate(self._workers):
+            self._run_in_thread(index, partial(worker.warm_up, cross_kv))
             if shortlist:
                 size = manifest.architecture.vocabulary_size
-                worker.warm_up(cross_kv, shortlist.candidates(source, source, size))
+                candidates = shortlist.candidates(source, source, size)
+                self._run_in_thread(index, partial(worker.warm_up, cross_kv, candidates))
         if self._runtime.has_open_scorer:
             self._scorer.warm_up()
 
+    def _run_in_thread(self, index: int, task: Callable[[], None]) -> None:
+        """Runs a task in the thread of a worker: CUDA graphs are recorded for one thread."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(task())
+            except Exception as error:
+                done.set_exception(error)
+
+        if not self._step_threads[index].is_alive():
+            self._step_threads[index].start()
+        self._tasks[index].put(run)
+        done.result()
+
     def start(self) -> None:
         """Starts the workers and the scorer."""
+        self._begin_steps()
         for thread in (*self._step_threads, self._score_thread):
-            thread.start()
+            if not thread.is_alive():
+                thread.start()
+
+    def _begin_steps(self) -> None:
+        for tasks in self._tasks:
+            tasks.put(None)
 
     def submit(self, request: Request) -> None:
         """Queues a request; its events go to ``deliver``.
@@ -141,6 +170,7 @@ class Engine:
         A thread that hangs is left behind after a timeout, and its requests get no event.
         """
         left = self._scheduler.stop()
+        self._begin_steps()
         self._join(self._step_threads)
         left += self._score_queue.stop()
         self._join([self._score_thread])
@@ -191,6 +221,8 @@ class Engine:
 
     def _work(self, index: int) -> None:
         worker = self._workers[index]
+        for task in iter(self._tasks[index].get, None):
+            task()
         while not self._scheduler.stopped:
             self._heartbeats[index] += 1
             try:

@@ -30,6 +30,7 @@ _FIELDS = {
         "name": (3, "string", ""),
         "kind": (4, "string", ""),
         "attributes": (5, "Attribute", "many"),
+        "domain": (7, "string", ""),
     },
     "Attribute": {
         "name": (1, "string", ""),
@@ -112,6 +113,25 @@ def graphs_of(graph: Any) -> Iterator[Any]:
 def branches_of(node: Any) -> Iterator[Any]:
     """Lists the graphs that a node chooses from."""
     return (part.graph for part in node.attributes if part.HasField("graph"))
+
+
+def needed(nodes: Iterable[Any], outputs: Sequence[str]) -> list[Any]:
+    """Lists the nodes that outputs are computed by, in order."""
+    needed, kept = set(outputs), []
+    for node in reversed(list(nodes)):
+        if needed.intersection(node.outputs):
+            kept.append(node)
+            needed.update(reads(node))
+    return kept[::-1]
+
+
+def reads(node: Any) -> set[str]:
+    """Lists what a node reads, its branches too."""
+    read = set(node.inputs)
+    for graph in branches_of(node):
+        read.update(value.name for value in graph.outputs)
+        read.update(name for inner in graph.nodes for name in reads(inner))
+    return read
 
 
 def rename(nodes: Iterable[Any], before: str, after: str) -> None:

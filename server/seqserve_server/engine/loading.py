@@ -12,7 +12,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.loading_log import LoadingLog
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.self_test import run_self_test
 
 _log = logging.getLogger(__name__)
@@ -49,11 +49,16 @@ def _load(setup: Setup, deliver: Deliver, observer: Observer, log: LoadingLog) -
     log.enter("checking files")
     manifest = Manifest.load(setup.folder)
     log.enter("opening graphs")
-    runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
+    runtime = open_runtime(setup.folder, manifest, setup.provider, setup.threads)
     tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
     engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
-    log.enter("warming up")
-    engine.warm_up()
-    log.enter("decoding the sentence of its self-test")
-    run_self_test(runtime, tokenizer)
+    try:
+        log.enter("warming up")
+        engine.warm_up()
+        log.enter("decoding the sentence of its self-test")
+        run_self_test(runtime, tokenizer)
+    except BaseException:
+        # Its threads wait for their first step.
+        engine.stop()
+        raise
     return engine

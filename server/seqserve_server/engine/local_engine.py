@@ -20,6 +20,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
+from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.runtime import Runtime
 
 
@@ -139,7 +140,7 @@ class LocalEngine:
         """
         self.manifest = Manifest.load(folder)
         self.tokenizer = Tokenizer.of_artifact(folder, self.manifest)
-        self.runtime = Runtime(folder, self.manifest, provider, threads, packs=packs)
+        self.runtime = open_runtime(folder, self.manifest, provider, threads, packs=packs)
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )

@@ -27,6 +27,11 @@ from seqserve_server.contract.manifest import (
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
+from seqserve_server.engine.decoder_state import (
+    CrossAttentionCache,
+    TargetState,
+    allocate_state,
+)
 from seqserve_server.engine.draft_graph import draft_graph
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.external_data import check_references
@@ -34,9 +39,13 @@ from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
-from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
+from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, AnyStep, Step
 
 _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
+
+# Sources of so many tokens together, about sixteen, use a CPU as well as larger groups do. Fewer
+# groups also drive the decoder's weights out of the CPU's cache less often.
+_GROUP_TOKENS = 192
 
 # The steps of a smaller model find its weights in the CPU's cache, and a pass over a draft, whose
 # graph has copies of its own, takes about as long as the steps that it saves.
@@ -73,9 +82,10 @@ class Runtime:
             if name.endswith(".onnx"):
                 check_references(folder / name, manifest.files)
         self._encoder = self._open(ENCODER, packs)
-        masked = masked_graph(folder / DECODER)
-        candidates = self._candidate_graph(masked)
-        self._decoder = self._open(DECODER, packs, candidates.graph if candidates else masked)
+        self._masked = masked_graph(folder / DECODER)
+        candidates = self._candidate_graph(self._masked)
+        graph = candidates.graph if candidates else self._masked
+        self._decoder = self._open(DECODER, packs, graph)
         self.candidate_tables = candidates.tables if candidates else []
         """What steps are given of each candidate; empty where they gather it themselves."""
         numbers = candidates.numbers if candidates else None
@@ -131,9 +141,21 @@ class Runtime:
             return []
         return self._candidate_numbers.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
 
-    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> Step:
+    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> AnyStep:
         """Makes a step over the buffers given; see :class:`Step`."""
         return Step(self._decoder, inputs, outputs)
+
+    def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
+        """Allocates what the decoder's layers keep of a number of slots."""
+        return allocate_state(self.manifest, slots, self.cache_type)
+
+    def encoding_budget(self, limit: int) -> tuple[int, int]:
+        """Says how many source tokens are encoded between two steps, and how many at once.
+
+        Args:
+            limit: As the options of the server have it.
+        """
+        return limit, min(limit, _GROUP_TOKENS)
 
     @property
     def can_score(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import onnxruntime as ort
@@ -28,13 +29,16 @@ def open_session(
     packs: bool = True,
     profile: Path | None = None,
     graph: bytes | None = None,
+    provider_options: tuple[str, dict[str, str]] | None = None,
+    share: Callable[[ort.SessionOptions], None] | None = None,
 ) -> ort.InferenceSession:
     """Opens the graph ``name`` of the artifact in ``folder``, whose references have been checked.
 
     One that was made from it, ``graph``, goes in its place.
 
     Unless it ``packs`` the weights as its kernels like them, it runs slower on those of the file,
-    which take no memory of their own.
+    which take no memory of their own. ``provider_options`` are the provider's name and options,
+    where it has some, and ``share`` gives the session weights that it need not load.
 
     Raises:
         ProviderError: The provider fails, or ONNX Runtime takes another one.
@@ -49,11 +53,13 @@ def open_session(
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder)
         )
+    if share is not None:
+        share(options)
     try:
         session = ort.InferenceSession(
             path if graph is None else graph,
             options,
-            providers=[_PROVIDERS[provider]],
+            providers=[provider_options or _PROVIDERS[provider]],
             disabled_optimizers=_DISABLED_OPTIMIZERS,
             # Else it prints the reason and opens the graph once more, on the CPU.
             enable_fallback=False,

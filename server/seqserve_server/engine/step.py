@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnxruntime as ort
@@ -71,6 +71,13 @@ INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_OPTIONAL, *_ROW_SIZED, *_PROJECTED}
 _MAX_BINDINGS = 1024
 
 
+class AnyStep(Protocol):
+    """A decoder step for any number of leading rows."""
+
+    def run(self, rows: int, sizes: StepSizes) -> None:
+        """Advances rows 0 to ``rows`` - 1 by one token."""
+
+
 class Step:
     """A decoder step for any number of leading rows.
 
@@ -109,15 +116,15 @@ class Step:
     def _bind(self, rows: int, sizes: StepSizes) -> Any:
         binding = self._session.io_binding()
         for name, array in self._inputs.items():
-            shape = _shape(name, array, rows, sizes)
+            shape = shape_of(name, array, rows, sizes)
             binding.bind_input(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         for name, array in self._outputs.items():
-            shape = _shape(name, array, rows, sizes)
+            shape = shape_of(name, array, rows, sizes)
             binding.bind_output(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         return binding._iobinding
 
 
-def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
+def shape_of(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
     """Returns the shape of the part of a buffer that a step uses."""
     if name in _SHARED:
         return list(array.shape)

@@ -58,8 +58,8 @@ class Worker:
             idle_s: How long an idle worker sleeps before it looks for late requests.
         """
         self._scheduler = scheduler
-        self._encoder = SourceEncoder(runtime, scheduler, max_source_tokens, observer)
-        self._max_source_tokens = max_source_tokens
+        self._max_source_tokens, group_tokens = runtime.encoding_budget(max_source_tokens)
+        self._encoder = SourceEncoder(runtime, scheduler, group_tokens, observer)
         self._observer = observer
         self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)

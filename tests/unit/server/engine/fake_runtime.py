@@ -26,6 +26,11 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.candidate_graph import Table
+from seqserve_server.engine.decoder_state import (
+    CrossAttentionCache,
+    TargetState,
+    allocate_state,
+)
 from seqserve_server.engine.packing import Array, CrossKV, starts_of
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
@@ -34,6 +39,8 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 VOCABULARY_SIZE = 50
 MAX_SOURCE, MAX_TARGET = 12, 10
 GROUP = 4
+GROUP_TOKENS = 192
+"""Source tokens encoded together."""
 
 
 ARCHITECTURE = Architecture(
@@ -245,6 +252,12 @@ class FakeRuntime:
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
         self.inputs, self.outputs = inputs, outputs
         return FakeStep(self, inputs, outputs)
+
+    def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
+        return allocate_state(self.manifest, slots, self.cache_type)
+
+    def encoding_budget(self, limit: int) -> tuple[int, int]:
+        return limit, min(limit, GROUP_TOKENS)
 
     def free_scratch(self) -> None:
         """Keeps none."""

@@ -1,0 +1,87 @@
+"""The memory of a GPU, and the stream that all work on a model is queued on, in its order.
+
+Its arrays are cupy's, which index as numpy's do. Work is queued and not waited for: the host goes on
+until it reads what a step wrote.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from seqserve_server.engine.packing import Array
+
+_TO_DEVICE, _TO_HOST = 1, 2
+"""Directions of cudaMemcpyAsync. Source: the type cudaMemcpyKind in driver_types.h."""
+
+
+class Device:
+    """One GPU; as a context manager it queues what is done with its arrays on its stream."""
+
+    name = "cuda"
+    """As ONNX Runtime calls the kind of memory."""
+
+    def __init__(self) -> None:
+        """Makes a stream on the first GPU that the process can see."""
+        import cupy
+
+        self.arrays: Any = cupy
+        """Makes arrays, as the module numpy does."""
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._copy = cupy.cuda.runtime.memcpyAsync
+
+    def __enter__(self) -> None:
+        """Begins to queue on the stream."""
+        self._stream.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Goes back to the stream that was there before."""
+        self._stream.__exit__(kind, error, trace)
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Allocates an array.
+
+        Raises:
+            MemoryError: The memory of the GPU is full.
+        """
+        try:
+            with self:
+                return self.arrays.zeros(shape, dtype)
+        except self.arrays.cuda.memory.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
+
+    def address(self, array: Any) -> int:
+        """Returns where an array lies in the memory of the GPU."""
+        return int(array.data.ptr)
+
+    def is_home_of(self, array: Any) -> bool:
+        """Tells whether an array lies in the memory of the GPU."""
+        return isinstance(array, self.arrays.ndarray)
+
+    def upload(self, address: int, host: int, size: int) -> None:
+        """Queues a copy of ``size`` bytes from the memory of the host, which may change then."""
+        self._copy(address, host, size, _TO_DEVICE, self._stream.ptr)
+
+    def download(self, address: int, host: int, size: int) -> None:
+        """Queues a copy of ``size`` bytes to the memory of the host."""
+        self._copy(host, address, size, _TO_HOST, self._stream.ptr)
+
+    def wait(self) -> None:
+        """Waits until all that is queued is done."""
+        self._stream.synchronize()
+
+    def provider(self, *, records: bool) -> tuple[str, dict[str, str]]:
+        """Names ONNX Runtime's execution provider, with its options.
+
+        Args:
+            records: Whether it records runs as CUDA graphs, which it then plays back.
+        """
+        options = {"user_compute_stream": str(self._stream.ptr), "use_tf32": "0"}
+        return "CUDAExecutionProvider", options | {"enable_cuda_graph": str(int(records))}

@@ -1,0 +1,141 @@
+"""A model whose graphs run on a GPU: weights, keys and values stay in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from seqserve_server.contract.errors import ProviderError
+from seqserve_server.contract.manifest import DECODER, ENCODER, WEIGHTS, Manifest
+from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
+from seqserve_server.engine.device import Device
+from seqserve_server.engine.device_state import allocate_state
+from seqserve_server.engine.device_step import DeviceStep, queued
+from seqserve_server.engine.device_weights import DeviceWeights
+from seqserve_server.engine.graph_messages import MODEL
+from seqserve_server.engine.norm_fusion import fuse_norms
+from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.session import check_provider, open_session
+from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+
+_PRECISION = "fp16"
+_GROUP_TOKENS = 2048
+"""Source tokens encoded together: a GPU takes as long for them as for ten."""
+
+
+class DeviceRuntime(Runtime):
+    """A loaded model on one GPU."""
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, provider: Provider, device: Device
+    ) -> None:
+        """Opens the graphs of the artifact in ``folder``.
+
+        Raises:
+            ProviderError: The provider is not available here.
+            ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.
+        """
+        self._device = device
+        self._weights = DeviceWeights(folder / WEIGHTS, device)
+        # Sessions read it without a copy of their own.
+        self._shared: list[ort.OrtValue] = []
+        self._queued = queued()
+        super().__init__(folder, manifest, provider, threads=1)
+        self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
+        for end in (PLAIN, CHOSEN, SCORED):
+            graph = straight_graph(folder / DECODER, end, self._masked)
+            self._ends[end] = self._open_shared(DECODER, graph, records=True)
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
+        """Encodes sources of any lengths together; the work is queued, not done, when it returns.
+
+        Args:
+            sources: Token ids, the end token last.
+        """
+        inputs, starts = pack(sources), starts_of(sources)
+        shape = self.manifest.architecture
+        width, layers = shape.heads * shape.head_size, 2 * shape.decoder_layers
+        packed = self._device.zeros((layers, starts[-1], width), self.cache_type)
+        last = self._device.zeros((layers, len(sources), 1, width), self.cache_type)
+        binding = self._encoder.io_binding()
+        for name, array in inputs.items():
+            binding.bind_cpu_input(name, array)
+        # Of the key and of the value of each layer in turn: all tokens, and the last ones.
+        arrays = [array for pair in zip(packed, last, strict=True) for array in pair]
+        for entry, array in zip(self._encoder.get_outputs(), arrays, strict=True):
+            place = self._device.address(array)
+            dtype = np.dtype(array.dtype)
+            binding.bind_output(entry.name, self._device.name, 0, dtype, list(array.shape), place)
+        self._encoder.run_with_iobinding(binding, self._queued)
+        return CrossKV(packed, last, starts)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights on the device."""
+        return self._weights.bytes
+
+    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DeviceStep:
+        """Makes a step over the buffers given; see :class:`DeviceStep`."""
+        return DeviceStep(self._ends, self._device, inputs, outputs)
+
+    def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
+        """Allocates what the decoder's layers keep of a number of slots."""
+        return allocate_state(self._device, self.manifest, slots, self.cache_type)
+
+    def encoding_budget(self, limit: int) -> tuple[int, int]:
+        """Says how many source tokens are encoded between two steps, and how many at once."""
+        budget = max(limit, _GROUP_TOKENS)
+        return budget, budget
+
+    def _open(
+        self, name: str, packs: bool, graph: bytes | None = None
+    ) -> ort.InferenceSession:
+        if name not in (ENCODER, DECODER):
+            return super()._open(name, packs, graph)
+        return self._open_shared(name, graph or (self._folder / name).read_bytes())
+
+    def _open_shared(
+        self, name: str, graph: bytes, *, records: bool = False
+    ) -> ort.InferenceSession:
+        model = MODEL.FromString(graph)
+        fuse_norms(model.graph)
+
+        def share(options: ort.SessionOptions) -> None:
+            self._shared += self._weights.share(model.graph, options)
+
+        return open_session(
+            self._folder,
+            name,
+            self.manifest,
+            self.provider,
+            threads=1,
+            graph=model.SerializeToString(),
+            provider_options=self._device.provider(records=records),
+            share=share,
+        )
+
+
+def open_runtime(
+    folder: Path, manifest: Manifest, provider: Provider, threads: int, **options: Any
+) -> Runtime:
+    """Opens an artifact on an execution provider; see :class:`Runtime`.
+
+    Raises:
+        ProviderError: The provider is not available, or does not take the artifact's precision.
+        ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.
+    """
+    if provider is not Provider.CUDA:
+        return Runtime(folder, manifest, provider, threads, **options)
+    check_provider(provider)
+    if manifest.precision != _PRECISION:
+        raise ProviderError(
+            f"provider cuda: {manifest.label} is at {manifest.precision}, for which there are no"
+            f" kernels; export it with --precision {_PRECISION}, or use --provider cpu"
+        )
+    return DeviceRuntime(folder, manifest, provider, Device())

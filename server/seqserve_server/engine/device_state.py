@@ -1,0 +1,154 @@
+"""What the decoder's layers keep of each row, in the memory of a GPU.
+
+A copy there takes as long as the host takes to start it, so several rows share one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.engine.decoder_state import (
+    MIN_LENGTH,
+    CellState,
+    CrossAttentionCache,
+    SelfAttentionCache,
+    TargetState,
+)
+from seqserve_server.engine.device import Device
+from seqserve_server.engine.packing import Array, CrossKV
+
+
+class DeviceCellState(CellState):
+    """States of recurrent layers; see :class:`CellState`."""
+
+    def __init__(self, device: Device, *size: Any) -> None:
+        """Allocates a vector for each layer and slot."""
+        super().__init__(*size, device.zeros)
+        self._device = device
+
+    def start(self, row: int) -> None:
+        """Makes a row one that has read nothing."""
+        with self._device:
+            super().start(row)
+
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Copies a row over another one."""
+        with self._device:
+            super().copy(source, target, begin, end)
+
+    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
+        """Copies rows over other rows, none of them among the sources."""
+        with self._device:
+            take = self._device.arrays.asarray
+            super().branch(take(sources), take(targets), begins, ends)
+
+    def clear(self, length: int) -> None:
+        """Empties all rows."""
+        with self._device:
+            super().clear(length)
+
+
+class DeviceSelfAttentionCache(SelfAttentionCache):
+    """Keys and values of target tokens; see :class:`SelfAttentionCache`."""
+
+    def __init__(self, device: Device, *size: Any) -> None:
+        """Allocates room for the longest target in every slot."""
+        super().__init__(*size, device.zeros)
+        self._device = device
+
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Copies a row over another one."""
+        with self._device:
+            super().copy(source, target, begin, end)
+
+    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
+        """Copies rows over other rows, none of them among the sources."""
+        if not len(sources):
+            return
+        begin, end = int(begins.min()), int(ends.max())
+        with self._device:
+            take = self._device.arrays.asarray
+            entries = self.layers[:, take(sources), :, begin:end]
+            self.layers[:, take(targets), :, begin:end] = entries
+
+    def clear(self, length: int) -> None:
+        """Empties all rows."""
+        with self._device:
+            super().clear(length)
+
+
+class DeviceCrossAttentionCache(CrossAttentionCache):
+    """Keys and values of sources; those of rows that join are copied together before a step."""
+
+    def __init__(self, device: Device, *size: Any) -> None:
+        """Allocates room for the longest source in every slot."""
+        super().__init__(*size, device.zeros)
+        self._device = device
+        self._joining: dict[int, tuple[CrossKV, int]] = {}
+
+    def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
+        """Notes that a row gets a newly encoded source."""
+        self._joining[row] = cross_kv, index
+
+    def flush(self) -> None:
+        """Copies the sources of rows that have joined, all that were encoded together at once."""
+        if not self._joining:
+            return
+        groups: dict[int, tuple[CrossKV, list[int], list[int]]] = {}
+        for row, (cross_kv, index) in self._joining.items():
+            _, rows, indices = groups.setdefault(id(cross_kv), (cross_kv, [], []))
+            rows.append(row)
+            indices.append(index)
+        self._joining = {}
+        with self._device:
+            for cross_kv, rows, indices in groups.values():
+                self._put(cross_kv, rows, indices)
+
+    def _put(self, cross_kv: CrossKV, rows: list[int], indices: list[int]) -> None:
+        lengths = [cross_kv.length(index) for index in indices]
+        longest = max(lengths)
+        # A source that has ended repeats its last token, which no row reads.
+        places = [
+            [cross_kv.starts[index] + min(place, length - 1) for place in range(longest)]
+            for index, length in zip(indices, lengths, strict=True)
+        ]
+        sent = self._device.arrays.asarray(np.column_stack([rows, indices, places]))
+        rows_sent, indices_sent, places_sent = sent[:, 0], sent[:, 1], sent[:, 2:]
+        packed, last = cross_kv.packed, cross_kv.last
+        entries = packed[:, places_sent]  # [2L, N, S, A]
+        entries = entries.reshape(*entries.shape[:3], self._heads, -1).swapaxes(2, 3)
+        self.layers[:, rows_sent, :, :longest] = entries
+        self.last_layers[:, rows_sent] = last[:, indices_sent]
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copies a row over another one."""
+        self.flush()
+        with self._device:
+            super().copy(source, target, length)
+
+    def clear(self, length: int) -> None:
+        """Empties all rows."""
+        self._joining = {}
+        with self._device:
+            super().clear(length)
+
+
+def allocate_state(
+    device: Device, manifest: Manifest, slots: int, dtype: np.dtype[Any]
+) -> tuple[TargetState, CrossAttentionCache]:
+    """Allocates what the decoder's layers keep of all slots, from the model's limits.
+
+    Raises:
+        MemoryError: It does not fit into the memory of the GPU.
+    """
+    shape, limits = manifest.architecture, manifest.limits
+    source = max(limits.max_source_length, MIN_LENGTH)
+    cross = DeviceCrossAttentionCache(device, shape, slots, source, dtype)
+    if shape.cell_width:
+        return DeviceCellState(device, shape, slots), cross
+    # The begin token is read too.
+    target = limits.max_target_length + 1
+    return DeviceSelfAttentionCache(device, shape, slots, target, dtype), cross

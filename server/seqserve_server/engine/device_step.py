@@ -1,0 +1,226 @@
+"""One decoder step whose rows lie in the memory of a GPU.
+
+Keys and values never leave it. Of each step the host sends a few numbers a row and reads its tokens.
+All sizes are bound once: rows are rounded up, so that few numbers of rows occur, and ONNX Runtime
+plays back the CUDA graph that it recorded of those sizes, which costs the host one call in place of
+some hundred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnxruntime as ort
+
+from seqserve_server.engine.device import Device
+from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import StepSizes, shape_of
+from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End
+
+_ON_HOST = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
+"""Inputs that nodes read before they start a kernel."""
+_ONLY_SIZES = {"top_k", "num_logits"}
+"""Inputs of which a step reads the length alone."""
+_LENGTHS = ("max_length", "max_source_length")
+_CONSTANT = "projected_rows"
+
+_MIN_LENGTH = 128
+"""Shortest maximum length that is bound: shorter ones gain nothing."""
+_ROWS = 8
+"""From here on, rows are rounded up to multiples of this or of an eighth of the power of two below."""
+_MAX_PLANS = 1024
+_MAX_RECORDED = 256
+"""CUDA graphs kept; each takes memory of the GPU."""
+_NOT_RECORDED = "-1"
+
+
+class _Plan(NamedTuple):
+    """A step of given sizes."""
+
+    session: Any
+    binding: Any
+    options: ort.RunOptions
+    uploads: list[tuple[int, int, int]]
+    """Addresses on the device and on the host, and bytes."""
+    downloads: list[tuple[int, int, int]]
+    host: list[Array]
+    """Arrays of its own that are bound."""
+
+
+class _Twins(NamedTuple):
+    """Where arrays of the host lie on the device, by their addresses."""
+
+    device: Device
+    arrays: dict[int, Any]
+
+    def of(self, array: Array) -> int:
+        """Returns the address of an array on the device; it is allocated at first."""
+        key = array.ctypes.data
+        if key not in self.arrays:
+            self.arrays[key] = self.device.zeros((max(array.size, 1),), array.dtype)
+        return self.device.address(self.arrays[key])
+
+
+class DeviceStep:
+    """A decoder step for any number of leading rows; it takes the place of a :class:`Step`."""
+
+    def __init__(
+        self,
+        sessions: Mapping[End | None, ort.InferenceSession],
+        device: Device,
+        inputs: dict[str, Array],
+        outputs: dict[str, Array],
+    ) -> None:
+        """Keeps the buffers; each size is bound when it is first needed.
+
+        Args:
+            sessions: Of the graph of each end; None is the graph of a step with all its ends, which
+                is not recorded.
+            device: Where keys and values lie.
+            inputs: A buffer for each input, as :class:`Step` takes them, on the host or the device.
+            outputs: A buffer for each output, likewise.
+        """
+        self._sessions = sessions
+        self._device = device
+        self._inputs, self._outputs = inputs, outputs
+        self._twins = _Twins(device, {})
+        self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
+        self._slots = len(inputs["tokens"])
+        self._capacities = {
+            "max_length": _capacity(inputs, "self_key_0"),
+            "max_source_length": _capacity(inputs, "cross_key_0"),
+        }
+        self._plans: dict[tuple[int, StepSizes, int, int], _Plan] = {}
+        self._recorded: dict[tuple[int, StepSizes, int, int], str] = {}
+
+    def run(self, rows: int, sizes: StepSizes) -> None:
+        """Advances rows 0 to ``rows`` - 1 by one token, and waits for it."""
+        target, source = (self._rounded_length(name) for name in _LENGTHS)
+        plan = self._plans.get((rows, sizes, target, source))
+        if plan is None:
+            plan = self._plan(rows, sizes, target, source)
+        device = self._device
+        for address, host, size in plan.uploads:
+            device.upload(address, host, size)
+        plan.session.run_with_iobinding(plan.binding, plan.options)
+        for address, host, size in plan.downloads:
+            device.download(address, host, size)
+        device.wait()
+
+    def _rounded_length(self, name: str) -> int:
+        length, capacity = int(self._inputs[name][0]), self._capacities[name]
+        return min(max(1 << (length - 1).bit_length(), _MIN_LENGTH), capacity)
+
+    def _rounded_rows(self, rows: int) -> int:
+        unit = max(1 << max(rows - 1, 1).bit_length() >> 4, _ROWS)
+        rounded = 1 << (rows - 1).bit_length() if rows <= _ROWS else -(-rows // unit) * unit
+        return min(rounded, self._slots)
+
+    def _plan(self, rows: int, sizes: StepSizes, target: int, source: int) -> _Plan:
+        if len(self._plans) >= _MAX_PLANS:
+            self._plans.clear()
+        padded = self._rounded_rows(rows)
+        session = self._sessions[_end(sizes)]
+        inputs = {name: self._inputs[name] for name in _names(session.get_inputs())}
+        outputs = {name: self._outputs[name] for name in _names(session.get_outputs())}
+        lengths = dict(zip(_LENGTHS, (target, source), strict=True))
+        binding, host = session.io_binding(), []
+        for name, array in inputs.items():
+            shape = shape_of(name, array, padded, sizes)
+            if name in _ON_HOST:
+                own = np.full(array.shape, lengths.get(name, array), array.dtype)
+                host.append(own)
+                binding.bind_input(name, "cpu", 0, own.dtype, shape, own.ctypes.data)
+            else:
+                address = self._address(array)
+                binding.bind_input(name, self._device.name, 0, _type(array), shape, address)
+        for name, array in outputs.items():
+            shape = shape_of(name, array, padded, sizes)
+            address = self._address(array)
+            binding.bind_output(name, self._device.name, 0, _type(array), shape, address)
+        self._send_constants(inputs)
+        uploads = self._copies(inputs, rows, sizes)
+        downloads = self._copies(outputs, rows, sizes)
+        options = queued()
+        plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, host)
+        if _end(sizes) is not None:
+            self._record(plan, (padded, sizes, target, source))
+        self._plans[rows, sizes, target, source] = plan
+        return plan
+
+    def _record(self, plan: _Plan, key: tuple[int, StepSizes, int, int]) -> None:
+        """Lets ONNX Runtime record a step of new sizes.
+
+        It runs the step several times for that, and each run writes the next tokens where they are
+        read. The step that follows sends tokens anew, and keys and values are written again; states
+        of recurrent layers are put back.
+        """
+        is_new = key not in self._recorded
+        if is_new:
+            is_full = len(self._recorded) >= _MAX_RECORDED
+            self._recorded[key] = _NOT_RECORDED if is_full else str(len(self._recorded) + 1)
+        plan.options.add_run_config_entry("gpu_graph_id", self._recorded[key])
+        if is_new and self._recorded[key] != _NOT_RECORDED:
+            with self._device:
+                before = [states.copy() for states in self._states]
+            for address, host, size in plan.uploads:
+                self._device.upload(address, host, size)
+            plan.session.run_with_iobinding(plan.binding, plan.options)
+            with self._device:
+                for states, copy in zip(self._states, before, strict=True):
+                    states[:] = copy
+
+    def _address(self, array: Any) -> int:
+        if self._device.is_home_of(array):
+            return self._device.address(array)
+        return self._twins.of(array)
+
+    def _send_constants(self, inputs: Mapping[str, Array]) -> None:
+        array = inputs[_CONSTANT]
+        self._device.upload(self._twins.of(array), array.ctypes.data, array.nbytes)
+
+    def _copies(
+        self, arrays: Mapping[str, Array], rows: int, sizes: StepSizes
+    ) -> list[tuple[int, int, int]]:
+        """Lists what is copied of arrays of the host: what these rows use, not what is bound."""
+        copies = []
+        for name, array in arrays.items():
+            if name in _ON_HOST or name in _ONLY_SIZES or name == _CONSTANT:
+                continue
+            if not self._device.is_home_of(array):
+                size = math.prod(shape_of(name, array, rows, sizes)) * array.itemsize
+                if size:
+                    copies.append((self._twins.of(array), array.ctypes.data, size))
+        return copies
+
+
+def queued() -> ort.RunOptions:
+    """Makes options of a run that returns when all its work is queued."""
+    options = ort.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return options
+
+
+def _end(sizes: StepSizes) -> End | None:
+    """Chooses the graph that computes what a step is to compute, and no more."""
+    if sizes.is_plain:
+        return PLAIN
+    if not sizes.only_scores:
+        return None
+    return SCORED if sizes.top_k else CHOSEN
+
+
+def _names(entries: Iterable[Any]) -> list[str]:
+    return [entry.name for entry in entries]
+
+
+def _type(array: Any) -> Any:
+    return np.dtype(array.dtype)
+
+
+def _capacity(inputs: Mapping[str, Array], name: str) -> int:
+    """Returns the tokens that a cache has room for; 2 where there is none."""
+    return inputs[name].shape[2] if name in inputs else 2

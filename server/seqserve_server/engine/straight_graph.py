@@ -1,0 +1,83 @@
+"""Makes graphs without branches, each with one end, from the graph of a decoder step.
+
+A step chooses its end by conditions that the host reads. A CUDA graph records kernels alone, so for
+it each end gets a graph of its own, which computes nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqserve_server.engine.graph_messages import MODEL, needed, put, reads, rename
+
+
+class End(NamedTuple):
+    """One end of a step."""
+
+    branches: tuple[str, ...]
+    """The branches that lead to it, from the outermost one on."""
+    outputs: tuple[str, ...]
+    """What it computes; its other outputs are always empty."""
+
+
+PLAIN = End(("else_branch",), ("next_tokens",))
+"""The next tokens alone."""
+CHOSEN = End(("then_branch", "then_branch"), ("next_tokens", "log_probabilities"))
+"""The next tokens and their log-probabilities."""
+SCORED = End(
+    ("then_branch", "then_branch"),
+    ("next_tokens", "log_probabilities", "top_tokens", "top_log_probabilities"),
+)
+"""The next tokens, top tokens, and their log-probabilities."""
+
+_CHOICE = "If"
+_CACHE = "new_"
+
+
+def straight_graph(path: Path, end: End, masked: bytes | None = None) -> bytes:
+    """Makes the graph of an end from a ``decoder.onnx`` that has been checked.
+
+    Args:
+        path: The file.
+        end: Which one.
+        masked: What :func:`~seqserve_server.engine.masked_graph.masked_graph` made of the file.
+    """
+    model = MODEL.FromString(path.read_bytes() if masked is None else masked)
+    graph = model.graph
+    nodes, tensors = list(graph.nodes), list(graph.tensors)
+    *stem, choice = nodes
+    names = list(choice.outputs)
+    for branch in end.branches:
+        assert choice.kind == _CHOICE
+        part = _branch(choice, branch)
+        tensors += part.tensors
+        stem += part.nodes
+        given = [value.name for value in part.outputs]
+        *stem, choice = stem
+    nodes = [*stem, choice]
+    for before, after in zip(given, names, strict=True):
+        rename(nodes, before, after)
+    for node in nodes:
+        node.ClearField("name")  # those of two branches may be alike
+    outputs = [
+        value
+        for value in graph.outputs
+        if value.name in end.outputs or value.name.startswith(_CACHE)
+    ]
+    nodes = needed(nodes, [value.name for value in outputs])
+    read = {name for node in nodes for name in reads(node)}
+    put(
+        graph,
+        nodes=nodes,
+        tensors=[tensor for tensor in tensors if tensor.name in read],
+        inputs=[value for value in graph.inputs if value.name in read],
+        outputs=outputs,
+        known_shapes=[],
+    )
+    return model.SerializeToString()  # type: ignore[no-any-return]
+
+
+def _branch(choice: Any, name: str) -> Any:
+    [branch] = [part.graph for part in choice.attributes if part.name == name]
+    return branch

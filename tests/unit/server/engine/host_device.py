@@ -1,0 +1,64 @@
+"""A device whose memory is the host's, so that its path runs where there is no GPU.
+
+Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from seqserve_server.engine.device import Device
+
+
+class HostArray(np.ndarray):
+    """An array that counts as one of the device."""
+
+
+class HostDevice(Device):
+    """Stands for a GPU; notes what is copied to and from it."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self.arrays = np
+        self.uploaded = self.downloaded = 0
+        """Bytes."""
+        self.waits = 0
+
+    def __enter__(self) -> None:
+        """Has no stream."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Has no stream."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return np.zeros(shape, dtype).view(HostArray)
+
+    def address(self, array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def is_home_of(self, array: Any) -> bool:
+        return isinstance(array, HostArray)
+
+    def upload(self, address: int, host: int, size: int) -> None:
+        ctypes.memmove(address, host, size)
+        self.uploaded += size
+
+    def download(self, address: int, host: int, size: int) -> None:
+        ctypes.memmove(host, address, size)
+        self.downloaded += size
+
+    def wait(self) -> None:
+        self.waits += 1
+
+    def provider(self, *, records: bool) -> tuple[str, dict[str, str]]:
+        return "CPUExecutionProvider", {}

@@ -1,0 +1,136 @@
+"""The path of a GPU, run in the memory of the host, against the path of the CPU."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.server.engine.host_device import HostDevice
+
+from seqserve_server.contract.errors import ProviderError
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.device_runtime import DeviceRuntime, open_runtime
+from seqserve_server.engine.local_engine import PendingAnswer, running
+from seqserve_server.engine.runtime import Runtime
+
+LENGTH = 12
+
+
+def decode(
+    runtime: Runtime, folder: Path, requests: list[tuple[list[int], DecodingOptions]], slots: int
+) -> list[Finished]:
+    """Decodes requests in one engine, all of them waiting before its first step."""
+    tokenizer = Tokenizer.of_artifact(folder, runtime.manifest)
+    pending = [PendingAnswer(GenerateSpec(source=source, options=options)) for source, options in requests]
+    limits = EngineLimits(workers=1, slots=slots, max_queue=1000, max_source_tokens_per_step=64)
+    with running(runtime, tokenizer, limits, requests=pending) as engine:
+        answers = [request.wait() for request in pending]
+        engine.assert_idle()
+    return answers
+
+
+def assert_alike(some: list[Finished], others: list[Finished]) -> None:
+    """Checks that tokens are equal, and scores up to rounding: a sum and its norm are one node."""
+    for a, b in zip(some, others, strict=True):
+        assert [each.token_ids for each in a.hypotheses] == [each.token_ids for each in b.hypotheses]
+        assert [each.score for each in a.hypotheses] == [
+            pytest.approx(each.score, abs=1e-4) for each in b.hypotheses
+        ]
+        for mine, theirs in zip(a.hypotheses, b.hypotheses, strict=True):
+            listed = [[token for token, _ in step] for step in mine.top_tokens]
+            assert listed == [[token for token, _ in step] for step in theirs.top_tokens]
+
+
+def on_device(folder: Path) -> tuple[DeviceRuntime, HostDevice]:
+    device = HostDevice()
+    return DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, device), device
+
+
+def options(**changes: object) -> DecodingOptions:
+    return DecodingOptions(**{"max_decoding_length": LENGTH, "return_scores": True} | changes)
+
+
+WAYS = {
+    "greedy": options(),
+    "without scores": options(return_scores=False),
+    "beam": options(beam_size=4, num_hypotheses=2),
+    "top tokens": options(return_top_tokens=3),
+    "sampling among some": options(sampling=Sampling(1.0, 8, 1.0, 0.0, 3)),
+    "sampling among all": options(sampling=Sampling(1.0, 0, 0.9, 0.0, 3)),
+    "processed": options(repetition_penalty=1.3),
+    "masked": options(min_decoding_length=5, no_repeat_ngram_size=2),
+    "limited": options(vocabulary=tuple(range(2, 40))),
+    "prefix": options(prefix=(7, 8)),
+}
+
+
+@pytest.fixture(params=["tiny_artifact", "tiny_ssru_artifact"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+@pytest.fixture
+def sources(folder: Path) -> Iterator[list[list[int]]]:
+    manifest = Manifest.load(folder)
+    draw = random.Random(5)
+    size, longest = manifest.architecture.vocabulary_size, manifest.limits.max_source_length
+    yield [
+        [*(draw.randrange(4, size) for _ in range(draw.randrange(longest))), manifest.tokens.eos]
+        for _ in range(24)
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_device_gives_the_answers_of_the_host(
+    folder: Path, sources: list[list[int]], way: str
+) -> None:
+    """Rows join, move and leave all the time, because there are more sources than slots."""
+    requests = [(source, WAYS[way]) for source in sources]
+    runtime, _ = on_device(folder)
+    host = Runtime(folder, runtime.manifest, Provider.CPU, threads=1)
+    assert_alike(decode(runtime, folder, requests, 13), decode(host, folder, requests, 13))
+
+
+def test_requests_of_all_kinds_share_a_device(folder: Path, sources: list[list[int]]) -> None:
+    draw = random.Random(6)
+    requests = [(source, WAYS[draw.choice(list(WAYS))]) for source in sources * 2]
+    runtime, _ = on_device(folder)
+    host = Runtime(folder, runtime.manifest, Provider.CPU, threads=1)
+    assert_alike(decode(runtime, folder, requests, 29), decode(host, folder, requests, 29))
+
+
+def test_keys_and_values_stay_on_the_device(tiny_artifact: Path) -> None:
+    runtime, device = on_device(tiny_artifact)
+    cache_bytes = sum(array.nbytes for part in runtime.decoder_state(1) for array in [part.layers])
+    requests = [([5, 6, 7, 2], WAYS["without scores"])]
+    decode(runtime, tiny_artifact, requests, 1)
+    before = device.uploaded, device.downloaded
+    [answer] = decode(runtime, tiny_artifact, requests, 1)
+    steps = len(answer.best.token_ids)
+    # Each step a token; to the device also a length, the place of the last source token, and what is
+    # sent once.
+    assert device.downloaded - before[1] == 8 * steps
+    assert device.uploaded - before[0] < 64 * steps < cache_bytes
+
+
+def test_weights_are_on_the_device_once(tiny_artifact: Path) -> None:
+    runtime, _ = on_device(tiny_artifact)
+    assert runtime.weight_bytes <= (tiny_artifact / "weights.bin").stat().st_size
+
+
+def test_only_artifacts_of_halves_run_on_cuda(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqserve_server.engine.device_runtime.check_provider", lambda _: None)
+    manifest = Manifest.load(tiny_artifact)
+    with pytest.raises(ProviderError, match=r"at fp32, .*--precision fp16.*--provider cpu"):
+        open_runtime(tiny_artifact, manifest, Provider.CUDA, threads=1)
