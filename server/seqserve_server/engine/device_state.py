@@ -108,14 +108,12 @@ class DeviceCrossAttentionCache(CrossAttentionCache):
                 self._put(cross_kv, rows, indices)
 
     def _put(self, cross_kv: CrossKV, rows: list[int], indices: list[int]) -> None:
-        lengths = [cross_kv.length(index) for index in indices]
-        longest = max(lengths)
+        starts, chosen = np.array(cross_kv.starts), np.array(indices)
+        lengths = starts[chosen + 1] - starts[chosen]
+        longest = int(lengths.max())
         # A source that has ended repeats its last token, which no row reads.
-        places = [
-            [cross_kv.starts[index] + min(place, length - 1) for place in range(longest)]
-            for index, length in zip(indices, lengths, strict=True)
-        ]
-        sent = self._device.arrays.asarray(np.column_stack([rows, indices, places]))
+        places = np.minimum(np.arange(longest), lengths[:, None] - 1) + starts[chosen, None]
+        sent = self._device.arrays.asarray(np.column_stack([rows, chosen, places]))
         rows_sent, indices_sent, places_sent = sent[:, 0], sent[:, 1], sent[:, 2:]
         packed, last = cross_kv.packed, cross_kv.last
         entries = packed[:, places_sent]  # [2L, N, S, A]

@@ -8,6 +8,7 @@ some hundred.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""
 _NOT_RECORDED = "-1"
+_NUMBERS = itertools.count(1)
+"""Of CUDA graphs. Steps over other buffers run in the same sessions, so no number comes twice."""
 
 
 class _Plan(NamedTuple):
@@ -161,7 +164,7 @@ class DeviceStep:
         is_new = key not in self._recorded
         if is_new:
             is_full = len(self._recorded) >= _MAX_RECORDED
-            self._recorded[key] = _NOT_RECORDED if is_full else str(len(self._recorded) + 1)
+            self._recorded[key] = _NOT_RECORDED if is_full else str(next(_NUMBERS))
         plan.options.add_run_config_entry("gpu_graph_id", self._recorded[key])
         if is_new and self._recorded[key] != _NOT_RECORDED:
             with self._device:
