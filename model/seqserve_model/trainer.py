@@ -151,7 +151,7 @@ class Trainer:
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.state.step = number
-        return total.where(norm.isfinite(), math.nan)
+        return torch.where(norm.isfinite(), total, math.nan)
 
     @torch.no_grad()
     def validate(self) -> Validation:
