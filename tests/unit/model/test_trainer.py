@@ -72,6 +72,14 @@ def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
     assert loss.item() == pytest.approx(expected, rel=1e-10)
 
 
+def test_a_loss_is_computed_where_the_weights_are(make_trainer: MakeTrainer) -> None:
+    trainer, device = make_trainer(), torch.device("meta")
+    batch = examples_of(trainer).batch([0, 1]).to(device)
+    loss = batch_loss(trainer.model.to(device), batch, label_smoothing=0.1)
+    torch.autograd.backward(loss)
+    assert loss.device == device
+
+
 @pytest.mark.usefixtures("double")
 def test_accumulated_batches_step_as_one(make_trainer: MakeTrainer) -> None:
     whole, parts = make_trainer(), make_trainer()
