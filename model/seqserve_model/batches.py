@@ -9,14 +9,14 @@ Source: Vaswani et al. 2017, §5.1 ("batched together by approximate sequence le
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
@@ -38,13 +38,42 @@ class Batch:
     target_tokens: int
 
     def to(self, device: torch.device) -> Batch:
-        """Gives the same batch on a device."""
-        tensors = ("source", "source_lengths", "target_in", "target_out")
-        return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
+        """Gives the same batch on a device; the copy to a GPU does not wait for its other work."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            tensor = tensor.pin_memory() if device.type == "cuda" else tensor
+            return tensor.to(device, non_blocking=True)
+
+        return Batch(
+            source=moved(self.source),
+            source_lengths=moved(self.source_lengths),
+            target_in=moved(self.target_in),
+            target_out=moved(self.target_out),
+            target_tokens=self.target_tokens,
+        )
+
+
+class Rows:
+    """Rows of token ids, kept one behind the other, so that many are padded at once."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        """Joins the rows; ``lengths`` are their tokens, ``[N]``."""
+        self.lengths: Ids = np.array([len(row) for row in rows], dtype=np.int64)
+        self._starts = np.cumsum(self.lengths) - self.lengths
+        tokens = itertools.chain.from_iterable(rows)
+        self._tokens = np.fromiter(tokens, np.int32, count=int(self.lengths.sum()))
+
+    def padded(self, chosen: Sequence[int], pad_id: int) -> tuple[Ids, Ids]:
+        """Gives some rows ``[B, S]``, padded on the right, and their lengths ``[B]``."""
+        lengths = self.lengths[chosen]
+        columns = np.arange(lengths.max())
+        places = self._starts[chosen][:, None] + columns  # [B, S]
+        tokens = self._tokens.take(places, mode="clip")
+        return np.where(columns < lengths[:, None], tokens, np.int64(pad_id)), lengths
 
 
 class Examples:
-    """Tokenised pairs, each kept as one array of ids."""
+    """Tokenised pairs."""
 
     def __init__(
         self,
@@ -69,30 +98,28 @@ class Examples:
             and len(target) - 1 <= config.max_target_length
         ]
         self._config = config
-        self._sources: list[Ids] = [np.array(sources[row], dtype=np.int64) for row in kept]
-        self._targets: list[Ids] = [np.array(targets[row], dtype=np.int64) for row in kept]
+        self._sources = Rows([sources[row] for row in kept])
+        self._targets = Rows([targets[row] for row in kept])
         self.dropped = len(pairs) - len(kept)
-        lengths = [(len(sources[row]), len(targets[row])) for row in kept]
-        self.lengths = np.array(lengths, dtype=np.int64).reshape(-1, 2)
+        self.lengths = np.stack((self._sources.lengths, self._targets.lengths), axis=1)
         self.weights = None if weights is None else np.array([weights[row] for row in kept])
 
     def __len__(self) -> int:
         """Counts the pairs."""
-        return len(self._sources)
+        return len(self.lengths)
 
     def batch(self, rows: Sequence[int]) -> Batch:
         """Pads some pairs to one batch."""
         pad, bos = self._config.pad_id, self._config.bos_id
-        source, source_lengths = padded([self._sources[row] for row in rows], pad)
-        target_out, target_lengths = padded([self._targets[row] for row in rows], pad)
-        target_in = torch.full_like(target_out, pad)
-        target_in[:, 0] = bos
-        target_in[:, 1:] = target_out[:, :-1]
+        source, source_lengths = self._sources.padded(rows, pad)
+        target_out, target_lengths = self._targets.padded(rows, pad)
+        begins = np.full((len(rows), 1), bos)
+        target_in = np.concatenate((begins, target_out[:, :-1]), axis=1)
         return Batch(
-            source=source,
-            source_lengths=source_lengths,
-            target_in=target_in,
-            target_out=target_out,
+            source=torch.from_numpy(source),
+            source_lengths=torch.from_numpy(source_lengths),
+            target_in=torch.from_numpy(target_in),
+            target_out=torch.from_numpy(target_out),
             target_tokens=int(target_lengths.sum()),
         )
 
@@ -139,20 +166,20 @@ def weighted_rows(weights: NDArray[np.float64], random: np.random.Generator) -> 
 
 def _cut(rows: Ids, lengths: Ids, max_tokens: int) -> Iterator[list[int]]:
     batch: list[int] = []
-    max_lengths = np.zeros(2, dtype=np.int64)
-    for row in rows.tolist():
-        widened = np.maximum(max_lengths, lengths[row])
-        if batch and (len(batch) + 1) * int(widened.sum()) > max_tokens:
+    source = target = 0  # the longest so far
+    for row, (source_length, target_length) in zip(
+        rows.tolist(), lengths[rows].tolist(), strict=True
+    ):
+        source, target = max(source, source_length), max(target, target_length)
+        if batch and (len(batch) + 1) * (source + target) > max_tokens:
             yield batch
-            batch, widened = [], lengths[row]
+            batch, source, target = [], source_length, target_length
         batch.append(row)
-        max_lengths = widened
     if batch:
         yield batch
 
 
-def padded(rows: Sequence[Sequence[int] | Ids], pad_id: int) -> tuple[Tensor, Tensor]:
+def padded(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
     """Makes one batch of rows: token ids ``[B, S]``, padded on the right, and lengths ``[B]``."""
-    tensors = [torch.as_tensor(row) for row in rows]
-    lengths = torch.tensor([len(row) for row in rows])
-    return pad_sequence(tensors, batch_first=True, padding_value=pad_id), lengths
+    ids, lengths = Rows(rows).padded(range(len(rows)), pad_id)
+    return torch.from_numpy(ids), torch.from_numpy(lengths)

@@ -204,4 +204,6 @@ def torch_device(name: str) -> torch.device:
         raise OptionError(
             f"device: {name!r} cannot be used here, try cpu or cuda: {reason:.100}"
         ) from None
+    # It builds a kernel for every new shape, and nearly every batch has one.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     return device

@@ -18,10 +18,12 @@ def batch_loss(model: Transformer, batch: Batch, *, label_smoothing: float) -> T
     ``label_smoothing`` is the probability that is spread over all tokens; 0 gives the plain
     negative log-likelihood.
     """
-    features = model.features(batch.source, batch.source_lengths, batch.target_in)  # [B, T, W]
-    real = batch.target_out != model.config.pad_id  # [B, T]
-    # Padding is dropped before the projection, which is the largest product of the model.
-    logits = model.project(features[real])  # [N, V]
+    logits = model(batch.source, batch.source_lengths, batch.target_in)  # [B, T, V]
+    # To drop the padding, a hundredth of the tokens, a GPU would first have to count it.
     return F.cross_entropy(
-        logits, batch.target_out[real], label_smoothing=label_smoothing, reduction="sum"
+        logits.flatten(0, 1),
+        batch.target_out.flatten(),
+        ignore_index=model.config.pad_id,
+        label_smoothing=label_smoothing,
+        reduction="sum",
     )

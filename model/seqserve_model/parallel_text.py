@@ -20,8 +20,9 @@ Report = Callable[[str], None]
 def read_split(data: DataRecipe, report: Report) -> Split:
     """Reads all files of a recipe and divides them; a pair has the largest weight of its files.
 
-    Pairs are then made of the training pairs of the first file; they have its prefix and a weight
-    of 1. Prefixes are put before the sources once the pairs are divided.
+    Pairs are then made of the training pairs of the first file, and of the files that say so; they
+    have the first one's prefix and a weight of 1. Prefixes are put before the sources once the
+    pairs are divided.
 
     Raises:
         OptionError: A file cannot be read or holds no pair, or there are too few pairs.
@@ -51,11 +52,11 @@ def read_split(data: DataRecipe, report: Report) -> Split:
     others = [pair for pair in apart if not files[pair].held_out]
     training = pairs_apart_from([*split.training, *others], barred)
     first = data.training_files[0]
-    made = pairs_apart_from(
-        Maker(data.made, [pair for pair in training if files[pair] == first]).pairs(), barred
-    )
+    times = {file.path: file.made for file in data.training_files} | {first.path: 1}
+    sources = [pair for pair in training for _ in range(times[files[pair].path])]
+    made = pairs_apart_from(Maker(data.made, sources).pairs(), barred)
     if made:
-        report(f"{len(made):,} pairs made of {first.path}")
+        report(f"{len(made):,} pairs made of {', '.join(path for path in times if times[path])}")
     prefixed = {
         "training": _prefixed(training, files) + [_with_prefix(pair, first) for pair in made],
         "validation": _prefixed(split.validation, files),

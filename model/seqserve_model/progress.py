@@ -30,7 +30,7 @@ class Progress:
         self._loss = 0.0
 
     def step(self, step: int, *, loss: float, rate: float, target_tokens: int) -> None:
-        """Shows one step."""
+        """Shows a step, and the tokens of those since the last one shown."""
         now = time.monotonic()
         # Smoothed over about fifty steps, so that one odd batch does not look like a trend.
         self._loss = loss if not self._loss else 0.98 * self._loss + 0.02 * loss
@@ -42,7 +42,7 @@ class Progress:
             self._bar.set_postfix_str(
                 f"loss {self._loss:.3f}, {speed:,.0f} target tokens/s, lr {rate:.2e}", refresh=False
             )
-            self._bar.update()
+            self._bar.update(step - self._bar.n)
         if now - self._line_at < _LINE_EVERY_S:
             return
         self.scalars(step, {"train/target_tokens_per_s": speed})

@@ -73,11 +73,14 @@ class TrainingFile:
     weight: float = _key(1.0, "how often an epoch has its pairs, on average: 2, 0.5", 0.001)
     prefix: str = _key("", "put before each source, to tell this task from the other files'")
     held_out: bool = _key(True, "whether validation and test pairs are drawn from this file too")
+    made: int = _key(
+        0, "pairs are made of its pairs this many times as often as of the first file's", 0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRecipe:
-    """Pairs made of the training pairs: the section ``[data.made]``.
+    """Pairs made of the first file's training pairs, and others': the section ``[data.made]``.
 
     A weight is a number of made pairs for each training pair: 0.2 makes one of five.
     """

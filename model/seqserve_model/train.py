@@ -46,8 +46,9 @@ def train(options: TrainOptions, *, command: str) -> End:
         OptionError: The recipe, the data or the run directory do not fit.
         TrainingError: The training broke down.
     """
-    keep_freed_memory()
     device = torch_device(options.device)
+    if device.type == "cpu":
+        keep_freed_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
     recipe = Recipe.load(options.recipe)

@@ -91,6 +91,8 @@ class Trainer:
         self._tokenizer = tokenizer
         self._corpora = corpora
         self._device = next(model.parameters()).device
+        # A GPU has the next steps waiting meanwhile.
+        self._read_every = 1 if self._device.type == "cpu" else 10
         self._optimizer = make_optimizer(model, recipe.optimizer)
         self.state = run.restore(model, self._optimizer)
 
@@ -99,55 +101,57 @@ class Trainer:
         training, state = self.recipe.training, self.state
         progress = Progress(self.run.log, step=state.step, max_steps=training.max_steps)
         begun, seconds = time.monotonic(), state.seconds
-        batches = self._batches()
+        batches, unshown = self._batches(), 0
         end = self._end(0.0, time_limit_s)
         try:
             while end is None:
                 chosen = list(itertools.islice(batches, training.accumulate))
                 loss = self.step(chosen)
                 tokens = sum(batch.target_tokens for batch in chosen)
-                progress.step(
-                    state.step, loss=loss, rate=self._rate(state.step), target_tokens=tokens
-                )
                 state.target_tokens += tokens
+                unshown += tokens
+                if state.step % self._read_every == 0:
+                    progress.step(
+                        state.step,
+                        loss=self._number(loss),
+                        rate=self._rate(state.step),
+                        target_tokens=unshown,
+                    )
+                    unshown = 0
                 if state.step % training.validate_every == 0:
                     self._judge(self.validate(), progress)
                 state.seconds = seconds + time.monotonic() - begun
                 end = self._end(time.monotonic() - begun, time_limit_s)
                 if end or state.step % training.save_every == 0:
+                    self._number(loss)
                     self.run.save(state, self.model, self._optimizer, training.keep)
         finally:
             progress.close()
         return end
 
-    def step(self, batches: Sequence[Batch]) -> float:
+    def step(self, batches: Sequence[Batch]) -> Tensor:
         """Updates the weights once from some batches; gives the smoothed loss of a target token.
 
-        Raises:
-            TrainingError: The gradient is no longer finite.
+        The loss, ``[]``, is not a number where the gradient is not finite. It is on the device, and
+        nothing here waits for it.
         """
         optimizer, number = self.recipe.optimizer, self.state.step + 1
         self.model.train()
         tokens = sum(batch.target_tokens for batch in batches)
-        total = 0.0
+        total = torch.zeros((), device=self._device)
         for batch in batches:
-            loss = self._loss(batch, optimizer.label_smoothing)
-            torch.autograd.backward(loss / tokens)
-            total += loss.item() / tokens
+            loss = self._loss(batch, optimizer.label_smoothing) / tokens
+            torch.autograd.backward(loss)
+            total = total + loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), optimizer.clip_norm or math.inf
         )
-        if not torch.isfinite(norm):
-            raise TrainingError(
-                f"step {number}: the gradient is not finite; lower optimizer.learning_rate and "
-                "go on from the last checkpoint with --resume"
-            )
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate(number)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.state.step = number
-        return total
+        return torch.where(norm.isfinite(), total, math.nan)
 
     @torch.no_grad()
     def validate(self) -> Validation:
@@ -199,6 +203,19 @@ class Trainer:
                 state.batch += 1
                 yield examples.batch(order[state.batch - 1])
             state.epoch, state.batch = state.epoch + 1, 0
+
+    def _number(self, loss: Tensor) -> float:
+        """Reads a loss, which waits for the device.
+
+        Raises:
+            TrainingError: It is not a number; since one step's is not, no later one's is.
+        """
+        if math.isfinite(number := loss.item()):
+            return number
+        raise TrainingError(
+            f"step {self.state.step}: the gradient is not finite; lower optimizer.learning_rate "
+            "and go on from the last checkpoint with --resume"
+        )
 
     def _judge(self, validation: Validation, progress: Progress) -> None:
         state, value = self.state, validation.by(self.recipe.training.metric)

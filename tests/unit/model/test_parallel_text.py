@@ -97,6 +97,23 @@ def test_a_prefix_is_put_before_the_sources_of_its_file(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_pairs_are_made_of_other_files_as_often_as_they_say() -> None:
+    def made(times: int) -> list[int]:
+        said: list[str] = []
+        files = [{"path": "a"}, {"path": "b", "held_out": False, "weight": 8, "made": times}]
+        found = split(said, files=files, made={"letters": 2}, validation_pairs=5, test_pairs=5)
+        unchanged = {*numbered(0, 60)}
+        pairs = [pair for pair in found.training if pair not in unchanged]
+        assert len(pairs) == 2 * (30 + 20 * times)
+        assert f"{len(pairs)} pairs made of {'a, b' if times else 'a'}" in said
+        return [int(pair.source.split()[1]) for pair in pairs]
+
+    assert max(made(0)) < 40
+    share = sum(number >= 40 for number in made(3)) / len(made(3))
+    assert share == pytest.approx(60 / 90, abs=0.15)
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -1,13 +1,14 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.rounding import assert_same
+from torch import Tensor
 from torch.nn import functional as F
 
-from seqserve_model.batches import Examples
+from seqserve_model.batches import Batch, Examples
 from seqserve_model.checkpoint import RunDirectory
 from seqserve_model.config import TransformerConfig
 from seqserve_model.evaluate import score
@@ -71,13 +72,21 @@ def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
     assert loss.item() == pytest.approx(expected, rel=1e-10)
 
 
+def test_a_loss_is_computed_where_the_weights_are(make_trainer: MakeTrainer) -> None:
+    trainer, device = make_trainer(), torch.device("meta")
+    batch = examples_of(trainer).batch([0, 1]).to(device)
+    loss = batch_loss(trainer.model.to(device), batch, label_smoothing=0.1)
+    torch.autograd.backward(loss)
+    assert loss.device == device
+
+
 @pytest.mark.usefixtures("double")
 def test_accumulated_batches_step_as_one(make_trainer: MakeTrainer) -> None:
     whole, parts = make_trainer(), make_trainer()
     rows = [0, 1, 2, 3, 4, 5]
     loss = whole.step([examples_of(whole).batch(rows)])
     examples = examples_of(parts)
-    assert parts.step([examples.batch(rows[:2]), examples.batch(rows[2:])]) == pytest.approx(loss)
+    assert_same(parts.step([examples.batch(rows[:2]), examples.batch(rows[2:])]), loss)
     for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
         # The first moment is a share of the gradient; weights are not compared, because Adam
         # blows up rounding where the gradient is zero.
@@ -90,7 +99,27 @@ def test_a_gradient_that_is_not_finite_stops_the_training(make_trainer: MakeTrai
     with torch.no_grad():
         trainer.model.source_embedding.weight.fill_(float("nan"))
     with pytest.raises(TrainingError, match=r"step 1: .*lower optimizer\.learning_rate"):
-        trainer.step([examples_of(trainer).batch([0])])
+        trainer.train()
+    assert not trainer.run.checkpoints()
+
+
+def test_losses_that_are_seldom_read_are_read_before_a_checkpoint(
+    make_trainer: MakeTrainer,
+) -> None:
+    trainer = make_trainer(max_steps=12, save_every=5)
+    trainer._read_every = 10  # as on a GPU
+    step = trainer.step
+
+    def spoil(batches: Sequence[Batch]) -> Tensor:
+        if trainer.state.step == 7:
+            with torch.no_grad():
+                trainer.model.source_embedding.weight[:, 0] = float("inf")
+        return step(batches)
+
+    trainer.step = spoil  # type: ignore[method-assign]
+    with pytest.raises(TrainingError, match="step 10: "):
+        trainer.train()
+    assert [path.name for path in trainer.run.checkpoints()] == ["step-00000005"]
 
 
 def test_patience_ends_a_training_that_no_longer_improves(make_trainer: MakeTrainer) -> None:
