@@ -31,6 +31,8 @@ class Setup(NamedTuple):
     provider: Provider
     threads: int
     limits: EngineLimits
+    gpu: int = 0
+    """Which of the GPUs that the server can see it runs on, where its provider takes one."""
 
 
 class Ready(NamedTuple):

@@ -325,4 +325,3 @@ class SlotCache:
         self._running_lengths = self.lengths[:rows]
         self._rows_measured = rows
         self._sizes = None
-

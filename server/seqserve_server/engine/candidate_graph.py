@@ -18,7 +18,7 @@ candidates and nothing else. Steps without options do not ask for it, and cost w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 

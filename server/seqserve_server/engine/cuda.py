@@ -17,6 +17,8 @@ import onnxruntime as ort
 from seqserve_server.contract.errors import ProviderError
 
 _DRIVER = "libcuda.so.1"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""Source: CUDA C++ Programming Guide, CUDA environment variables."""
 _KERNEL_OF_LONG_CACHES = "ORT_ENABLE_XQA"
 """Source: ONNX Runtime, contrib_ops/cpu/bert/attention_common.h."""
 
@@ -35,6 +37,20 @@ _REMEDIES = {
 
 _FAILURE = re.compile(r"\b(CUDA|CUBLAS|CUDNN)[A-Z_ ]* failure (\d+): (.*?) ;")
 _ALLOCATION = re.compile(r"Failed to allocate memory for requested buffer of size \d+")
+
+
+def take_gpu(number: int) -> None:
+    """Lets this process see one GPU, before it has looked for any.
+
+    Args:
+        number: Among those that it can see now. Where that is none, CUDA says so later.
+    """
+    visible = os.environ.get(_VISIBLE)
+    numbers = visible.split(",") if visible is not None else []
+    if number < len(numbers):
+        os.environ[_VISIBLE] = numbers[number]
+    elif number:
+        os.environ[_VISIBLE] = "" if numbers else str(number)
 
 
 def prepare() -> None:

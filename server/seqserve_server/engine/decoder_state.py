@@ -1,8 +1,8 @@
 """What the decoder's layers keep of each row: keys and values, or states of recurrent layers.
 
 Each class holds one buffer for all layers, and the parts of it by the names that the decoder graph
-gives its inputs. The first axis of a part is the row; a row is copied and cleared no further than it
-is filled.
+gives its inputs. The first axis of a part is the row; a row is copied and cleared no further than
+it is filled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 
 from seqserve_server.contract.manifest import Architecture, Manifest
 from seqserve_server.engine.packing import Array, CrossKV
-
 
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 """Makes an array of zeros, of a shape and a type."""
@@ -123,8 +122,8 @@ class CrossAttentionCache:
         """Allocates room for ``length`` tokens in every slot."""
         self._heads = shape.heads
         self.layers, self.arrays = _by_layer(shape, "cross", slots, length, dtype, allocate)
-        """Of all layers, ``[2L, B, H, S, D]``, and each by its name: read and written by each step, in
-        place."""
+        """Of all layers, ``[2L, B, H, S, D]``, and each by its name; steps read and write them
+        in place."""
         last = np.dtype("f4") if dtype == np.int8 else dtype
         size = (2 * shape.decoder_layers, slots, 1, shape.heads * shape.head_size)
         self.last_layers = allocate(size, last)

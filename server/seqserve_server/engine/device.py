@@ -1,17 +1,18 @@
 """The memory of a GPU, and the stream that all work on a model is queued on, in its order.
 
-Its arrays are cupy's, which index as numpy's do. Work is queued and not waited for: the host goes on
-until it reads what a step wrote.
+Its arrays are cupy's, which index as numpy's do. Work is queued and not waited for: the host goes
+on until it reads what a step wrote.
 """
 
 from __future__ import annotations
 
+import importlib
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from seqserve_server.engine.packing import Array
+from seqserve_server.contract.errors import ProviderError
 
 _TO_DEVICE, _TO_HOST = 1, 2
 """Directions of cudaMemcpyAsync. Source: the type cudaMemcpyKind in driver_types.h."""
@@ -24,8 +25,18 @@ class Device:
     """As ONNX Runtime calls the kind of memory."""
 
     def __init__(self) -> None:
-        """Makes a stream on the first GPU that the process can see."""
-        import cupy
+        """Makes a stream on the first GPU that the process can see.
+
+        Raises:
+            ProviderError: The library of its arrays is missing.
+        """
+        try:
+            cupy = importlib.import_module("cupy")
+        except ImportError as error:
+            raise ProviderError(
+                f"provider cuda: a library is missing: {error}; pip install"
+                " 'seqserve[server-gpu]' in a new environment"
+            ) from error
 
         self.arrays: Any = cupy
         """Makes arrays, as the module numpy does."""

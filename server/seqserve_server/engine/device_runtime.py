@@ -93,9 +93,18 @@ class DeviceRuntime(Runtime):
         budget = max(limit, _GROUP_TOKENS)
         return budget, budget
 
-    def _open(
-        self, name: str, packs: bool, graph: bytes | None = None
-    ) -> ort.InferenceSession:
+    def is_usable(self) -> bool:
+        """Tells, after a failure, whether other steps may still succeed.
+
+        After some errors, such as one address out of bounds, CUDA refuses all further work.
+        """
+        try:
+            self._device.wait()
+        except Exception:
+            return False
+        return True
+
+    def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
         if name not in (ENCODER, DECODER):
             return super()._open(name, packs, graph)
         return self._open_shared(name, graph or (self._folder / name).read_bytes())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.manifest import Architecture, Manifest
 from seqserve_server.engine.decoder_state import (
     MIN_LENGTH,
     CellState,
@@ -24,9 +24,9 @@ from seqserve_server.engine.packing import Array, CrossKV
 class DeviceCellState(CellState):
     """States of recurrent layers; see :class:`CellState`."""
 
-    def __init__(self, device: Device, *size: Any) -> None:
+    def __init__(self, device: Device, shape: Architecture, slots: int) -> None:
         """Allocates a vector for each layer and slot."""
-        super().__init__(*size, device.zeros)
+        super().__init__(shape, slots, device.zeros)
         self._device = device
 
     def start(self, row: int) -> None:
@@ -54,9 +54,11 @@ class DeviceCellState(CellState):
 class DeviceSelfAttentionCache(SelfAttentionCache):
     """Keys and values of target tokens; see :class:`SelfAttentionCache`."""
 
-    def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates room for the longest target in every slot."""
-        super().__init__(*size, device.zeros)
+    def __init__(
+        self, device: Device, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]
+    ) -> None:
+        """Allocates room for ``length`` tokens in every slot."""
+        super().__init__(shape, slots, length, dtype, device.zeros)
         self._device = device
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
@@ -83,9 +85,11 @@ class DeviceSelfAttentionCache(SelfAttentionCache):
 class DeviceCrossAttentionCache(CrossAttentionCache):
     """Keys and values of sources; those of rows that join are copied together before a step."""
 
-    def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates room for the longest source in every slot."""
-        super().__init__(*size, device.zeros)
+    def __init__(
+        self, device: Device, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]
+    ) -> None:
+        """Allocates room for ``length`` tokens in every slot."""
+        super().__init__(shape, slots, length, dtype, device.zeros)
         self._device = device
         self._joining: dict[int, tuple[CrossKV, int]] = {}
 
@@ -116,6 +120,7 @@ class DeviceCrossAttentionCache(CrossAttentionCache):
         sent = self._device.arrays.asarray(np.column_stack([rows, chosen, places]))
         rows_sent, indices_sent, places_sent = sent[:, 0], sent[:, 1], sent[:, 2:]
         packed, last = cross_kv.packed, cross_kv.last
+        assert not isinstance(packed, list) and not isinstance(last, list)
         entries = packed[:, places_sent]  # [2L, N, S, A]
         entries = entries.reshape(*entries.shape[:3], self._heads, -1).swapaxes(2, 3)
         self.layers[:, rows_sent, :, :longest] = entries

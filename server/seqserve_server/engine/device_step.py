@@ -1,9 +1,8 @@
 """One decoder step whose rows lie in the memory of a GPU.
 
-Keys and values never leave it. Of each step the host sends a few numbers a row and reads its tokens.
-All sizes are bound once: rows are rounded up, so that few numbers of rows occur, and ONNX Runtime
-plays back the CUDA graph that it recorded of those sizes, which costs the host one call in place of
-some hundred.
+Keys and values never leave it. In each step the host sends a few numbers a row and reads the next
+tokens. Rows are rounded up, so that few sizes occur. Each size is bound once, and ONNX Runtime
+records it as a CUDA graph; then a step costs the host one call in place of some hundred.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _CONSTANT = "projected_rows"
 _MIN_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
 _ROWS = 8
-"""From here on, rows are rounded up to multiples of this or of an eighth of the power of two below."""
+"""More rows are rounded up to a multiple of this, or of an eighth of the power of two below."""
 _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""

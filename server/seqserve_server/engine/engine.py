@@ -67,6 +67,8 @@ class Engine:
         self.slots = slots * limits.workers
         self.max_rows = min(slots, MAX_BEAM_SIZE)
         """Maximum number of slots of one request."""
+        self.is_broken = False
+        """Whether no step can succeed any more, whatever its rows."""
         self._scheduler = Scheduler(limits, limits.workers, self.slots)
         self._score_queue = ScoreQueue(limits)
         self._scorer = Scorer(runtime, self._score_queue)
@@ -113,7 +115,8 @@ class Engine:
 
         def run() -> None:
             try:
-                done.set_result(task())
+                task()
+                done.set_result(None)
             except Exception as error:
                 done.set_exception(error)
 
@@ -233,6 +236,7 @@ class Engine:
                 failed = [request for request, event in events if isinstance(event, Failed)]
                 calls = sorted({request.spec.call_id for request in failed})
                 _log.exception("a step failed; it ends requests %s", ", ".join(calls))
+                self.is_broken = not self._runtime.is_usable()
             self._publish(events)
 
     def _score(self) -> None:

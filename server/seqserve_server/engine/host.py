@@ -6,6 +6,7 @@ wait for the other process, unless that one reads nothing until the socket's buf
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -34,6 +35,9 @@ from seqserve_server.engine.stats_recorder import StatsRecorder
 
 Load: TypeAlias = Callable[[Setup, Deliver, Observer], Engine]
 """Makes the engine of a setup, warm but not started."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class Host:
@@ -69,6 +73,10 @@ class Host:
             )
             while (message := read_message(stream)) is not None:
                 self._handle(engine, message)
+                if engine.is_broken:
+                    # The other end starts a new process.
+                    _log.error("the device does no further work; the engine ends")
+                    break
             engine.stop()
 
     def _handle(self, engine: Engine, message: Message) -> None:

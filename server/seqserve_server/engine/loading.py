@@ -8,11 +8,13 @@ from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine import cuda
+from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.loading_log import LoadingLog
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.self_test import run_self_test
 
 _log = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ def _load(setup: Setup, deliver: Deliver, observer: Observer, log: LoadingLog) -
     log.enter("checking files")
     manifest = Manifest.load(setup.folder)
     log.enter("opening graphs")
+    if setup.provider is Provider.CUDA:
+        cuda.take_gpu(setup.gpu)
     runtime = open_runtime(setup.folder, manifest, setup.provider, setup.threads)
     tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
     engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)

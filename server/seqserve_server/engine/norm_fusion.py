@@ -12,7 +12,12 @@ from typing import Any
 
 from seqserve_server.engine.graph_messages import make_node, put
 
-_SUM, _NORM, _JOINED, _DOMAIN = "Add", "LayerNormalization", "SkipLayerNormalization", "com.microsoft"
+_SUM, _NORM, _JOINED, _DOMAIN = (
+    "Add",
+    "LayerNormalization",
+    "SkipLayerNormalization",
+    "com.microsoft",
+)
 _EPSILON = "epsilon"
 
 

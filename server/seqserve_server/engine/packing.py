@@ -16,10 +16,11 @@ Array = NDArray[Any]
 class CrossKV:
     """Encoded sources: keys and values for the cross-attention of each decoder layer."""
 
-    packed: list[Array]
-    """Key and value of each layer in turn, ``[T, W]``: all tokens of all sources."""
-    last: list[Array]
-    """Those of the last token of each source, ``[B, 1, W]``."""
+    packed: list[Array] | Array
+    """Key and value of each layer in turn, ``[T, W]``: all tokens of all sources. One array
+    ``[2L, T, W]`` where a GPU has them."""
+    last: list[Array] | Array
+    """Those of the last token of each source, ``[B, 1, W]``; or ``[2L, B, 1, W]``."""
     starts: list[int]
     """Where each source begins, and where the last one ends."""
 

@@ -157,6 +157,10 @@ class Runtime:
         """
         return limit, min(limit, _GROUP_TOKENS)
 
+    def is_usable(self) -> bool:
+        """Tells, after a failure, whether other steps may still succeed."""
+        return True
+
     @property
     def can_score(self) -> bool:
         """Whether the artifact has a scorer graph; it generates without one too."""

@@ -163,11 +163,12 @@ class ServeOptions:
     provider: Provider = _engine(
         Provider.CPU,
         help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu and artifacts at"
-        " fp16, and has never been run on a GPU.",
+        " fp16.",
     )
     workers: int | None = _engine(
         None,
-        help="Threads that run steps, each with its own rows; if not given, one per core.",
+        help="Threads that run steps, each with its own rows; if not given, one per core, or one"
+        " per GPU.",
         minimum=1,
     )
     threads: int = _engine(
@@ -180,7 +181,7 @@ class ServeOptions:
         help="Processes that run each version and divide its workers, slots and queue among them."
         " More help small models on many cores, and the others go on when one fails; each has a"
         " copy of the packed weights. If not given, one, or for small models one for every four"
-        " workers.",
+        " workers. With --provider cuda each takes one GPU.",
         minimum=1,
     )
     slots: int | None = _engine(
@@ -272,8 +273,10 @@ class ServeOptions:
         """Returns the number of engine processes of each version; None if the model decides.
 
         Raises:
-            OptionError: There are fewer workers.
+            OptionError: There are fewer workers, or several on one GPU.
         """
+        if self.provider is Provider.CUDA:
+            return self._gpu_count()
         if (self.engine_processes or 1) > self.worker_count():
             raise OptionError(
                 f"--engine-processes: {self.engine_processes} processes need a worker each, and"
@@ -286,5 +289,17 @@ class ServeOptions:
         return self.slots or max(_MIN_SLOTS, _SLOTS_PER_WORKER * self.worker_count())
 
     def worker_count(self) -> int:
-        """Returns the number of workers; if not given, it follows from the cores."""
+        """Returns the number of workers; if not given, it follows from the cores, or GPUs."""
+        if self.provider is Provider.CUDA:
+            return self._gpu_count()
         return self.workers or max(1, available_cores() // self.threads)
+
+    def _gpu_count(self) -> int:
+        """Returns the number of GPUs: each has a process, whose only worker makes one batch."""
+        gpus = self.engine_processes or 1
+        if (self.workers or gpus) != gpus:
+            raise OptionError(
+                f"--workers: with --provider cuda each GPU has one worker, not {self.workers}"
+                f" for {gpus}; leave it out, and give --engine-processes the number of GPUs"
+            )
+        return gpus

@@ -49,8 +49,8 @@ class Loader:
         """Starts the engine processes of a version, so that several can load at the same time."""
         folder = self._folder(name, version)
         launches = [
-            partial(self.launch, Setup(folder, self.provider, self.threads, limits))
-            for limits in self.limits.shares(self._processes(folder))
+            partial(self.launch, Setup(folder, self.provider, self.threads, limits, gpu))
+            for gpu, limits in enumerate(self.limits.shares(self._processes(folder)))
         ]
         return EngineGroup(launches, self.stall_s, label=f"{name}/{version}")
 

@@ -215,6 +215,8 @@ class FakeRuntime:
         self.scored: list[int] = []
         """How many targets each run of the scorer took."""
         self.can_score = True
+        self.usable = True
+        """Whether steps may succeed after a failure."""
         self.shortlist: Shortlist | None = None
         self.candidate_tables: list[Table] = []
         self.draft_reader: FakeDraftReader | None = None
@@ -258,6 +260,9 @@ class FakeRuntime:
 
     def encoding_budget(self, limit: int) -> tuple[int, int]:
         return limit, min(limit, GROUP_TOKENS)
+
+    def is_usable(self) -> bool:
+        return self.usable
 
     def free_scratch(self) -> None:
         """Keeps none."""

@@ -7,6 +7,8 @@ with a library in the driver's place that finds no device or is old; the others 
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import pytest
 from seqserve_server.contract.errors import ArtifactError, ProviderError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
-from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.cuda import take_gpu
+from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.session import check_provider, open_session
 
 _CALL = "core/providers/cuda/cuda_call.cc:146 [with ERRTYPE = cudaError; bool THRW = true]"
@@ -62,7 +65,7 @@ def test_a_machine_without_a_driver_is_told_so_before_any_graph_is_opened(
     fails(monkeypatch, "opened")
     said = r"no NVIDIA driver: libcuda\.so\.1: cannot open .*--gpus all.*--provider cpu"
     with pytest.raises(ProviderError, match=said):
-        Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CUDA, threads=1)
+        open_runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CUDA, threads=1)
 
 
 @pytest.mark.usefixtures("has_cuda")
@@ -153,3 +156,35 @@ def test_a_session_that_fell_back_to_the_cpu_is_refused(
     said = "provider cuda: ONNX Runtime fell back to CPUExecutionProvider"
     with pytest.raises(ProviderError, match=said):
         open_decoder(tiny_artifact)
+
+
+@pytest.mark.usefixtures("has_cuda")
+def test_the_library_of_arrays_is_named_where_it_is_missing(
+    tiny_fp16_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    said = r"library is missing: .*cupy.*seqserve\[server-gpu\]"
+    with pytest.raises(ProviderError, match=said):
+        open_runtime(tiny_fp16_artifact, Manifest.load(tiny_fp16_artifact), Provider.CUDA, 1)
+
+
+@pytest.mark.parametrize(
+    ("visible", "number", "taken"),
+    [
+        (None, 0, None),
+        (None, 2, "2"),
+        ("4,7", 0, "4"),
+        ("4,7", 1, "7"),
+        ("4,7", 2, ""),
+        ("", 0, ""),
+    ],
+)
+def test_a_process_sees_one_gpu(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, number: int, taken: str | None
+) -> None:
+    """Of several it takes the one of its number; where there is none, it sees none."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    take_gpu(number)
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == taken

@@ -273,6 +273,24 @@ def test_fault_of_a_step_is_an_event(other: OtherEnd, caplog: pytest.LogCaptureF
     assert "a step failed" in caplog.text
 
 
+def test_a_device_that_does_no_further_work_ends_the_host(
+    other: OtherEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client starts a new one. Requests get their answers first."""
+
+    def fault() -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    other.runtime.before_step, other.runtime.usable = fault, False
+    other.submit(1, 5)
+    assert isinstance(other.last(1), Failed)
+    other.send(GetStats())
+    while other.receive() is not None:
+        pass
+    other.wait_ended()
+    assert "does no further work" in caplog.text
+
+
 @pytest.mark.parametrize("error", [ArtifactError("weights.bin: sha256"), EngineFault("x")])
 def test_load_error_is_sent_and_ends_the_host(error: Exception) -> None:
     with serving() as other:

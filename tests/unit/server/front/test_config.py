@@ -76,6 +76,16 @@ def test_values_out_of_bounds_name_the_flag(argv: tuple[str, str]) -> None:
         read(*argv)
 
 
+def test_each_gpu_has_a_process_of_one_worker() -> None:
+    one = read("--provider", "cuda")
+    assert (one.worker_count(), one.process_count(), one.slot_count()) == (1, 1, 64)
+    three = read("--provider", "cuda", "--engine-processes", "3")
+    assert (three.worker_count(), three.process_count()) == (3, 3)
+    four = read("--provider", "cuda", "--workers", "4")
+    with pytest.raises(OptionError, match=r"--workers: .*not 4 for 1; .*--engine-processes"):
+        four.process_count()
+
+
 def test_workers_follow_the_cores() -> None:
     assert ServeOptions(workers=3).worker_count() == 3
     assert ServeOptions(threads=10_000).worker_count() == 1
