@@ -106,6 +106,7 @@ def _scaling(options: argparse.Namespace) -> Iterator[Any]:
             rounds=options.rounds,
             turn_s=options.turn_s,
             layouts=[scaling.Layout.parse(text) for text in options.layouts],
+            folder=options.folder / "scaling",
         )
     )
 
@@ -119,7 +120,7 @@ def _gpu(options: argparse.Namespace) -> Iterator[Any]:
             max_s=options.max_seconds,
             rounds=options.rounds,
             cases=[gpu.Case.parse(text) for text in options.cases] or gpu.CASES,
-            folder=options.folder,
+            folder=options.folder / "gpu",
         )
     )
 
@@ -317,6 +318,13 @@ def _options() -> argparse.Namespace:
         help="write the tables of the report's parts between the markers of a page, and their"
         f" numbers beside it; measure nothing; {_PAGE} where no file is named",
     )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("build/bench"),
+        metavar="FOLDER",
+        help="keeps the models of scaling and gpu for a later run; build/bench",
+    )
     scaling = parser.add_argument_group("scaling")
     scaling.add_argument(
         "--layouts",
@@ -343,12 +351,6 @@ def _options() -> argparse.Namespace:
         metavar="SHAPE:ROWS",
         help="as marian-base:64 bart-large:1 nllb-600m:8; marian-base:64:compiled for transformers"
         " with compiled steps; all if none is named",
-    )
-    gpu.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("build/gpu"),
-        help="keeps the models for a later run; build/gpu",
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():

@@ -67,7 +67,7 @@ BART_LARGE = replace(
     embedding_norm=True,
     scaled_embeddings=False,
 )
-"""405 million weights. The real one has a token more, which makes no multiple of eight."""
+"""404 million weights. The real one has a token more, which makes no multiple of eight."""
 NLLB_600M = replace(
     _LARGE,
     vocabulary_size=256_206,

@@ -51,7 +51,7 @@ def random_model(config: TransformerConfig, device: str = "cpu") -> Transformer:
         model = marian_base(config)
         for parameter in model.parameters():
             if parameter.dim() == 1:
-                parameter += _NOISE * torch.randn_like(parameter)
+                parameter.add_(_NOISE * torch.randn_like(parameter))
     return model
 
 

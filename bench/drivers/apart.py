@@ -1,6 +1,6 @@
-"""An object in a process of its own: what breaks it breaks nothing else, and no call waits for ever.
+"""An object in a process of its own: what breaks it breaks nothing else, no call waits for ever.
 
-An error of a GPU leaves its process unable to use it; so engines that are compared there share none.
+An error of a GPU leaves its process unable to use it; engines that are compared there share none.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import multiprocessing
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -103,7 +104,7 @@ def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...
             method, taken = pipe.recv()
         except EOFError:
             return
-        _answer(pipe, lambda name=method, given=taken: getattr(made[0], name)(*given))
+        _answer(pipe, partial(getattr(made[0], method), *taken))
 
 
 def _answer(pipe: Connection, run: Callable[[], Any]) -> None:

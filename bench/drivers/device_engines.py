@@ -141,6 +141,8 @@ class _Seqserve:
             max_queue_tokens=100_000_000,
             max_queue_s=3600.0,
             caller_share=1.0,
+            # The others encode a whole batch at once.
+            max_source_tokens_per_step=rows * self._runtime.manifest.limits.max_source_length,
         )
         self._engine = Engine(
             self._runtime,

@@ -91,6 +91,8 @@ class TransformersDriver(Driver[list[int]]):
         self._pool = ThreadPoolExecutor(
             workers, initializer=torch.set_num_threads, initargs=(threads,)
         )
+        # Torch records graphs of CUDA in the thread that imported it alone.
+        self._map = map if compiled_source_length else self._pool.map
 
     @classmethod
     def load(
@@ -102,7 +104,7 @@ class TransformersDriver(Driver[list[int]]):
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets each worker take the next batch when it is done with its last."""
         batches = list(batches_by_length(sources, self.rows))
-        decoded = self._pool.map(self._generate, ([sources[i] for i in batch] for batch in batches))
+        decoded = self._map(self._generate, ([sources[i] for i in batch] for batch in batches))
         targets: Rows = [[] for _ in sources]
         for batch, rows in zip(batches, decoded, strict=True):
             for index, row in zip(batch, rows, strict=True):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -43,9 +43,11 @@ _TURN_S = 0.25
 """How long a turn takes at least."""
 _MIN_CASE_S = 6.0
 """Time that must be left for a case to begin."""
+_FULL = 0.9
+"""Share of the most rows in flight that a step has whose time counts."""
 _GRACE_S = 5.0
 """How much later than planned an engine that is busy is ended."""
-_CALL_S, _COMPILED_CALL_S = 40.0, 150.0
+_CALL_S, _COMPILED_CALL_S = 60.0, 150.0
 """How long one call of an engine may take: a start, or a turn; torch compiles in the first turn."""
 _OURS = "seqserve fp16"
 
@@ -107,7 +109,7 @@ class Plan:
     """Time for everything, models included."""
     rounds: int = 4
     cases: Sequence[Case] = CASES
-    folder: Path = Path("build/gpu")
+    folder: Path = Path("build/bench/gpu")
     """Keeps the models, for a later run too, and ``traced`` the graphs of all shapes."""
 
 
@@ -246,46 +248,68 @@ class _Engines:
         return (shape, name) in self._started or (shape, name) in self._failed
 
 
+class _Run:
+    """The engines of one case, without those that have failed."""
+
+    def __init__(self, case: Case, engines: _Engines, clock: _Clock) -> None:
+        self._case, self._engines, self._clock = case, engines, clock
+        self._running, self.failed = engines.of(case)
+        self._sources = random_sources(_WAVES * case.rows, config=SHAPES[case.shape])
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in self._running if name not in self.failed]
+
+    def warm_up(self) -> dict[str, Rows]:
+        """Lets all engines decode, at the same time: what they compile takes long."""
+        for name in self.names:
+            self._try(
+                name, lambda engine, _: engine.send("warm_up", self._sources, self._case.rows)
+            )
+        return {name: self._try(name, Apart.receive) for name in self.names}
+
+    def turn(self, name: str) -> Turn | None:
+        """Lets an engine take a turn; None where it has failed."""
+        arguments = self._sources, self._case.rows, _TURN_S
+        return self._try(  # type: ignore[no-any-return]
+            name, lambda engine, wait_s: engine.call("turn", *arguments, timeout_s=wait_s)
+        )
+
+    def _try(self, name: str, call: Callable[[Apart, float], Any]) -> Any:
+        if name in self.failed:
+            return None
+        most_s = _COMPILED_CALL_S if name.endswith("compiled") else _CALL_S
+        try:
+            return call(self._running[name], self._clock.patience_s(most_s))
+        except RuntimeError as error:
+            self._engines.fail(self._case.shape, name, error)
+            self.failed[name] = str(error)
+            return None
+
+
 def _measure(case: Case, plan: Plan, engines: _Engines, clock: _Clock) -> Report:
     """Lets every engine decode in each round; leaves out those that fail."""
-    running, failed = engines.of(case)
-    sources = random_sources(_WAVES * case.rows, config=SHAPES[case.shape])
-    targets: dict[str, Rows] = {}
-    turns: dict[str, list[Turn]] = {}
-
-    def run(name: str, method: str, *arguments: Any) -> Any:
-        if name in failed:
-            return None
-        try:
-            most_s = _COMPILED_CALL_S if name.endswith("compiled") else _CALL_S
-            patience_s = clock.patience_s(most_s)
-            return running[name].call(method, sources, case.rows, *arguments, timeout_s=patience_s)
-        except RuntimeError as error:
-            engines.fail(case.shape, name, error)
-            failed[name] = str(error)
-            return None
-
-    for name in running:
-        targets[name] = run(name, "warm_up")
-    rounds = 0
-    while rounds < plan.rounds and (clock.left_s > 0 or not rounds):
-        results = take_turns({name: partial(run, name, "turn", _TURN_S) for name in running}, 1)
-        for name, [turn] in results.items():
-            turns.setdefault(name, []).append(turn)
-        rounds += 1
-    complete = {name: several for name, several in turns.items() if name not in failed}
-    peers = _peers(complete, targets)
+    run = _Run(case, engines, clock)
+    targets = run.warm_up()
+    rounds: list[dict[str, list[Turn | None]]] = []
+    while not rounds or (len(rounds) < plan.rounds and clock.left_s > 0):
+        rounds.append(take_turns({name: partial(run.turn, name) for name in run.names}, 1))
+    turns = {
+        name: [turn for one in rounds for turn in one[name] if turn is not None]
+        for name in run.names
+    }
+    peers = _peers(turns, targets)
     for peer in peers:
         clock.say(f"{case.label}: {peer['name']}: {peer['tokens_per_s']:,.0f} tokens/s")
     report = {
         "label": case.label,
         **asdict(case),
-        "rounds": rounds,
+        "rounds": len(rounds),
         "peers": peers,
-        "failed": failed,
+        "failed": run.failed,
     }
-    if _OURS in complete:
-        report["step"] = _step(complete[_OURS], case.rows)
+    if _OURS in turns:
+        report["step"] = _step(turns[_OURS])
     return report
 
 
@@ -307,21 +331,24 @@ def _peers(turns: dict[str, list[Turn]], targets: dict[str, Rows]) -> list[Repor
     ]
 
 
-def _step(turns: Iterable[Turn], rows: int) -> Report | None:
-    """Computes what a step takes with all rows in flight, and what encoding takes."""
+def _step(turns: Iterable[Turn]) -> Report | None:
+    """Computes what a step takes with most rows in flight, and what encoding takes."""
     several = list(turns)
-    full = [step for turn in several for step in turn.steps if step.rows == rows]
+    steps = [step for turn in several for step in turn.steps]
     encoded = sum(turn.encoded_tokens for turn in several)
-    seconds = sum(turn.seconds for turn in several)
-    if not full or not encoded:
+    if not steps or not encoded:
         return None
+    most = max(step.rows for step in steps)
+    full = [step for step in steps if step.rows >= _FULL * most]
+    encode_s = sum(turn.encode_s for turn in several)
     return {
         "steps": len(full),
+        "rows": statistics.fmean(step.rows for step in full),
         "step_us": _quantiles(full),
         "outside_share": sum(step.outside_s for step in full) / sum(step.seconds for step in full),
         "outside_us": 1e6 * statistics.median(step.outside_s for step in full),
-        "encode_us_a_token": 1e6 * sum(turn.encode_s for turn in several) / encoded,
-        "encode_share": sum(turn.encode_s for turn in several) / seconds,
+        "encode_us_a_token": 1e6 * encode_s / encoded,
+        "encode_share": encode_s / sum(turn.seconds for turn in several),
     }
 
 
@@ -382,10 +409,11 @@ def _steps(report: Report, cases: Sequence[Report]) -> Table:
         step, work = case["step"], report["work"][case["shape"]]
         seconds = step["step_us"]["median"] / 1e6
         bytes_share = work["bytes"] / seconds / limits["bytes_per_s"]
-        operations = 2 * work["weights"] * case["rows"] / seconds / limits["operations_per_s"]
+        operations = 2 * work["weights"] * step["rows"] / seconds / limits["operations_per_s"]
         rows.append(
             [
                 case["label"],
+                f"{step['rows']:,.0f}",
                 f"{step['step_us']['median']:,.0f}",
                 f"{bytes_share:.0%}",
                 f"{operations:.0%}",
@@ -397,6 +425,7 @@ def _steps(report: Report, cases: Sequence[Report]) -> Table:
         )
     head = [
         "steps of seqserve fp16",
+        "rows",
         "us a step",
         "of the bandwidth",
         "of the products",
