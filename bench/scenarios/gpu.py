@@ -180,10 +180,7 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: _Clock) -> DeviceLimits:
         for process in (*writers.values(), probe):
             process.wait(clock.patience_s())
         for shape, writer in writers.items():
-            name = folder_name(shape)
-            folder = plan.folder / name
-            folder.mkdir(parents=True, exist_ok=True)
-            writer.send("write", SHAPES[shape], plan.folder / "traced" / name, folder)
+            writer.send("write", shape, SHAPES[shape], plan.folder)
         for shape, writer in writers.items():
             writer.receive(clock.patience_s())
             clock.say(f"{shape}: its models are written")
