@@ -1,7 +1,6 @@
 """Engines with one worker on one device, CPU or GPU; their rows in flight change from run to run.
 
-Each is made in a process of its own, by :class:`~bench.drivers.apart.Apart`. Two numbers of rows
-share one loaded model.
+Each is made in a process of its own, by :class:`~bench.drivers.apart.Apart`.
 """
 
 from __future__ import annotations
@@ -113,13 +112,15 @@ def _forced(length: int) -> DecodingOptions:
 
 
 class _Seqserve:
-    """Our engine with the limits of a server; one for each number of rows, on one runtime."""
+    """Our engine with the limits of a server; another one for each number of rows.
+
+    It opens the graphs anew: those of CUDA that a session has captured are of one cache.
+    """
 
     def __init__(self, folder: Path, device: str, length: int, observer: Observer) -> None:
         self._provider, self._options = Provider(device), _forced(length)
-        manifest = Manifest.load(folder)
-        self._tokenizer = Tokenizer.of_artifact(folder, manifest)
-        self._runtime = Runtime(folder, manifest, self._provider, threads=1)
+        self._folder, self._manifest = folder, Manifest.load(folder)
+        self._tokenizer = Tokenizer.of_artifact(folder, self._manifest)
         self._observer, self._rows, self._is_running = observer, 0, False
 
     def decode(self, sources: Rows, rows: int) -> Rows:
@@ -142,10 +143,10 @@ class _Seqserve:
             max_queue_s=3600.0,
             caller_share=1.0,
             # The others encode a whole batch at once.
-            max_source_tokens_per_step=rows * self._runtime.manifest.limits.max_source_length,
+            max_source_tokens_per_step=rows * self._manifest.limits.max_source_length,
         )
         self._engine = Engine(
-            self._runtime,
+            Runtime(self._folder, self._manifest, self._provider, threads=1),
             options.engine_limits(),
             deliver,
             self._observer,
@@ -158,7 +159,10 @@ class _Seqserve:
     def close(self) -> None:
         if self._is_running:
             self._engine.stop()
+            del self._engine
             self._is_running = False
+            # What it holds is large, and frozen.
+            gc_freeze()
 
 
 class _Batches:

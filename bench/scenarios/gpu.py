@@ -47,8 +47,11 @@ _FULL = 0.9
 """Share of the most rows in flight that a step has whose time counts."""
 _GRACE_S = 5.0
 """How much later than planned an engine that is busy is ended."""
-_CALL_S, _COMPILED_CALL_S = 60.0, 150.0
-"""How long one call of an engine may take: a start, or a turn; torch compiles in the first turn."""
+_START_S, _COMPILED_START_S = 75.0, 150.0
+"""How long an engine may take to start, and to warm up; a driver compiles kernels then, or torch
+does."""
+_TURN_LIMIT_S = 20.0
+"""How long a turn may take."""
 _OURS = "seqserve fp16"
 
 Report = dict[str, Any]
@@ -220,7 +223,7 @@ class _Engines:
             self._started[case.shape, name] = self._stack.enter_context(engine)
         for name in new:
             try:
-                self._started[case.shape, name].wait(self._clock.patience_s(_CALL_S))
+                self._started[case.shape, name].wait(self._clock.patience_s(_START_S))
             except RuntimeError as error:
                 self.fail(case.shape, name, error)
                 self._failed[case.shape, name] = str(error)
@@ -260,24 +263,26 @@ class _Run:
     def warm_up(self) -> dict[str, Rows]:
         """Lets all engines decode, at the same time: what they compile takes long."""
         for name in self.names:
-            self._try(
-                name, lambda engine, _: engine.send("warm_up", self._sources, self._case.rows)
-            )
-        return {name: self._try(name, Apart.receive) for name in self.names}
+            self._try(name, lambda engine: engine.send("warm_up", self._sources, self._case.rows))
+        return {name: self._try(name, partial(self._warm, name)) for name in self.names}
 
     def turn(self, name: str) -> Turn | None:
         """Lets an engine take a turn; None where it has failed."""
         arguments = self._sources, self._case.rows, _TURN_S
+        patience_s = self._clock.patience_s(_TURN_LIMIT_S)
         return self._try(  # type: ignore[no-any-return]
-            name, lambda engine, wait_s: engine.call("turn", *arguments, timeout_s=wait_s)
+            name, lambda engine: engine.call("turn", *arguments, timeout_s=patience_s)
         )
 
-    def _try(self, name: str, call: Callable[[Apart, float], Any]) -> Any:
+    def _warm(self, name: str, engine: Apart) -> Any:
+        most_s = _COMPILED_START_S if name.endswith("compiled") else _START_S
+        return engine.receive(self._clock.patience_s(most_s))
+
+    def _try(self, name: str, call: Callable[[Apart], Any]) -> Any:
         if name in self.failed:
             return None
-        most_s = _COMPILED_CALL_S if name.endswith("compiled") else _CALL_S
         try:
-            return call(self._running[name], self._clock.patience_s(most_s))
+            return call(self._running[name])
         except RuntimeError as error:
             self._engines.fail(self._case.shape, name, error)
             self.failed[name] = str(error)
