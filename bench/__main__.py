@@ -10,32 +10,18 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bench import base_size_copy
 from bench.provenance import Provenance
-from bench.scenarios import (
-    gateway,
-    generator,
-    imported,
-    marian,
-    offline,
-    online,
-    overhead,
-    roofline,
-    scaling,
-    shortlist,
-)
 from bench.tables import Table, document, fill_page, marker
 from bench.turns import speed_table
 from seqserve.cores import available_cores
-from seqserve_plot.bench import draw
-from seqserve_plot.picture import save
 
 _REPORT = Path(__file__).parent / "report.json"
 _PAGE = Path("docs/benchmarks.md")
@@ -48,20 +34,46 @@ class _Part:
     """A comparison: a row of the table of parts."""
 
     text: str
-    measure: Callable[[int], Any]
-    """Takes rounds, returns numbers."""
+    measure: Callable[[argparse.Namespace], Iterator[Any]]
+    """Takes options, returns numbers; all but the last are of what is done by then."""
     tables: Callable[[Any], list[Table]]
     """Lays the numbers out."""
     is_apart: bool = False
     """Whether it runs only if it is named."""
 
 
+def _of(scenario: str, function: str) -> Callable[..., Any]:
+    """Names a function of a scenario, which is imported only when it is called.
+
+    So a part runs where the packages of other parts are missing.
+    """
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(f"bench.scenarios.{scenario}"), function)(*arguments)
+
+    return call
+
+
+def _rounds(measure: Callable[[int], Any]) -> Callable[[argparse.Namespace], Iterator[Any]]:
+    """Makes a measurement of one that takes rounds and returns all its numbers at the end."""
+
+    def run(options: argparse.Namespace) -> Iterator[Any]:
+        yield measure(options.rounds)
+
+    return run
+
+
 def _online(_rounds: int) -> Any:
+    from bench.scenarios import offline, online
+
     integers, _ = offline.shipped_artifacts()
     return online.measure(integers, integers, online.SMALL)
 
 
 def _online_base(_rounds: int) -> Any:
+    from bench import base_size_copy
+    from bench.scenarios import offline, online
+
     _, floats = offline.shipped_artifacts()
     with tempfile.TemporaryDirectory() as folder:
         copies = base_size_copy.write(floats, Path(folder))
@@ -69,96 +81,139 @@ def _online_base(_rounds: int) -> Any:
 
 
 def _overhead(_rounds: int) -> Any:
+    from bench.scenarios import offline, overhead
+
     return overhead.measure(offline.shipped_artifacts()[0], overhead.Plan())
 
 
 def _load(rounds: int) -> Any:
+    from bench.scenarios import generator
+
     return generator.measure(generator.Plan(rounds=rounds))
 
 
 def _roofline(_rounds: int) -> Any:
+    from bench.scenarios import offline, roofline
+
     return [roofline.measure(artifact, [1, 8, 32]) for artifact in offline.shipped_artifacts()]
+
+
+def _scaling(options: argparse.Namespace) -> Iterator[Any]:
+    from bench.scenarios import scaling
+
+    yield from scaling.measure(
+        scaling.Plan(
+            rounds=options.rounds,
+            turn_s=options.turn_s,
+            layouts=[scaling.Layout.parse(text) for text in options.layouts],
+            folder=options.folder / "scaling",
+        )
+    )
+
+
+def _gpu(options: argparse.Namespace) -> Iterator[Any]:
+    from bench.scenarios import gpu
+
+    yield from gpu.measure(
+        gpu.Plan(
+            device=options.device,
+            max_s=options.max_seconds,
+            rounds=options.rounds,
+            cases=[gpu.Case.parse(text) for text in options.cases] or gpu.CASES,
+            folder=options.folder / "gpu",
+        )
+    )
 
 
 _PARTS = {
     "sentences": _Part(
         "the shipped model on real sentences, greedy, beside the other engines",
-        offline.sentences,
+        _rounds(_of("offline", "sentences")),
         lambda report: [speed_table("the shipped small model; rows on each core", report)],
     ),
     "decoding": _Part(
         "beams and samples, with the shipped model and with one of Marian's base shape",
-        offline.decoding,
-        offline.decoding_tables,
+        _rounds(_of("offline", "decoding")),
+        _of("offline", "decoding_tables"),
     ),
     "marian": _Part(
-        f"a model of Marian's base shape, random weights, {offline.LENGTH} target tokens",
-        offline.marian,
+        "a model of Marian's base shape, random weights, 32 target tokens",
+        _rounds(_of("offline", "marian")),
         lambda report: [speed_table("Marian base shape; rows on each core", report)],
     ),
     "online": _Part(
         "latency by requests a second, beside batch servers on other engines",
-        _online,
-        online.tables,
+        _rounds(_online),
+        _of("online", "tables"),
     ),
     "online-base": _Part(
         "the same with a copy of the shipped model at Marian's base size",
-        _online_base,
-        online.tables,
+        _rounds(_online_base),
+        _of("online", "tables"),
         is_apart=True,
     ),
     "overhead": _Part(
-        "what the server adds to its engine: speed, start, memory", _overhead, overhead.tables
+        "what the server adds to its engine: speed, start, memory",
+        _rounds(_overhead),
+        _of("overhead", "tables"),
     ),
     "gateway": _Part(
         "over HTTP beside LibreTranslate on the same weights; needs build/libretranslate",
-        gateway.measure,
-        gateway.tables,
+        _rounds(_of("gateway", "measure")),
+        _of("gateway", "tables"),
         is_apart=True,
     ),
     "load": _Part(
         "what `seqserve load` costs itself, beside a server that does nothing",
-        _load,
-        generator.tables,
+        _rounds(_load),
+        _of("generator", "tables"),
         is_apart=True,
     ),
     "scaling": _Part(
-        "one core and more, in one engine process or in one each",
-        scaling.measure,
-        scaling.tables,
+        "one core and more, in one engine process or in several",
+        _scaling,
+        _of("scaling", "tables"),
+        is_apart=True,
+    ),
+    "gpu": _Part(
+        "shapes of usual models on a GPU, random weights, 32 target tokens",
+        _gpu,
+        _of("gpu", "tables"),
         is_apart=True,
     ),
     "roofline": _Part(
-        "a decoder step beside the limits of the machine", _roofline, roofline.tables
+        "a decoder step beside the limits of the machine",
+        _rounds(_roofline),
+        _of("roofline", "tables"),
     ),
     "imported": _Part(
         "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
-        imported.measure,
-        imported.tables,
+        _rounds(_of("imported", "measure")),
+        _of("imported", "tables"),
         is_apart=True,
     ),
     "shortlist": _Part(
         "random weights with a shortlist, beside CTranslate2 with its vocabulary map",
-        shortlist.measure,
-        shortlist.tables,
+        _rounds(_of("shortlist", "measure")),
+        _of("shortlist", "tables"),
         is_apart=True,
     ),
     "firefox": _Part(
         "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
-        marian.firefox,
-        marian.firefox_tables,
+        _rounds(_of("marian", "firefox")),
+        _of("marian", "firefox_tables"),
         is_apart=True,
     ),
     "native": _Part(
         "a model of Marian's base shape in Marian's files, beside Marian; needs the same",
-        marian.native,
-        marian.tables,
+        _rounds(_of("marian", "native")),
+        _of("marian", "tables"),
         is_apart=True,
     ),
     "ssru": _Part(
         "a trained model with a recurrent decoder, beside Marian on its weights; needs the same",
-        marian.ssru,
-        marian.tables,
+        _rounds(_of("marian", "ssru")),
+        _of("marian", "tables"),
         is_apart=True,
     ),
 }
@@ -176,12 +231,16 @@ def main() -> int:
     print(provenance.signature, flush=True)
     for name in options.parts:
         part = _PARTS[name]
-        report[name] = part.measure(options.rounds)
-        # Parts that are left out keep the numbers and the provenance of an earlier run.
-        report.setdefault("provenance", {})[name] = asdict(provenance)
-        _write(report, options.report)
+        for numbers in part.measure(options):
+            report[name] = numbers
+            # Parts that are left out keep the numbers and the provenance of an earlier run.
+            report.setdefault("provenance", {})[name] = asdict(provenance)
+            _write(report, options.report)
         print(f"\n{name}: {part.text}\n\n{_document(report, name)}", flush=True)
     if all(name in report for name, part in _PARTS.items() if not part.is_apart):
+        from seqserve_plot.bench import draw
+        from seqserve_plot.picture import save
+
         picture = options.report.with_suffix(".svg")
         save(draw(report), picture)
         print(f"drawn: {picture}")
@@ -235,7 +294,9 @@ def _options() -> argparse.Namespace:
         "  python -m bench                          all parts of `make bench`\n"
         "  python -m bench sentences --rounds 3     one part, quickly\n"
         "  python -m bench --page                   the tables of docs/benchmarks.md, from the"
-        " report",
+        " report\n"
+        "  python -m bench gpu --max-seconds 200    as much as the time allows, what matters most"
+        " first",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -256,6 +317,40 @@ def _options() -> argparse.Namespace:
         metavar="FILE",
         help="write the tables of the report's parts between the markers of a page, and their"
         f" numbers beside it; measure nothing; {_PAGE} where no file is named",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("build/bench"),
+        metavar="FOLDER",
+        help="keeps the models of scaling and gpu for a later run; build/bench",
+    )
+    scaling = parser.add_argument_group("scaling")
+    scaling.add_argument(
+        "--layouts",
+        nargs="+",
+        default=[],
+        metavar="PROCESSES,WORKERS",
+        help="engine processes, and workers of each; if not given, one core, then twice as many"
+        " each time up to all, in one process and in one each",
+    )
+    scaling.add_argument(
+        "--turn-s", type=float, default=2.0, metavar="S", help="length of a turn, about; 2"
+    )
+    gpu = parser.add_argument_group("gpu")
+    gpu.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: one core; cuda"
+    )
+    gpu.add_argument(
+        "--max-seconds", type=float, default=600.0, metavar="S", help="time for all cases; 600"
+    )
+    gpu.add_argument(
+        "--cases",
+        nargs="+",
+        default=[],
+        metavar="SHAPE:ROWS",
+        help="as marian-base:64 bart-large:1 nllb-600m:8; marian-base:64:compiled for transformers"
+        " with compiled steps; all if none is named",
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():

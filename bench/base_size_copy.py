@@ -28,6 +28,8 @@ from seqserve_model.positions import SinusoidalPositions
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.tokenizer import FILE, Tokenizer
 
+INT8 = "base-int8"
+"""Name of the larger model at int8."""
 _TIMES = 2
 """Each dimension stands so many times."""
 _FAINT = 1e-6
@@ -45,13 +47,27 @@ def write(artifact: Path, repository: Path) -> dict[str, Path]:
         Artifacts by precision.
     """
     model = enlarged(restore(artifact))
-    tokenizer = Tokenizer.load(artifact / FILE, model.config.vocabulary_size)
+    tokenizer = _tokenizer(artifact, model)
+    return {
+        "fp32": write_unproven(model, repository, "base-fp32", tokenizer),
+        "int8": _write_int8(model, tokenizer, repository),
+    }
+
+
+def write_int8(artifact: Path, repository: Path) -> Path:
+    """Exports the larger model at int8 alone, as :func:`write` does."""
+    model = enlarged(restore(artifact))
+    return _write_int8(model, _tokenizer(artifact, model), repository)
+
+
+def _write_int8(model: Transformer, tokenizer: Tokenizer, repository: Path) -> Path:
     sources = [tokenizer.encode(text) for text in everyday()]
     integers = quantize(model, calibrate(model, sources), Scales.STATIC, Caches.INT8)
-    return {
-        precision: write_unproven(copy, repository, f"base-{precision}", tokenizer)
-        for precision, copy in (("fp32", model), ("int8", integers))
-    }
+    return write_unproven(integers, repository, INT8, tokenizer)
+
+
+def _tokenizer(artifact: Path, model: Transformer) -> Tokenizer:
+    return Tokenizer.load(artifact / FILE, model.config.vocabulary_size)
 
 
 @torch.no_grad()

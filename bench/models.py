@@ -1,8 +1,8 @@
-"""The models that are compared: the shipped one, and one of Marian's base shape.
+"""The models that are compared: the shipped one, and shapes with random weights.
 
-The second has random weights, six layers on each side, post-norm and swish, as the translation
-models of OPUS-MT have them. Token ids are all that it reads and writes; its vocabulary is numbered
-words.
+The usual one has Marian's base shape: six layers on each side, post-norm and swish, as the
+translation models of OPUS-MT have them. Token ids are all that it reads and writes; its vocabulary
+is numbered words.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import tokenizers
@@ -19,8 +20,14 @@ from torch import Tensor
 
 from bench.drivers import Rows
 from seqserve_export.artifact import Description
-from seqserve_export.pipeline import write_artifact
-from seqserve_model.config import Activation, DecoderCell, NormPosition, TransformerConfig
+from seqserve_export.pipeline import UNROUNDED, Rounding, write_artifact
+from seqserve_model.config import (
+    Activation,
+    DecoderCell,
+    NormPosition,
+    PositionScheme,
+    TransformerConfig,
+)
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.contract.manifest import Manifest, Provenance
@@ -43,6 +50,31 @@ MARIAN_BASE = TransformerConfig(
     max_target_length=128,
 )
 """60 million weights, 16 million of them the one table of embeddings."""
+
+_LARGE = replace(
+    MARIAN_BASE,
+    width=1024,
+    heads=16,
+    feed_forward_width=4096,
+    encoder_layers=12,
+    decoder_layers=12,
+)
+BART_LARGE = replace(
+    _LARGE,
+    vocabulary_size=50_264,
+    activation=Activation.GELU,
+    positions=PositionScheme.LEARNED,
+    embedding_norm=True,
+    scaled_embeddings=False,
+)
+"""404 million weights. The real one has a token more, which makes no multiple of eight."""
+NLLB_600M = replace(
+    _LARGE,
+    vocabulary_size=256_206,
+    activation=Activation.RELU,
+    norm_position=NormPosition.PRE,
+)
+"""615 million weights, 262 million of them the one table of embeddings."""
 
 _SHORTEST, _LONGEST = 8, 32
 _TYPICAL, _SPREAD = 16, 0.4
@@ -119,6 +151,7 @@ def write_unproven(
     repository: Path,
     name: str,
     tokenizer: Tokenizer | None = None,
+    rounding: Rounding = UNROUNDED,
 ) -> Path:
     """Exports a model for measurements of speed into ``repository/<name>/1``.
 
@@ -127,6 +160,7 @@ def write_unproven(
         repository: Folder of models.
         name: Of the model.
         tokenizer: Of its texts; numbered words where not given.
+        rounding: The precision.
     """
     description = Description(
         name=name,
@@ -136,7 +170,9 @@ def write_unproven(
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
     )
     tokenizer = tokenizer or Tokenizer(numbered_words(model.config.vocabulary_size))
-    return write_artifact(lambda: model, tokenizer, repository, description, held_out=None)
+    return write_artifact(
+        lambda: model, tokenizer, repository, description, held_out=None, rounding=rounding
+    )
 
 
 def newest(model: Path, precision: str = "", *, is_recurrent: bool | None = None) -> Path:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import distributions, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from bench.drivers import libretranslate, marian, optimum
@@ -17,13 +18,23 @@ from seqserve_model.revision import current_commit
 _INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 _SHOWN = {
     "onnxruntime": "onnxruntime",
+    "onnxruntime-gpu": "onnxruntime-gpu",
     "ctranslate2": "CTranslate2",
     "torch": "torch",
     "pymarian": "pymarian",
     "optimum-onnx": "Optimum",
     "libretranslate": "LibreTranslate",
 }
-_PACKAGES = ("onnxruntime", "ctranslate2", "torch", "transformers", "grpcio", "numpy")
+# Never both of ONNX Runtime.
+_PACKAGES = (
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "ctranslate2",
+    "torch",
+    "transformers",
+    "grpcio",
+    "numpy",
+)
 _APART = {
     "pymarian": marian.ENVIRONMENT,
     "optimum-onnx": optimum.ENVIRONMENT,
@@ -77,7 +88,10 @@ class Provenance:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"seqserve": __version__} | {name: version(name) for name in _PACKAGES}
+    versions = {"seqserve": __version__}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     for name, environment in _APART.items():
         folders = [str(folder) for folder in environment.glob("lib/*/site-packages")]
         for package in distributions(name=name, path=folders):

@@ -40,30 +40,38 @@ class CTranslate2Driver(Driver[list[int]]):
         layout: tuple[int, int],
         rows: int,
         options: DecodingOptions,
+        device: str = "cpu",
     ) -> None:
         """Loads a converted model.
 
         Args:
             folder: Of the converted model.
-            precision: ``float32`` or ``int8``.
+            precision: ``float32``, ``float16``, ``int8`` or ``int8_float16``.
             layout: Workers and threads of each.
             rows: Most sources of a batch.
             options: How to decode: length, beam and sampling; from the shortlist, if the model has
                 a vocabulary map, where all sources of a batch share their candidates.
+            device: ``cpu`` or ``cuda``.
         """
         workers, threads = layout
         has_map = (folder / "vmap.txt").exists() and options.shortlist
         shown = precision.replace("float", "fp")
         self.name = f"CTranslate2 {shown} {workers}x{threads}" + " with shortlist" * has_map
-        self._options = _translated(options) | {"max_batch_size": rows, "max_input_length": 0}
+        self.rows = rows
+        """Most sources of a batch; may change from one decoding to the next."""
+        self._options = _translated(options) | {"max_input_length": 0}
         self._translator = ctranslate2.Translator(
-            str(folder), compute_type=precision, inter_threads=workers, intra_threads=threads
+            str(folder),
+            device=device,
+            compute_type=precision,
+            inter_threads=workers,
+            intra_threads=threads,
         )
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Hands over all sources at once."""
         words = [[f"t{token}" for token in source] for source in sources]
-        results = self._translator.translate_batch(words, **self._options)
+        results = self._translator.translate_batch(words, max_batch_size=self.rows, **self._options)
         return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
 
     def close(self) -> None:
@@ -149,6 +157,7 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
             alignment_heads=config.heads,
             relative_attention_bias=config.positions is PositionScheme.T5,
             rms_norm=config.norm is Norm.RMS,
+            layernorm_embedding=config.embedding_norm,
         )
         words = [f"t{number}" for number in range(config.vocabulary_size)]
         spec.register_source_vocabulary(words)
@@ -161,11 +170,23 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
         spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
         spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
         spec.decoder.projection.weight = _array(model.output_projection.weight)
-        for part, positions, norm in (
-            (spec.encoder, model.encoder_positions, model.encoder_norm),
-            (spec.decoder, model.decoder_positions, model.decoder_norm),
+        for part, positions, norm, embedding_norm in (
+            (
+                spec.encoder,
+                model.encoder_positions,
+                model.encoder_norm,
+                model.encoder_embedding_norm,
+            ),
+            (
+                spec.decoder,
+                model.decoder_positions,
+                model.decoder_norm,
+                model.decoder_embedding_norm,
+            ),
         ):
             part.scale_embeddings = config.scaled_embeddings
+            if config.embedding_norm:
+                _set_norm(part.layernorm_embedding, embedding_norm)
             if not isinstance(positions, T5Positions):
                 part.position_encodings.encodings = _table(positions)
             if pre_norm:

@@ -9,7 +9,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, MarianConfig, MarianMTModel
+from torch.nn import functional as F
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    BartConfig,
+    BartForConditionalGeneration,
+    CompileConfig,
+    GenerationConfig,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+)
 
 from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import check_decoder
@@ -36,18 +47,30 @@ class TorchDriver(Driver[list[int]]):
 class TransformersDriver(Driver[list[int]]):
     """Greedy decoding by ``generate``, in sorted batches; targets have a fixed length."""
 
-    def __init__(self, model: Any, rows: int, length: int, layout: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        rows: int,
+        length: int,
+        layout: tuple[int, int],
+        *,
+        compiled_source_length: int = 0,
+    ) -> None:
         """Takes the model.
 
         Args:
-            model: Of transformers, in evaluation mode.
+            model: Of transformers, in evaluation mode, on its device.
             rows: Sources of a batch.
             length: Tokens of every target; only the end token is suppressed.
             layout: Workers, each with a batch of its own, and threads of each.
+            compiled_source_length: If not 0, steps are compiled by ``torch.compile`` over a static
+                cache, and sources are padded to this length, so that there is one shape.
         """
         workers, threads = layout
-        self.name = f"transformers fp32 {workers}x{threads}"
-        self._model, self._rows = model, rows
+        self.name = f"transformers {_PRECISIONS[model.dtype]} {workers}x{threads}"
+        self.rows = rows
+        """Sources of a batch; may change from one decoding to the next."""
+        self._model, self._source_length = model, compiled_source_length
         self._options = GenerationConfig(
             pad_token_id=model.config.pad_token_id,
             eos_token_id=model.config.eos_token_id,
@@ -57,11 +80,19 @@ class TransformersDriver(Driver[list[int]]):
             num_beams=1,
             do_sample=False,
         )
+        if compiled_source_length:
+            self.name += " compiled"
+            self._options.cache_implementation = "static"
+            self._options.compile_config = CompileConfig()
+            # Else it compiles for GPUs alone.
+            self._options.compile_config._compile_all_devices = True
         # Torch lets go of the interpreter in its products, which are most of the time. How many
         # threads a product takes is a setting of the thread that asks for it.
         self._pool = ThreadPoolExecutor(
             workers, initializer=torch.set_num_threads, initargs=(threads,)
         )
+        # Torch records graphs of CUDA in the thread that imported it alone.
+        self._map = map if compiled_source_length else self._pool.map
 
     @classmethod
     def load(
@@ -72,8 +103,8 @@ class TransformersDriver(Driver[list[int]]):
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets each worker take the next batch when it is done with its last."""
-        batches = list(batches_by_length(sources, self._rows))
-        decoded = self._pool.map(self._generate, ([sources[i] for i in batch] for batch in batches))
+        batches = list(batches_by_length(sources, self.rows))
+        decoded = self._map(self._generate, ([sources[i] for i in batch] for batch in batches))
         targets: Rows = [[] for _ in sources]
         for batch, rows in zip(batches, decoded, strict=True):
             for index, row in zip(batch, rows, strict=True):
@@ -82,14 +113,48 @@ class TransformersDriver(Driver[list[int]]):
 
     @torch.inference_mode()
     def _generate(self, batch: Rows) -> Rows:
-        source, lengths = padded(batch, self._options.pad_token_id)
+        pad = self._options.pad_token_id
+        source, lengths = padded(batch, pad)
+        if self._source_length:
+            source = F.pad(source, (0, self._source_length - source.size(1)), value=pad)
         mask = (torch.arange(source.size(1)) < lengths[:, None]).long()  # [B, S]
-        targets = self._model.generate(source, self._options, attention_mask=mask)
+        device = self._model.device
+        targets = self._model.generate(
+            source.to(device), self._options, attention_mask=mask.to(device)
+        )
         return targets[:, 1:].tolist()  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Ends the workers."""
         self._pool.shutdown()
+
+
+_PRECISIONS = {torch.float32: "fp32", torch.float16: "fp16"}
+
+
+def random_model(config: TransformerConfig, device: str, dtype: torch.dtype) -> Any:
+    """Draws a model of transformers that has the shape of ours, on a device.
+
+    Raises:
+        ValueError: None has it.
+    """
+    kind = config.norm_position, config.positions, config.embedding_norm
+    if kind not in _MODELS or config.norm is not Norm.LAYER or not config.tied_output:
+        raise ValueError(f"transformers has no model of this kind: {config}")
+    make, make_config = _MODELS[kind]
+    with torch.device(device):
+        return make(make_config(**_sizes(config))).eval().to(dtype)
+
+
+_MODELS: dict[tuple[NormPosition, PositionScheme, bool], tuple[Any, Any]] = {
+    (NormPosition.POST, PositionScheme.SINUSOIDAL, False): (MarianMTModel, MarianConfig),
+    (NormPosition.POST, PositionScheme.LEARNED, True): (BartForConditionalGeneration, BartConfig),
+    (NormPosition.PRE, PositionScheme.SINUSOIDAL, False): (
+        M2M100ForConditionalGeneration,
+        M2M100Config,
+    ),
+}
+"""By where norms stand, by positions, and by whether embeddings are normalised."""
 
 
 @torch.no_grad()
@@ -119,23 +184,28 @@ def _shape(config: TransformerConfig) -> MarianConfig:
     shared = (config.shared_embeddings, config.tied_output, config.scaled_embeddings)
     if kind != (NormPosition.POST, Norm.LAYER, PositionScheme.SINUSOIDAL) or not all(shared):
         raise ValueError(f"not of Marian's kind: {config}")
-    return MarianConfig(
-        vocab_size=config.vocabulary_size,
-        d_model=config.width,
-        encoder_layers=config.encoder_layers,
-        decoder_layers=config.decoder_layers,
-        encoder_attention_heads=config.heads,
-        decoder_attention_heads=config.heads,
-        encoder_ffn_dim=config.feed_forward_width,
-        decoder_ffn_dim=config.feed_forward_width,
-        activation_function=config.activation.value,
-        scale_embedding=True,
-        max_position_embeddings=max(config.max_source_length, config.max_target_length + 1),
-        pad_token_id=config.pad_id,
-        eos_token_id=config.eos_id,
-        decoder_start_token_id=config.bos_id,
-        forced_eos_token_id=None,  # else the last token would always be the end token
-    )
+    return MarianConfig(**_sizes(config))
+
+
+def _sizes(config: TransformerConfig) -> dict[str, Any]:
+    return {
+        "vocab_size": config.vocabulary_size,
+        "d_model": config.width,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.feed_forward_width,
+        "decoder_ffn_dim": config.feed_forward_width,
+        "activation_function": config.activation.value,
+        "scale_embedding": config.scaled_embeddings,
+        "max_position_embeddings": max(config.max_source_length, config.max_target_length + 1),
+        "pad_token_id": config.pad_id,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+        "decoder_start_token_id": config.bos_id,
+        "forced_eos_token_id": None,  # else the last token would always be the end token
+    }
 
 
 def _copy_layer(theirs: Any, ours: EncoderLayer | DecoderLayer, order: Tensor) -> None:

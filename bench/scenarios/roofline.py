@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import onnxruntime
-from onnx import TensorProto, numpy_helper
+from onnx import helper, numpy_helper
 
 from bench.tables import Table
 from seqserve_server.contract.manifest import Manifest
@@ -72,7 +72,7 @@ class Work:
                 tensor = tensors.get(origin.get(name, name))
                 if tensor is not None:
                     size = int(np.prod(tensor.dims))
-                    width = 1 if tensor.data_type == TensorProto.INT8 else 4
+                    width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
                     work = cls(work.weights + size, work.bytes + size * width)
         return work
 

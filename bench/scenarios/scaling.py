@@ -1,4 +1,4 @@
-"""How throughput grows with cores: workers of one engine process, or a process for each.
+"""How throughput grows with cores: workers of one engine process, or of several.
 
 Workers of one process share an interpreter. While one of them is outside ONNX Runtime, the others
 that need to be there wait. So the share of a step outside it bounds how many workers a process can
@@ -13,15 +13,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import base_size_copy
-from bench.drivers import Rows
 from bench.drivers.engine_process import EngineProcess, LoopRun
-from bench.scenarios.offline import shipped_artifacts
+from bench.models import SHIPPED, newest
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import take_turns
@@ -46,6 +46,29 @@ class Layout(NamedTuple):
         """One a worker."""
         return self.processes * self.workers
 
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Reads ``2,8``, two processes of eight workers.
+
+        Raises:
+            ValueError: There are not two numbers.
+        """
+        processes, workers = map(int, text.split(","))
+        return cls(processes, workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured."""
+
+    rounds: int = 5
+    turn_s: float = 2.0
+    """How long a turn takes, about; at least all sentences are decoded once for each core."""
+    layouts: Sequence[Layout] = ()
+    """All of :func:`layouts` if there are none; one core alone is always among them."""
+    folder: Path | None = None
+    """Keeps the larger model for a later run; None if none will come."""
+
 
 def layouts(cores: int) -> list[Layout]:
     """Lists one core, then twice as many each time up to all, in one process and in one each."""
@@ -53,34 +76,44 @@ def layouts(cores: int) -> list[Layout]:
     return list(dict.fromkeys(pair for n in sizes for pair in (Layout(1, n), Layout(n, 1))))
 
 
-def measure(rounds: int) -> list[dict[str, Any]]:
-    """Measures the shipped model, and its copy at Marian's base size."""
-    integers, floats = shipped_artifacts()
-    with tempfile.TemporaryDirectory() as folder:
-        larger = base_size_copy.write(floats, Path(folder))["int8"]
-        return [
-            measure_artifact(artifact, rounds, repeat=repeat)
-            for artifact, repeat in ((integers, 10), (larger, 1))
-        ]
+def measure(plan: Plan) -> Iterator[list[dict[str, Any]]]:
+    """Measures the shipped model, and its copy at Marian's base size; yields after each."""
+    report = [measure_artifact(newest(SHIPPED, "int8", is_recurrent=False), plan)]
+    yield report
+    with tempfile.TemporaryDirectory() as place:
+        yield [*report, measure_artifact(_larger(plan.folder or Path(place)), plan)]
 
 
-def measure_artifact(artifact: Path, rounds: int, *, repeat: int) -> dict[str, Any]:
-    """Lets every layout decode everyday sentences in turn.
+def _larger(folder: Path) -> Path:
+    """Writes the larger model, if it is not there yet."""
+    place = folder / base_size_copy.INT8 / "1"
+    if not place.exists():
+        floats = newest(SHIPPED, "fp32", is_recurrent=False)
+        return base_size_copy.write_int8(floats, folder)
+    return place
 
-    Args:
-        artifact: What decodes.
-        rounds: Turns of each layout.
-        repeat: Times the sentences are decoded in a turn, for each core.
-    """
+
+def measure_artifact(artifact: Path, plan: Plan) -> dict[str, Any]:
+    """Lets every layout decode everyday sentences in turn."""
     manifest = Manifest.read(artifact)
-    with ExitStack() as stack:
+    chosen = dict.fromkeys([Layout(1, 1), *(plan.layouts or layouts(available_cores()))])
+    copies = max(1, round(plan.turn_s / _seconds(artifact)))
+    with ExitStack() as stack, ThreadPoolExecutor(available_cores()) as starters:
+        # Most of a start waits for files or runs on one core.
+        started = {
+            layout: [
+                starters.submit(_engine, artifact, layout, copies, number)
+                for number in range(layout.processes)
+            ]
+            for layout in chosen
+        }
         turns = {
-            layout: partial(_decode, stack.enter_context(_team(artifact, layout, repeat)))
-            for layout in layouts(available_cores())
+            layout: partial(_decode, [stack.enter_context(engine.result()) for engine in engines])
+            for layout, engines in started.items()
         }
         # Unmeasured: the first only warms up.
         take_turns(turns, 1)
-        runs = take_turns(turns, rounds)
+        runs = take_turns(turns, plan.rounds)
     one = runs[Layout(1, 1)]
     share = statistics.median(run.outside_s / run.step_s for run in one)
     return {
@@ -102,24 +135,22 @@ def measure_artifact(artifact: Path, rounds: int, *, repeat: int) -> dict[str, A
     }
 
 
-def _sources(artifact: Path, layout: Layout, repeat: int) -> Rows:
+def _engine(artifact: Path, layout: Layout, copies: int, number: int) -> EngineProcess:
+    """Starts one process of a layout; all have as many copies of all sentences for each worker.
+
+    Shares of one shuffled list would differ, and the slowest decides.
+    """
     tokenizer = Tokenizer.load(artifact / "tokenizer.json")
-    sources = [tokenizer.encode(text) for text in everyday()] * (repeat * layout.cores)
-    random.Random(_SEED).shuffle(sources)
-    return sources
+    sources = [tokenizer.encode(text) for text in everyday()] * (copies * layout.workers)
+    random.Random(_SEED + number).shuffle(sources)
+    return EngineProcess(artifact, sources, _ROWS * layout.workers, layout.workers)
 
 
-@contextmanager
-def _team(artifact: Path, layout: Layout, repeat: int) -> Iterator[list[EngineProcess]]:
-    """Starts the engines of a layout, each with a share of the sources."""
-    sources, slots = _sources(artifact, layout, repeat), _ROWS * layout.workers
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                EngineProcess(artifact, sources[first :: layout.processes], slots, layout.workers)
-            )
-            for first in range(layout.processes)
-        ]
+def _seconds(artifact: Path) -> float:
+    """Measures how long one core takes for all sentences once."""
+    with _engine(artifact, Layout(1, 1), 1, 0) as engine:
+        engine.decode()
+        return engine.decode().wall_s
 
 
 def _decode(team: Sequence[EngineProcess]) -> LoopRun:

@@ -1,0 +1,246 @@
+"""Engines with one worker on one device, CPU or GPU; their rows in flight change from run to run.
+
+Each is made in a process of its own, by :class:`~bench.drivers.apart.Apart`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.drivers import Rows, gc_freeze
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.local_engine import deliver, generate
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.front.config import ServeOptions
+
+_WARM_S = 0.3
+"""How long an engine decodes before it is measured, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One step of our engine, encoding left out."""
+
+    rows: int
+    seconds: float
+    outside_s: float
+    """The part of it that was spent outside ONNX Runtime."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of an engine."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    steps: list[StepTime] = field(default_factory=list)
+    """Of steps that encode nothing; only ours tells of them."""
+    encoded_tokens: int = 0
+    encode_s: float = 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Speed on the clock."""
+        return self.tokens / self.seconds
+
+
+class _Model(Protocol):
+    """A loaded model."""
+
+    def decode(self, sources: Rows, rows: int) -> Rows: ...
+
+
+class DeviceEngine:
+    """Decodes with a model, and measures it."""
+
+    def __init__(self, model: _Model, observer: _Steps | None = None) -> None:
+        """Takes the model, and what sees its steps."""
+        self._model, self._observer = model, observer or _Steps()
+
+    def warm_up(self, sources: Rows, rows: int) -> Rows:
+        """Decodes all sources, again and again for a short time; returns the last targets."""
+        began_s = time.perf_counter()
+        targets = self._model.decode(sources, rows)
+        while time.perf_counter() - began_s < _WARM_S:
+            targets = self._model.decode(sources, rows)
+        gc_freeze()
+        return targets
+
+    def turn(self, sources: Rows, rows: int, seconds: float) -> Turn:
+        """Decodes all sources once, or as often as ``seconds`` allow."""
+        turn = self._observer.turn = Turn()
+        began_s = time.perf_counter()
+        while turn.seconds < seconds:
+            turn.tokens += sum(map(len, self._model.decode(sources, rows)))
+            turn.seconds = time.perf_counter() - began_s
+        return turn
+
+
+class _Steps(Observer):
+    """Keeps the times of steps, apart from those of encoding."""
+
+    def __init__(self) -> None:
+        self.turn = Turn()
+        self._encoding_s = 0.0
+
+    def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
+        self._encoding_s += duration_s
+        self.turn.encoded_tokens += sum(lengths)
+        self.turn.encode_s += duration_s
+
+    def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
+        if not self._encoding_s:
+            self.turn.steps.append(StepTime(rows, duration_s, outside_s))
+        self._encoding_s = 0.0
+
+
+def _forced(length: int) -> DecodingOptions:
+    return DecodingOptions(
+        max_decoding_length=length, min_decoding_length=length, return_scores=False
+    )
+
+
+class _Seqserve:
+    """Our engine with the limits of a server; another one for each number of rows.
+
+    It opens the graphs anew: those of CUDA that a session has captured are of one cache.
+    """
+
+    def __init__(self, folder: Path, device: str, length: int, observer: Observer) -> None:
+        self._provider, self._options = Provider(device), _forced(length)
+        self._folder, self._manifest = folder, Manifest.load(folder)
+        self._tokenizer = Tokenizer.of_artifact(folder, self._manifest)
+        self._observer, self._rows, self._is_running = observer, 0, False
+
+    def decode(self, sources: Rows, rows: int) -> Rows:
+        if rows != self._rows:
+            self._start(rows)
+        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+        specs = [GenerateSpec(source=sources[index], options=self._options) for index in order]
+        answers = dict(zip(order, generate(self._engine, specs), strict=True))
+        return [answers[index].best.token_ids for index in range(len(sources))]
+
+    def _start(self, rows: int) -> None:
+        self.close()
+        self._rows = rows
+        options = ServeOptions(
+            provider=self._provider,
+            workers=1,
+            slots=rows,
+            max_queue=1_000_000,
+            max_queue_tokens=100_000_000,
+            max_queue_s=3600.0,
+            caller_share=1.0,
+            # The others encode a whole batch at once.
+            max_source_tokens_per_step=rows * self._manifest.limits.max_source_length,
+        )
+        self._engine = Engine(
+            Runtime(self._folder, self._manifest, self._provider, threads=1),
+            options.engine_limits(),
+            deliver,
+            self._observer,
+            self._tokenizer.decode,
+        )
+        self._engine.warm_up()
+        self._engine.start()
+        self._is_running = True
+
+    def close(self) -> None:
+        if self._is_running:
+            self._engine.stop()
+            del self._engine
+            self._is_running = False
+            # What it holds is large, and frozen.
+            gc_freeze()
+
+
+class _Batches:
+    """An engine that decodes batch after batch."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def decode(self, sources: Rows, rows: int) -> Rows:
+        self._driver.rows = rows
+        return self._driver.decode(sources)  # type: ignore[no-any-return]
+
+
+def seqserve(folder: Path, device: str, length: int) -> DeviceEngine:
+    """Loads an artifact."""
+    observer = _Steps()
+    return DeviceEngine(_Seqserve(folder, device, length, observer), observer)
+
+
+def ctranslate2(precision: str, folder: Path, device: str, length: int) -> DeviceEngine:
+    """Loads a model of CTranslate2 at a precision of its own naming."""
+    from bench.drivers.ctranslate2 import CTranslate2Driver
+
+    layout, options = (1, 1), _forced(length)
+    return DeviceEngine(_Batches(CTranslate2Driver(folder, precision, layout, 1, options, device)))
+
+
+def transformers(source_length: int, folder: Path, device: str, length: int) -> DeviceEngine:
+    """Draws a model of transformers with the shape of the artifact in a folder.
+
+    Its steps are compiled if there is a ``source_length``, to which sources are padded.
+    """
+    import torch
+
+    from bench.drivers.transformers import TransformersDriver, random_model
+    from seqserve_model.config import TransformerConfig
+
+    config = TransformerConfig.from_dict(Manifest.read(folder).architecture.config)
+    dtype = torch.float32 if device == "cpu" else torch.float16
+    model = random_model(config, device, dtype)
+    layout = (1, 1)
+    return DeviceEngine(
+        _Batches(TransformersDriver(model, 1, length, layout, compiled_source_length=source_length))
+    )
+
+
+Make = Callable[[Path, str, int], DeviceEngine]
+"""Takes a folder, a device and the length of targets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """An engine at a precision."""
+
+    folder: str
+    """Of its model, beside those of the other engines."""
+    make: Make
+
+
+ARTIFACT, CONVERTED = "artifact", "converted"
+
+
+def kinds(device: str, source_length: int) -> dict[str, Kind]:
+    """Lists what is compared on a device, by name; CPUs compute nothing but ours in halves.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+        source_length: Of the longest source.
+    """
+    is_cpu = device == "cpu"
+    half, integers = ("float32", "int8") if is_cpu else ("float16", "int8_float16")
+    shown = half.replace("float", "fp")
+    return {
+        "seqserve fp16": Kind(ARTIFACT, seqserve),
+        f"CTranslate2 {shown}": Kind(CONVERTED, partial(ctranslate2, half)),
+        f"CTranslate2 {integers.replace('float', 'fp')}": Kind(
+            CONVERTED, partial(ctranslate2, integers)
+        ),
+        f"transformers {shown}": Kind(ARTIFACT, partial(transformers, 0)),
+        f"transformers {shown} compiled": Kind(ARTIFACT, partial(transformers, source_length)),
+    }

@@ -1,0 +1,133 @@
+"""Artifacts at fp16 of models with random weights, on graphs that are traced once.
+
+    python -m bench.random_artifact FOLDER        traces the graphs of all shapes, for minutes
+
+Tracing a model takes minutes, and its weights some gigabytes; the graphs are small and the same for
+all weights. So they can be traced on one machine and carried to another, where the weights are
+drawn anew and written to the places that the graphs expect.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.models import BART_LARGE, MARIAN_BASE, NLLB_600M, marian_base, write_unproven
+from seqserve_export.halving import halve
+from seqserve_export.pipeline import Rounding
+from seqserve_export.precision import Precision
+from seqserve_model.config import TransformerConfig
+from seqserve_model.transformer import Transformer
+from seqserve_server.contract.manifest import SCORER, WEIGHTS, Manifest, digest_of
+
+SHAPES = {"Marian base": MARIAN_BASE, "BART-large": BART_LARGE, "NLLB-600M": NLLB_600M}
+"""By the name of a model that has the shape."""
+_NOISE = 0.02
+
+
+def folder_name(shape: str) -> str:
+    """Makes a model's name of a shape's."""
+    return shape.lower().replace(" ", "-")
+
+
+@torch.no_grad()
+def random_model(config: TransformerConfig, device: str = "cpu") -> Transformer:
+    """Draws a model at fp32 on a device, where that is quick.
+
+    No weight is zero or equals another one: a graph would lose it, or keep one place for both.
+    """
+    with torch.device(device):
+        model = marian_base(config)
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(_NOISE * torch.randn_like(parameter))
+    return model
+
+
+def trace(config: TransformerConfig, folder: Path) -> None:
+    """Writes the artifact of a shape into a folder, without its weights.
+
+    Args:
+        config: Of the model.
+        folder: Does not exist yet; its name is the model's.
+    """
+    rounding = Rounding(precision=Precision.FP16)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        model = random_model(config)
+        artifact = write_unproven(model, Path(place), folder.name, rounding=rounding)
+        (artifact / WEIGHTS).unlink()
+        artifact.rename(folder)
+
+
+def write(halved: Transformer, traced: Path, folder: Path) -> None:
+    """Writes the artifact of a model on graphs of the same shape.
+
+    Weights of less than a kibibyte stand in the graphs, and remain what they were.
+
+    Args:
+        halved: At fp16, on the CPU.
+        traced: What :func:`trace` wrote.
+        folder: Of the artifact; does not exist yet.
+    """
+    shutil.copytree(traced, folder)
+    manifest = Manifest.read(traced)
+    size = manifest.files[WEIGHTS].bytes
+    file = np.memmap(folder / WEIGHTS, np.uint8, "w+", shape=(size,))
+    for offset, weight in _placed(halved, traced / SCORER):
+        data = weight.reshape(-1).view(np.uint8)
+        file[offset : offset + data.size] = data
+    file.flush()
+    del file
+    files = manifest.files | {WEIGHTS: digest_of(folder / WEIGHTS)}
+    replace(manifest, files=files).write(folder)
+
+
+def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Finds the places of all weights; the scorer has each one under its name in the model.
+
+    Raises:
+        KeyError: A graph of another kind of model has a weight that the model lacks.
+        ValueError: One has another size.
+    """
+    named: dict[str, Tensor] = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+    for entry in onnx.load(str(scorer), load_external_data=False).graph.initializer:
+        place = {item.key: item.value for item in entry.external_data}
+        if not place:
+            continue
+        weight = named[entry.name.removeprefix("model.")].detach().numpy()
+        if weight.nbytes != int(place["length"]):
+            raise ValueError(f"{scorer}: {entry.name} has {place['length']} bytes")
+        yield int(place["offset"]), weight
+
+
+def draw_halved(config: TransformerConfig, device: str = "cpu") -> Transformer:
+    """Draws a model on a device, and returns it at fp16 on the CPU."""
+    return halve(random_model(config, device)).cpu()
+
+
+def main(folder: Path) -> None:
+    """Traces what is not there yet."""
+    for name, config in SHAPES.items():
+        place = folder / folder_name(name)
+        if not place.exists():
+            print(f"tracing {name}", flush=True)
+            trace(config, place)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

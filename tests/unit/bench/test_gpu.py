@@ -1,0 +1,116 @@
+"""The cases of a GPU, here on the CPU: speeds, steps, reasons, and no more than the time allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import random_artifact
+from bench.drivers.device_engines import StepTime, Turn
+from bench.drivers.device_limits import DeviceLimits, LimitsProbe
+from bench.models import MARIAN_BASE
+from bench.scenarios import gpu
+from bench.scenarios.gpu import CASES, Case, Plan, tables
+from bench.scenarios.roofline import Work
+
+TINY = dataclasses.replace(
+    MARIAN_BASE,
+    vocabulary_size=400,
+    width=64,
+    heads=4,
+    feed_forward_width=128,
+    encoder_layers=1,
+    decoder_layers=1,
+)
+
+
+@pytest.mark.parity
+def test_all_engines_decode_a_shape_and_their_failures_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(random_artifact.SHAPES, "Marian base", TINY)
+    cases = [Case("Marian base", rows) for rows in (2, 1)]
+    plan = Plan(device="cpu", rounds=1, cases=cases, folder=tmp_path)
+    for report in gpu.measure(plan):
+        json.dumps(report)
+    assert [case["label"] for case in report["cases"]] == ["marian-base:2", "marian-base:1"]
+    first = report["cases"][0]
+    names = [peer["name"] for peer in first["peers"]]
+    assert names == ["seqserve fp16", "CTranslate2 fp32", "CTranslate2 int8", "transformers fp32"]
+    assert not first["failed"]
+    assert all(peer["lengths"] == [gpu.LENGTH] for peer in first["peers"])
+    assert first["step"]["steps"] >= gpu.LENGTH - 2
+    assert 0 < first["step"]["outside_share"] < 1
+    # A model that is there is not written again; one that cannot be read fails alone.
+    (tmp_path / "marian-base" / "converted" / "model.bin").write_bytes(b"")
+    [report] = gpu.measure(dataclasses.replace(plan, cases=cases[:1]))
+    [case] = report["cases"]
+    assert [peer["name"] for peer in case["peers"]] == ["seqserve fp16", "transformers fp32"]
+    assert list(case["failed"]) == ["CTranslate2 fp32", "CTranslate2 int8"]
+    speeds, steps = tables(report)
+    assert ["CTranslate2 fp32", "failed"] in speeds.rows
+    assert "CTranslate2 fp32: RuntimeError" in speeds.note
+    assert steps.rows[0][0] == "marian-base:2"
+
+
+def test_cases_are_left_out_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = DeviceLimits("CPU", 1e9, 1e9)
+    monkeypatch.setattr(gpu, "_prepare", lambda *_: limits)
+    monkeypatch.setattr(Work, "of", lambda _: Work(1, 1))
+    reports = list(gpu.measure(Plan(max_s=0.0, folder=tmp_path)))
+    assert reports[-1]["left_out"] == [case.label for case in CASES]
+    assert tables(reports[-1]) == []
+
+
+def test_a_case_is_written_as_it_is_read() -> None:
+    assert [Case.parse(case.label) for case in CASES] == list(CASES)
+    assert len(set(CASES)) == len(CASES)
+    for text in ("marian-base", "t5:1", "marian-base:x", "marian-base:1:fast"):
+        with pytest.raises(ValueError):
+            Case.parse(text)
+
+
+def test_steps_with_fewer_rows_do_not_count() -> None:
+    steps = [StepTime(4, 0.002, 0.0005), StepTime(3, 9.0, 9.0), StepTime(4, 0.004, 0.001)]
+    turn = Turn(tokens=8, seconds=1.0, steps=steps, encoded_tokens=100, encode_s=0.25)
+    assert gpu._step([turn]) == {
+        "steps": 2,
+        "rows": 4.0,
+        "step_us": {"median": 3000.0, "low": 2000.0, "high": 4000.0},
+        "outside_share": pytest.approx(0.25),
+        "outside_us": 750.0,
+        "encode_us_a_token": 2500.0,
+        "encode_share": 0.25,
+    }
+    assert gpu._step([Turn(tokens=8, seconds=1.0)]) is None
+
+
+def test_shares_of_limits_stand_beside_a_step() -> None:
+    step: dict[str, Any] = {
+        "rows": 64.0,
+        "step_us": {"median": 100.0, "low": 90.0, "high": 110.0},
+        "outside_share": 0.2,
+        "outside_us": 20.0,
+        "encode_us_a_token": 1.5,
+        "encode_share": 0.1,
+    }
+    case = {**dataclasses.asdict(Case("Marian base", 64)), "label": "marian-base:64", "failed": {}}
+    report = {
+        "limits": {"name": "G", "bytes_per_s": 1e12, "operations_per_s": 1e14},
+        "work": {"Marian base": {"weights": 10_000_000, "bytes": 20_000_000}},
+        "cases": [{**case, "peers": [], "step": step}],
+    }
+    _, steps = tables(report)
+    row = ["marian-base:64", "64", "100", "20%", "13%", "20%", "20", "1.5", "10%"]
+    assert steps.rows == [row]
+
+
+def test_limits_of_this_machine_are_plausible() -> None:
+    limits = LimitsProbe("cpu").measure()
+    assert limits.bytes_per_s > 1e8
+    assert limits.operations_per_s > 1e8
