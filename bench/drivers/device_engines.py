@@ -18,10 +18,10 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.local_engine import deliver, generate
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.config import ServeOptions
 
 _WARM_S = 0.3
@@ -112,15 +112,13 @@ def _forced(length: int) -> DecodingOptions:
 
 
 class _Seqserve:
-    """Our engine with the limits of a server; another one for each number of rows.
-
-    It opens the graphs anew: those of CUDA that a session has captured are of one cache.
-    """
+    """Our engine with the limits of a server; another one for each number of rows."""
 
     def __init__(self, folder: Path, device: str, length: int, observer: Observer) -> None:
         self._provider, self._options = Provider(device), _forced(length)
-        self._folder, self._manifest = folder, Manifest.load(folder)
+        self._manifest = Manifest.load(folder)
         self._tokenizer = Tokenizer.of_artifact(folder, self._manifest)
+        self._runtime = open_runtime(folder, self._manifest, self._provider, threads=1)
         self._observer, self._rows, self._is_running = observer, 0, False
 
     def decode(self, sources: Rows, rows: int) -> Rows:
@@ -146,7 +144,7 @@ class _Seqserve:
             max_source_tokens_per_step=rows * self._manifest.limits.max_source_length,
         )
         self._engine = Engine(
-            Runtime(self._folder, self._manifest, self._provider, threads=1),
+            self._runtime,
             options.engine_limits(),
             deliver,
             self._observer,
