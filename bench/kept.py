@@ -44,7 +44,7 @@ _WORD = re.compile(r"\w+")
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("artifact", type=Path, nargs="?", default=Path("models/en-de/3"))
+    parser.add_argument("artifact", type=Path, nargs="?", default=Path("models/en-de/4"))
     parser.add_argument("--texts", action="store_true", help="print the texts too")
     arguments = parser.parse_args()
     rows = [line.split("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines()]

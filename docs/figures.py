@@ -16,10 +16,10 @@ from seqserve_plot.attention import of_artifact
 
 DOCS = Path(__file__).parent
 INSIDE = DOCS / "inside"
-ARTIFACT = DOCS.parent / "models/en-de/3"
+ARTIFACT = DOCS.parent / "models/en-de/4"
 RECIPE = DOCS.parent / "model/configs/numbers.toml"
 SENTENCE = "The coffee tastes good."
-KOREAN = DOCS.parent / "models/ko-en/2"
+KOREAN = DOCS.parent / "models/ko-en/3"
 KOREAN_SENTENCE, KOREAN_TARGET = "영화가 재미있다", "This movie is fun."
 LONGER = "If I had more time, I would learn to play the piano."
 

@@ -126,7 +126,7 @@ def test_an_example_is_in_the_language_of_the_model_and_answered(page: Browser) 
     page.all("#examples button")[0].click()
     answered(page, KAFFEE)
     models = page.all(".model option")
-    next(each for each in models if each.text.startswith("ko-en/2")).click()
+    next(each for each in models if each.text.startswith("ko-en/3")).click()
     page.until(lambda: page.all("#examples button")[0].text == "커피가 맛있다.")
 
 

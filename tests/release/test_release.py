@@ -86,10 +86,10 @@ def test_a_server_translates_in_an_empty_folder(version: str, install: Install) 
 def test_a_server_takes_what_was_fetched_first(install: Install) -> None:
     environment = install("server")
     korean = ROOT / "models" / "ko-en"
-    assert "ko-en/2" in environment.run("seqserve", "models", "fetch", str(korean))
+    assert "ko-en/3" in environment.run("seqserve", "models", "fetch", str(korean))
     with environment.running(r"models: (.*)", *SERVE) as models:
-        assert "ko-en/2" in models
-        assert "en-de/3" not in models
+        assert "ko-en/3" in models
+        assert "en-de/4" not in models
 
 
 def test_it_detects_languages_and_traces(install: Install) -> None:

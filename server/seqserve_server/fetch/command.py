@@ -30,8 +30,8 @@ is written that no manifest names. A version appears whole or not at all, so a s
 the repository can load it.
 
 examples:
-  seqserve models fetch https://models.example.com/en-de-3.tar.gz --sha256 3f1b...
-  seqserve models fetch en-de-3.tar.gz
+  seqserve models fetch https://models.example.com/en-de-4.tar.gz --sha256 3f1b...
+  seqserve models fetch en-de-4.tar.gz
   seqserve models fetch /mnt/usb/models --model-repository /srv/models"""
 
 

@@ -164,4 +164,4 @@ def test_only_https_is_an_address(source: str) -> None:
 
 def test_a_path_is_no_address() -> None:
     assert is_address("https://a/b")
-    assert not is_address("models/en-de/3")
+    assert not is_address("models/en-de/4")
