@@ -36,6 +36,8 @@ from .process import ServerProcess, until
 
 ROOT = Path(__file__).parents[2]
 NAME = "en-de"
+VERSIONS = (2, 4)
+"""Those that a server loads by default."""
 SERVICE = "/seqserve.v1.GenerationService/"
 LONG = "The old train waits near the quiet garden and nobody knows why. " * 7
 """Nearly as many tokens as the model reads."""
@@ -190,14 +192,15 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
     idle_mb = memory_mb(server) + server.value("cache_bytes") / 1e6
     with Peak(server) as peak, contextlib.ExitStack() as callers:
         widest = callers.enter_context(unread(server, "widest"))
-        for version in (2, 3, 2, 3):
+        for version in VERSIONS * 2:
             request = generation_pb2.GenerateRequest(
                 model=NAME, version=version, source=LONG, options=options(**WIDEST)
             )
             widest.call("Generate", request)
         until(lambda: server.rows_in_use() > 0)
         for number in range(CALLERS):
-            callers.enter_context(unread(server, f"caller-{number}")).fill_share(2 + number % 2)
+            caller = callers.enter_context(unread(server, f"caller-{number}"))
+            caller.fill_share(VERSIONS[number % 2])
         # What had memory is answered then, and waits to be read.
         until(server.is_idle)
         held_mb = server.value("answer_bytes") / 1e6
