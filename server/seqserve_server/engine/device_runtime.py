@@ -15,7 +15,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
 from seqserve_server.engine.device import Device
 from seqserve_server.engine.device_state import allocate_state
-from seqserve_server.engine.device_step import DeviceStep, queued
+from seqserve_server.engine.device_step import DeviceStep, queued, rounded_rows
 from seqserve_server.engine.device_weights import DeviceWeights
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.norm_fusion import fuse_norms
@@ -88,10 +88,19 @@ class DeviceRuntime(Runtime):
         """Allocates what the decoder's layers keep of a number of slots."""
         return allocate_state(self._device, self.manifest, slots, self.cache_type)
 
+    def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
+        """Lists the steps to run beforehand, so that no caller waits for one to be recorded."""
+        sizes = sorted({rounded_rows(rows, slots) for rows in range(1, slots + 1)})
+        return [(rows, with_scores) for rows in sizes for with_scores in (True, False)]
+
     def encoding_budget(self, limit: int) -> tuple[int, int]:
         """Says how many source tokens are encoded between two steps, and how many at once."""
         budget = max(limit, _GROUP_TOKENS)
         return budget, budget
+
+    def gpu_memory(self) -> tuple[int, int]:
+        """Returns the bytes in use, and all bytes, of the memory of its GPU."""
+        return self._device.memory()
 
     def is_usable(self) -> bool:
         """Tells, after a failure, whether other steps may still succeed.

@@ -6,6 +6,7 @@ Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no
 from __future__ import annotations
 
 import ctypes
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +29,7 @@ class HostDevice(Device):
         self.uploaded = self.downloaded = 0
         """Bytes."""
         self.waits = 0
+        self.recording = threading.Lock()
 
     def __enter__(self) -> None:
         """Has no stream."""
@@ -56,6 +58,9 @@ class HostDevice(Device):
     def download(self, address: int, host: int, size: int) -> None:
         ctypes.memmove(host, address, size)
         self.downloaded += size
+
+    def memory(self) -> tuple[int, int]:
+        return 3, 8
 
     def wait(self) -> None:
         self.waits += 1

@@ -19,6 +19,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.device_runtime import DeviceRuntime, open_runtime
+from seqserve_server.engine.device_step import rounded_rows
 from seqserve_server.engine.local_engine import PendingAnswer, running
 from seqserve_server.engine.runtime import Runtime
 
@@ -132,6 +133,41 @@ def test_keys_and_values_stay_on_the_device(tiny_artifact: Path) -> None:
 def test_weights_are_on_the_device_once(tiny_artifact: Path) -> None:
     runtime, _ = on_device(tiny_artifact)
     assert runtime.weight_bytes <= (tiny_artifact / "weights.bin").stat().st_size
+
+
+def test_it_tells_of_the_memory_of_the_device(tiny_artifact: Path) -> None:
+    runtime, device = on_device(tiny_artifact)
+    assert runtime.gpu_memory() == device.memory()
+
+
+def test_it_is_usable_until_the_device_is_broken(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    runtime, device = on_device(tiny_artifact)
+    assert runtime.is_usable()
+    monkeypatch.setattr(device, "wait", fail)
+    assert not runtime.is_usable()
+
+
+def test_all_sizes_of_steps_are_run_beforehand(tiny_artifact: Path) -> None:
+    """Whatever number of rows runs, its step was recorded, with and without log-probabilities."""
+    runtime, _ = on_device(tiny_artifact)
+    steps = runtime.warm_up_steps(40)
+    assert {rows for rows, _ in steps} == {1, 2, 4, 8, 16, 24, 32, 40}
+    assert set(steps) == {
+        (rounded_rows(rows, 40), flag) for rows in range(1, 41) for flag in (True, False)
+    }
+
+
+@pytest.mark.parametrize("slots", [1, 5, 64, 100, 1024])
+def test_rows_are_rounded_up_by_an_eighth_at_most_and_within_the_slots(slots: int) -> None:
+    sizes = [rounded_rows(rows, slots) for rows in range(1, slots + 1)]
+    assert all(rows <= size <= slots for rows, size in enumerate(sizes, 1))
+    assert all(size - rows <= max(7, rows / 8) for rows, size in enumerate(sizes, 1))
+    assert len(set(sizes)) <= 4 + 8 + 8 * max(slots.bit_length() - 6, 0)
 
 
 def test_only_artifacts_of_halves_run_on_cuda(
