@@ -1,7 +1,7 @@
 """Artifacts at fp16 on a GPU: a row of a batch decodes as alone, and as on the CPU.
 
 To be run where there is one: ``make test-gpu``. Everything but CUDA's kernels is tested without, in
-``tests/unit/server/engine/test_device_runtime.py``. No node falls back to the CPU: ONNX Runtime
+``tests/unit/server/engine/gpu/test_runtime.py``. No node falls back to the CPU: ONNX Runtime
 refuses to record a graph that is not on CUDA as a whole, shapes apart.
 """
 
@@ -26,7 +26,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import FILE, Tokenizer
-from seqserve_server.engine.device_runtime import open_runtime
+from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.runtime import Runtime
 
 pytestmark = pytest.mark.gpu

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.engine.device import Device
+from seqserve_server.engine.gpu.device import Device
 
 
 class HostArray(np.ndarray):

@@ -10,14 +10,14 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.norm_fusion import fuse_norms
 
 
 def fused(data: bytes) -> bytes:
     model = MODEL.FromString(data)
     fuse_norms(model.graph)
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def kinds(data: bytes) -> list[str]:

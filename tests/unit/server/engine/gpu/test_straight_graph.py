@@ -9,8 +9,8 @@ import onnxruntime as ort
 import pytest
 from tests.graph_nodes import nodes_of
 
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.masked_graph import masked_graph
-from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact", "earlier_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.engine.device import Device
+from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import StepSizes, shape_of
-from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End
 
 _ON_HOST = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
 """Inputs that nodes read before they start a kernel."""

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.device_requests import WAYS, decode
-from tests.unit.server.engine.host_device import HostDevice
+from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
-from seqserve_server.engine.device_runtime import DeviceRuntime, open_runtime
-from seqserve_server.engine.device_step import rounded_rows
+from seqserve_server.engine.gpu.runtime import DeviceRuntime, open_runtime
+from seqserve_server.engine.gpu.step import rounded_rows
 from seqserve_server.engine.runtime import Runtime
 
 
@@ -133,7 +133,7 @@ def test_rows_are_rounded_up_by_an_eighth_at_most_and_within_the_slots(slots: in
 def test_only_artifacts_of_halves_run_on_cuda(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqserve_server.engine.device_runtime.check_provider", lambda _: None)
+    monkeypatch.setattr("seqserve_server.engine.gpu.runtime.check_provider", lambda _: None)
     manifest = Manifest.load(tiny_artifact)
     with pytest.raises(ProviderError, match=r"at fp32, .*--precision fp16.*--provider cpu"):
         open_runtime(tiny_artifact, manifest, Provider.CUDA, threads=1)

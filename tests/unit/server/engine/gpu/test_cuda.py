@@ -18,8 +18,8 @@ import pytest
 from seqserve_server.contract.errors import ArtifactError, ProviderError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
-from seqserve_server.engine.cuda import take_gpu
-from seqserve_server.engine.device_runtime import open_runtime
+from seqserve_server.engine.gpu.cuda import take_gpu
+from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.session import check_provider, open_session
 
 _CALL = "core/providers/cuda/cuda_call.cc:146 [with ERRTYPE = cudaError; bool THRW = true]"

@@ -13,16 +13,16 @@ from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.manifest import DECODER, ENCODER, WEIGHTS, Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
-from seqserve_server.engine.device import Device
-from seqserve_server.engine.device_state import allocate_state
-from seqserve_server.engine.device_step import DeviceStep, queued, rounded_rows
-from seqserve_server.engine.device_weights import DeviceWeights
+from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.norm_fusion import fuse_norms
+from seqserve_server.engine.gpu.state import allocate_state
+from seqserve_server.engine.gpu.step import DeviceStep, queued, rounded_rows
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+from seqserve_server.engine.gpu.weights import DeviceWeights
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.norm_fusion import fuse_norms
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, open_session
-from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 
 _PRECISION = "fp16"
 _GROUP_TOKENS = 4096

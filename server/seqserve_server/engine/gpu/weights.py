@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.engine.device import Device
+from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.graph_messages import graphs_of
 
 _TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
