@@ -104,11 +104,16 @@ class Device:
         """Waits until all that is queued is done."""
         self._stream.synchronize()
 
-    def provider(self, *, records: bool) -> tuple[str, dict[str, str]]:
+    def provider(
+        self, *, has_stream: bool = True, records: bool = False
+    ) -> tuple[str, dict[str, str]]:
         """Names ONNX Runtime's execution provider, with its options.
 
         Args:
+            has_stream: Whether it queues its work on the stream, or has one of its own.
             records: Whether it records runs as CUDA graphs, which it then plays back.
         """
-        options = {"user_compute_stream": str(self._stream.ptr), "use_tf32": "0"}
-        return "CUDAExecutionProvider", options | {"enable_cuda_graph": str(int(records))}
+        options = {"use_tf32": "0", "enable_cuda_graph": str(int(records))}
+        if has_stream:
+            options["user_compute_stream"] = str(self._stream.ptr)
+        return "CUDAExecutionProvider", options

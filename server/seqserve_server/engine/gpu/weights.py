@@ -1,11 +1,12 @@
 """The weights of an artifact in the memory of a GPU, each of them once.
 
-The graphs of a model, and the graphs that are made of its steps, share most weights. Left to
-itself, ONNX Runtime copies them to the GPU for every graph.
+The graphs of a model, and the graphs that are made of its steps, share most weights, or parts of
+them. Left to itself, ONNX Runtime copies them to the GPU for every graph.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 from pathlib import Path
 from typing import Any
@@ -20,20 +21,22 @@ _TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: 
 """Numpy's types by their numbers in onnx.proto."""
 
 
-class DeviceWeights:
-    """Tensors of one file."""
+class Weights:
+    """The tensors of one file."""
 
     def __init__(self, path: Path, device: Device) -> None:
-        """Maps the file, which has been checked; nothing is copied yet."""
-        with path.open("rb") as file:
-            self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._device = device
-        self._arrays: dict[tuple[int, int, tuple[int, ...]], Any] = {}
+        """Copies the file, which has been checked.
 
-    @property
-    def bytes(self) -> int:
-        """Bytes on the device."""
-        return sum(array.nbytes for array in self._arrays.values())
+        Raises:
+            MemoryError: It does not fit into the memory of the GPU.
+        """
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            self.bytes = len(data)
+            self._data = device.zeros((len(data),), np.dtype(np.uint8))
+            host = np.frombuffer(data, np.uint8)
+            device.upload(device.address(self._data), host.ctypes.data, len(data))
+            device.wait()
+            del host  # or the file could not be closed
 
     def share(self, graph: Any, options: ort.SessionOptions) -> list[ort.OrtValue]:
         """Gives a session the tensors of its graph that are in the file.
@@ -49,22 +52,14 @@ class DeviceWeights:
         for part in graphs_of(graph):
             for tensor in part.tensors:
                 if tensor.external:
-                    value = ort.OrtValue.from_dlpack(self._array(tensor))
+                    value = ort.OrtValue.from_dlpack(self._tensor(tensor))
                     options.add_initializer(tensor.name, value)
                     shared.append(value)
         return shared
 
-    def _array(self, tensor: Any) -> Any:
+    def _tensor(self, tensor: Any) -> Any:
         entries = {entry.key: entry.value for entry in tensor.external}
-        offset, dims = int(entries.get("offset", 0)), tuple(tensor.dims)
-        key = (offset, tensor.kind, dims)
-        if key not in self._arrays:
-            dtype = np.dtype(_TYPES[tensor.kind])
-            count = int(np.prod(dims, dtype=np.int64))
-            host = np.frombuffer(self._file, dtype, count, offset).reshape(dims)
-            array = self._device.zeros(dims, dtype)
-            self._device.upload(self._device.address(array), host.ctypes.data, host.nbytes)
-            self._arrays[key] = array
-        # ONNX Runtime may read it on a stream of its own.
-        self._device.wait()
-        return self._arrays[key]
+        begin, dims = int(entries.get("offset", 0)), tuple(tensor.dims)
+        dtype = np.dtype(_TYPES[tensor.kind])
+        end = begin + math.prod(dims) * dtype.itemsize
+        return self._data[begin:end].view(dtype).reshape(dims)

@@ -65,5 +65,7 @@ class HostDevice(Device):
     def wait(self) -> None:
         self.waits += 1
 
-    def provider(self, *, records: bool) -> tuple[str, dict[str, str]]:
+    def provider(
+        self, *, has_stream: bool = True, records: bool = False
+    ) -> tuple[str, dict[str, str]]:
         return "CPUExecutionProvider", {}

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.device_requests import WAYS, decode
 from tests.unit.server.engine.gpu.host_device import HostDevice
@@ -93,6 +94,17 @@ def test_keys_and_values_stay_on_the_device(tiny_artifact: Path) -> None:
 def test_weights_are_on_the_device_once(tiny_artifact: Path) -> None:
     runtime, _ = on_device(tiny_artifact)
     assert runtime.weight_bytes <= (tiny_artifact / "weights.bin").stat().st_size
+
+
+def test_given_targets_have_the_scores_and_the_attention_of_the_host(tiny_artifact: Path) -> None:
+    runtime, device = on_device(tiny_artifact)
+    host = Runtime(tiny_artifact, runtime.manifest, Provider.CPU, threads=1)
+    outputs = ["log_probabilities", "cross_attention"]
+    source, target = np.array([[5, 6, 7, 2]]), np.array([[1, 9, 8, 2]])
+    inputs = (source, np.array([4], np.int32), target, outputs)
+    for mine, theirs in zip(runtime.score(*inputs), host.score(*inputs), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    assert not device.recording.locked()
 
 
 def test_it_tells_of_the_memory_of_the_device(tiny_artifact: Path) -> None:
