@@ -70,6 +70,9 @@ test-ray: $(VENV)/.ready ## Run a corpus on a Ray cluster of two simulated machi
 	$(BIN)/python $(PIP) 'ray>=2.40'
 	$(BIN)/pytest -m ray tests/e2e/test_corpus_ray.py
 
+test-gpu: $(VENV)/.ready ## Run artifacts on a GPU, with the extra server-gpu in the place of server.
+	$(BIN)/pytest -m gpu tests/parity/test_gpu.py
+
 bench: $(VENV)/.ready build/optimum/.ready build/libretranslate/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
@@ -231,4 +234,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-release test-ray dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-release test-ray test-gpu dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs

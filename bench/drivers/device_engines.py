@@ -18,8 +18,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.local_engine import deliver, generate
 from seqserve_server.engine.observer import Observer
 from seqserve_server.front.config import ServeOptions

@@ -28,7 +28,7 @@ from bench.turns import take_turns
 from seqserve.cores import available_cores
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.worker import doubling
+from seqserve_server.engine.runtime import doubling
 
 _ROWS = 32
 _SEED = 1

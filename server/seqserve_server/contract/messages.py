@@ -99,6 +99,10 @@ class StatsReply(NamedTuple):
     """Waiting requests of low priority."""
     heartbeats: tuple[int, ...] = ()
     """Iterations of each of its threads."""
+    gpu_used_bytes: int = 0
+    """Memory of its GPU in use, whoever uses it."""
+    gpu_total_bytes: int = 0
+    """Memory of its GPU; 0 where it has none."""
 
     @classmethod
     def total(cls, replies: Sequence[StatsReply]) -> StatsReply:
@@ -111,6 +115,8 @@ class StatsReply(NamedTuple):
             low_queue_depth=sum(reply.low_queue_depth for reply in replies),
             slots_in_use=sum(reply.slots_in_use for reply in replies),
             heartbeats=tuple(chain.from_iterable(reply.heartbeats for reply in replies)),
+            gpu_used_bytes=sum(reply.gpu_used_bytes for reply in replies),
+            gpu_total_bytes=sum(reply.gpu_total_bytes for reply in replies),
             stats=stats,
         )
 

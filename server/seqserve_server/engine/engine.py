@@ -26,9 +26,9 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Events, Request
-from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.runtime import Runtime, doubling
 from seqserve_server.engine.scorer import Scorer
-from seqserve_server.engine.worker import Worker, doubling
+from seqserve_server.engine.worker import Worker
 
 Deliver = Callable[[Events], None]
 """Receives all events of a step; called once per step, from a worker's thread."""
@@ -221,6 +221,11 @@ class Engine:
     def cache_bytes(self) -> int:
         """Bytes of all keys and values."""
         return sum(worker.cache_bytes for worker in self._workers)
+
+    @property
+    def gpu_memory(self) -> tuple[int, int]:
+        """Bytes in use and bytes there are of the memory of its GPU; 0 where it has none."""
+        return self._runtime.gpu_memory()
 
     def _work(self, index: int) -> None:
         worker = self._workers[index]

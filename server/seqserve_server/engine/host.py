@@ -88,6 +88,7 @@ class Host:
                 engine.cancel(request, is_late=message.is_late)
         elif isinstance(message, GetStats):
             low = engine.low_queue_depth
+            used, total = engine.gpu_memory
             self._send(
                 StatsReply(
                     # Some of low priority may have left since they were counted.
@@ -96,6 +97,8 @@ class Host:
                     slots_in_use=engine.slots_in_use,
                     stats=self._stats.snapshot(),
                     heartbeats=engine.heartbeats,
+                    gpu_used_bytes=used,
+                    gpu_total_bytes=total,
                 )
             )
 

@@ -10,9 +10,9 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine import cuda
-from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.engine import Deliver, Engine
+from seqserve_server.engine.gpu import cuda
+from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.loading_log import LoadingLog
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.self_test import run_self_test

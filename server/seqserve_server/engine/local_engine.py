@@ -17,8 +17,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.device_runtime import open_runtime
 from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime

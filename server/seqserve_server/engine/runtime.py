@@ -52,6 +52,11 @@ _GROUP_TOKENS = 192
 _MIN_DRAFTED_BYTES = 48 << 20
 
 
+def doubling(largest: int) -> list[int]:
+    """Lists the sizes 1, 2, 4, .. below ``largest``, and ``largest``."""
+    return [*(2**power for power in range((largest - 1).bit_length())), largest]
+
+
 class Runtime:
     """A loaded model."""
 
@@ -149,6 +154,10 @@ class Runtime:
         """Allocates what the decoder's layers keep of a number of slots."""
         return allocate_state(self.manifest, slots, self.cache_type)
 
+    def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
+        """Lists the steps to run beforehand: their rows, and whether with log-probabilities."""
+        return [(rows, True) for rows in doubling(slots)]
+
     def encoding_budget(self, limit: int) -> tuple[int, int]:
         """Says how many source tokens are encoded between two steps, and how many at once.
 
@@ -156,6 +165,10 @@ class Runtime:
             limit: As the options of the server have it.
         """
         return limit, min(limit, _GROUP_TOKENS)
+
+    def gpu_memory(self) -> tuple[int, int]:
+        """Returns the bytes in use, and all bytes, of the memory of its GPU; 0 if it has none."""
+        return 0, 0
 
     def is_usable(self) -> bool:
         """Tells, after a failure, whether other steps may still succeed."""

@@ -27,11 +27,6 @@ from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 
 
-def doubling(largest: int) -> list[int]:
-    """Lists the sizes 1, 2, 4, .. below ``largest``, and ``largest``."""
-    return [*(2**power for power in range((largest - 1).bit_length())), largest]
-
-
 class Worker:
     """Rows in the leading slots of a cache, and their requests."""
 
@@ -63,6 +58,7 @@ class Worker:
         self._observer = observer
         self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)
+        self._warm_up_steps = runtime.warm_up_steps(slots)
         reader = runtime.draft_reader
         draft_pass = DraftPass(reader, self._cache) if reader else None
         self._search = Search(
@@ -90,18 +86,18 @@ class Worker:
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
-        """Steps with 1, 2, 4, .. rows of one source of one token, and leaves the slots empty.
+        """Steps with rows of one source of one token, in several numbers, and empties the slots.
 
         Args:
             cross_kv: The source, encoded.
             candidates: Tokens that the rows choose from, rising; all where not given.
         """
-        for rows in doubling(self._cache.slots):
+        for rows, return_logprobs in self._warm_up_steps:
             # From the start each time, so that no row outgrows the shortest maximum length.
             for row in range(rows):
                 self._cache.join(row, cross_kv, 0)
                 self._cache.limit(row, candidates)
-            self._cache.advance(rows)
+            self._cache.advance(rows, return_logprobs=return_logprobs)
         for row in range(self._cache.slots):
             self._cache.release(row)
         self._cache.clear()

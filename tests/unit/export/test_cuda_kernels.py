@@ -1,8 +1,9 @@
 """Operators of an fp16 artifact, and where ONNX Runtime 1.31.1 runs them with its CUDA provider.
 
-Nothing here was run on a GPU. ONNX Runtime placed the graphs of ``en-de``, exported at fp16, with a
-library in the place of CUDA's runtime: its own code chose the kernels, and none was started. A new
-operator in a graph makes these tests fail, so that somebody looks it up before a GPU does.
+Encoders and steps of these operators have run on an NVIDIA H200, all of them on the GPU but what
+computes shapes; the scorer's graph was placed there, with a library in the place of CUDA's runtime,
+and not run. A new operator in a graph makes these tests fail, so that somebody looks it up before a
+GPU does.
 
 Source: ONNX Runtime, docs/OperatorKernels.md; contrib_ops/cuda/bert/group_query_attention.cc.
 """

@@ -125,12 +125,14 @@ class FairQueue:
         assert all(part == Waiting() for part in self._parts.values())
 
     def _count(self, request: Request, sign: int) -> None:
-        spec = request.spec
-        own = self._owners.setdefault(_owner(spec), Waiting())
+        spec, owner = request.spec, _owner(request.spec)
+        if owner not in self._owners:
+            self._owners[owner] = Waiting()
+        own = self._owners[owner]
         for waiting in (own, self.part(spec)):
             waiting.add(spec, sign)
         if not own.requests:
-            del self._owners[_owner(spec)]
+            del self._owners[owner]
 
 
 def _owner(spec: Spec) -> _Owner:

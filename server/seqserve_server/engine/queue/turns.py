@@ -53,6 +53,12 @@ class _Node:
                 yield request
                 heapreplace(heap, (start + request.work, number, requests))
 
+    def child(self, key: str) -> _Node:
+        """Finds a client or a flow; one that has nothing yet is added."""
+        if key not in self.children:
+            self.children[key] = _Node()
+        return self.children[key]
+
     def work_before(self, path: tuple[str, ...], work: int) -> int:
         """Estimates the work that is served before a new request of this much work.
 
@@ -106,7 +112,8 @@ class Turns:
 
     def add(self, request: Request) -> None:
         """Adds a request as the last one of its flow."""
-        nodes = self._nodes(request)
+        client = self._root.child(request.spec.client_id)
+        nodes = self._root, client, client.child(request.spec.flow_id)
         for parent, child in pairwise(nodes):
             if not child.work:
                 child.start = max(child.start, parent.now)
@@ -118,14 +125,15 @@ class Turns:
 
     def serve(self, request: Request) -> None:
         """Removes a request that runs now: its client and its flow have had their turn."""
-        for parent, child in pairwise(self._nodes(request)):
+        nodes = self._nodes(request)
+        for parent, child in pairwise(nodes):
             parent.now = max(parent.now, child.start)
             child.start += request.work
-        self._remove(request)
+        self._remove(request, nodes)
 
     def leave(self, request: Request) -> None:
         """Removes and forgets a request that will not be served."""
-        self._remove(request)
+        self._remove(request, self._nodes(request))
         self.forget(request)
 
     def forget(self, request: Request) -> None:
@@ -138,14 +146,13 @@ class Turns:
         if not client.requests:
             del root.children[request.spec.client_id]
 
-    def _remove(self, request: Request) -> None:
-        nodes = self._nodes(request)
+    def _remove(self, request: Request, nodes: tuple[_Node, _Node, _Node]) -> None:
         for node in nodes:
             node.work -= request.work
         del nodes[-1].line[request]
         self._length -= 1
 
     def _nodes(self, request: Request) -> tuple[_Node, _Node, _Node]:
-        """Finds all clients, the client and the flow of a request."""
-        client = self._root.children.setdefault(request.spec.client_id, _Node())
-        return self._root, client, client.children.setdefault(request.spec.flow_id, _Node())
+        """Finds all clients, the client and the flow of a request that was added."""
+        client = self._root.children[request.spec.client_id]
+        return self._root, client, client.children[request.spec.flow_id]

@@ -112,6 +112,8 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
     in_use = _gauge("slots_in_use", "Rows that run.")
     slots = _gauge("slots", "Rows that may run at once.")
     cache_bytes = _gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
+    gpu_used = _gauge("gpu_memory_used_bytes", "Memory of the GPUs in use, by any process.")
+    gpu_total = _gauge("gpu_memory_bytes", "Memory of the GPUs.")
     for version, report in reports.items():
         engine, reply = report.engine, report.reply
         if engine is None or reply is None:
@@ -122,7 +124,10 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
         in_use.add_metric(version, reply.slots_in_use)
         slots.add_metric(version, engine.capacity.slots)
         cache_bytes.add_metric(version, engine.capacity.cache_bytes)
-    yield from (waiting, in_use, slots, cache_bytes)
+        if reply.gpu_total_bytes:
+            gpu_used.add_metric(version, reply.gpu_used_bytes)
+            gpu_total.add_metric(version, reply.gpu_total_bytes)
+    yield from (waiting, in_use, slots, cache_bytes, gpu_used, gpu_total)
 
 
 def _processes(reports: _Reports) -> Iterator[core.Metric]:

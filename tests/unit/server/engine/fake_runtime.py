@@ -32,6 +32,7 @@ from seqserve_server.engine.decoder_state import (
     allocate_state,
 )
 from seqserve_server.engine.packing import Array, CrossKV, starts_of
+from seqserve_server.engine.runtime import doubling
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 
@@ -199,7 +200,29 @@ class FakeDraftReader:
         return [best, np.array(scores, np.float32), *(entries for _ in caches)]
 
 
-class FakeRuntime:
+class CpuRuntime:
+    """What all that stand for a loaded model on a CPU have in common."""
+
+    manifest: Manifest
+    cache_type: np.dtype[Any]
+
+    def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
+        return allocate_state(self.manifest, slots, self.cache_type)
+
+    def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
+        return [(rows, True) for rows in doubling(slots)]
+
+    def encoding_budget(self, limit: int) -> tuple[int, int]:
+        return limit, min(limit, GROUP_TOKENS)
+
+    def gpu_memory(self) -> tuple[int, int]:
+        return 0, 0
+
+    def is_usable(self) -> bool:
+        return True
+
+
+class FakeRuntime(CpuRuntime):
     """Stands for a loaded model; records what it is asked to run."""
 
     def __init__(self, manifest: Manifest | None = None) -> None:
@@ -254,12 +277,6 @@ class FakeRuntime:
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
         self.inputs, self.outputs = inputs, outputs
         return FakeStep(self, inputs, outputs)
-
-    def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
-        return allocate_state(self.manifest, slots, self.cache_type)
-
-    def encoding_budget(self, limit: int) -> tuple[int, int]:
-        return limit, min(limit, GROUP_TOKENS)
 
     def is_usable(self) -> bool:
         return self.usable

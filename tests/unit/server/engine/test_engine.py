@@ -498,6 +498,32 @@ def test_warm_up_runs_rows_with_the_shortlist_too(harness: Harness) -> None:
     assert chosen.tolist() == sorted([EOS, 7, 8, 9])
 
 
+def test_each_worker_warms_up_in_the_thread_in_which_it_steps(harness: Harness) -> None:
+    """CUDA graphs are played back in the thread that recorded them."""
+    threads: list[str] = []
+    harness.runtime.before_step = lambda: threads.append(threading.current_thread().name)
+    harness.engine.warm_up()
+    assert set(threads) == {"step-0", "step-1"}
+    threads.clear()
+    harness.engine.start()
+    request = harness.submit(5)
+    assert request.last == answer_of(request)
+    assert set(threads) <= {"step-0", "step-1"}
+
+
+def test_an_engine_that_cannot_warm_up_says_why_and_ends_its_threads(harness: Harness) -> None:
+    def fault() -> None:
+        raise RuntimeError("no kernel")
+
+    before = set(threading.enumerate())
+    harness.runtime.before_step = fault
+    with pytest.raises(RuntimeError, match="no kernel"):
+        harness.engine.warm_up()
+    assert set(threading.enumerate()) - before
+    harness.engine.stop()
+    assert not set(threading.enumerate()) - before
+
+
 def test_warm_up_runs_the_scorer_too(harness: Harness) -> None:
     harness.engine.warm_up()
     assert harness.runtime.scored == [1]

@@ -29,7 +29,7 @@ from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
-from seqserve_server.engine.worker import Worker, doubling
+from seqserve_server.engine.worker import Worker
 
 
 class Notes(Observer):
@@ -686,13 +686,6 @@ def test_warm_up_runs_rows_that_choose_from_candidates_and_leaves_none() -> None
     assert runtime.rows == [1, 2]
     assert runtime.inputs["allowed_tokens"].reshape(-1)[:2].tolist() == [EOS, 7]
     worker._cache.assert_idle()
-
-
-@pytest.mark.parametrize(
-    ("most", "sizes"), [(1, [1]), (2, [1, 2]), (5, [1, 2, 4, 5]), (8, [1, 2, 4, 8])]
-)
-def test_doubling(most: int, sizes: list[int]) -> None:
-    assert doubling(most) == sizes
 
 
 class DraftStepper(Stepper):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
+from tests.unit.server.engine.fake_runtime import CpuRuntime
 from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_server.contract.manifest import (
@@ -69,7 +70,7 @@ def manifest(name: str = "echo", version: int = 1) -> Manifest:
     )
 
 
-class EchoRuntime:
+class EchoRuntime(CpuRuntime):
     """Stands for the runtime of a model; see the top of the file."""
 
     def __init__(self, manifest: Manifest) -> None:

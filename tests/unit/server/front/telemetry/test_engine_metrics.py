@@ -69,6 +69,17 @@ def test_each_version_has_its_own_series(engines: EnginesCollector) -> None:
     assert value(engines, "step_seconds_total", OTHER) == pytest.approx(0.004)
 
 
+def test_memory_of_gpus_is_shown_where_there_are_any(engines: EnginesCollector) -> None:
+    first, second = Busy(), Busy()
+    replies = [second.last_reply._replace(gpu_used_bytes=30, gpu_total_bytes=80)] * 2
+    second.last_reply = StatsReply.total(replies)
+    engines.add(FIRST, first)
+    engines.add(SECOND, second)
+    assert value(engines, "gpu_memory_used_bytes", FIRST) is None
+    assert value(engines, "gpu_memory_used_bytes", SECOND) == 60
+    assert value(engines, "gpu_memory_bytes", SECOND) == 160
+
+
 def test_scrapes_leave_the_reports_as_they_are(engines: EnginesCollector) -> None:
     engines.add(FIRST, Busy(5))
     engines.remove(FIRST)

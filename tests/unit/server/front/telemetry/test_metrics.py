@@ -39,6 +39,8 @@ FAMILIES = {
     "slots_in_use": ("gauge", MODEL),
     "slots": ("gauge", MODEL),
     "cache_bytes": ("gauge", MODEL),
+    "gpu_memory_used_bytes": ("gauge", MODEL),
+    "gpu_memory_bytes": ("gauge", MODEL),
     "answer_cache_lookups": ("counter", {"result", *MODEL}),
     "answer_cache_evictions": ("counter", MODEL),
     "answer_cache_bytes": ("gauge", MODEL),
@@ -67,7 +69,13 @@ class Busy:
 
     capacity = Ready(slots=8, max_rows=8, cache_bytes=1000)
     status = EngineStatus(is_up=True, is_ready=True, last_error="", restarts=2, pids=(os.getpid(),))
-    last_reply = StatsReply(queue_depth=3, slots_in_use=5, stats=EngineStats())
+    last_reply = StatsReply(
+        queue_depth=3,
+        slots_in_use=5,
+        stats=EngineStats(),
+        gpu_used_bytes=40,
+        gpu_total_bytes=80,
+    )
 
     def request_stats(self) -> Future[StatsReply]:
         answer: Future[StatsReply] = Future()

@@ -28,9 +28,9 @@ _MISSING = re.compile(r"Failed to load (.*)")
 _OUT_OF_MEMORY, _OLD_DRIVER, _NO_DEVICE = 2, 35, 100
 """Errors of CUDA. Source: the type cudaError in driver_types.h."""
 
-_NO_MEMORY = "the memory of the GPU is full: load fewer models or versions, or take fewer workers"
+NO_MEMORY = "the memory of the GPU is full: load fewer models or versions, or take fewer workers"
 _REMEDIES = {
-    _OUT_OF_MEMORY: _NO_MEMORY,
+    _OUT_OF_MEMORY: NO_MEMORY,
     _OLD_DRIVER: "install a newer driver, or an older onnxruntime-gpu",
     _NO_DEVICE: "see nvidia-smi, and give a container its GPUs: --gpus all",
 }
@@ -63,6 +63,8 @@ def prepare() -> None:
         ProviderError: One is missing, or the driver, which pip does not install.
     """
     os.environ.setdefault(_KERNEL_OF_LONG_CACHES, "0")
+    # A server writes no files, so the few kernels of cupy are compiled at each start.
+    os.environ.setdefault("CUPY_CACHE_IN_MEMORY", "1")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         ort.preload_dlls()
@@ -88,5 +90,5 @@ def failure_of(error: Exception) -> ProviderError | None:
         remedy = _REMEDIES.get(int(code)) if library == "CUDA" else None
         return ProviderError(f"provider cuda: {reason}; {remedy or f'{library} failure {code}'}")
     if match := _ALLOCATION.search(text):
-        return ProviderError(f"provider cuda: {match[0]}; {_NO_MEMORY}")
+        return ProviderError(f"provider cuda: {match[0]}; {NO_MEMORY}")
     return None

@@ -6,12 +6,13 @@ Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no
 from __future__ import annotations
 
 import ctypes
+import threading
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from seqserve_server.engine.device import Device
+from seqserve_server.engine.gpu.device import Device
 
 
 class HostArray(np.ndarray):
@@ -28,6 +29,7 @@ class HostDevice(Device):
         self.uploaded = self.downloaded = 0
         """Bytes."""
         self.waits = 0
+        self.recording = threading.Lock()
 
     def __enter__(self) -> None:
         """Has no stream."""
@@ -57,8 +59,13 @@ class HostDevice(Device):
         ctypes.memmove(host, address, size)
         self.downloaded += size
 
+    def memory(self) -> tuple[int, int]:
+        return 3, 8
+
     def wait(self) -> None:
         self.waits += 1
 
-    def provider(self, *, records: bool) -> tuple[str, dict[str, str]]:
+    def provider(
+        self, *, has_stream: bool = True, records: bool = False
+    ) -> tuple[str, dict[str, str]]:
         return "CPUExecutionProvider", {}

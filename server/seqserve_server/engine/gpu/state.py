@@ -17,7 +17,7 @@ from seqserve_server.engine.decoder_state import (
     SelfAttentionCache,
     TargetState,
 )
-from seqserve_server.engine.device import Device
+from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.packing import Array, CrossKV
 
 

@@ -7,6 +7,7 @@ on until it reads what a step wrote.
 from __future__ import annotations
 
 import importlib
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -42,6 +43,9 @@ class Device:
         """Makes arrays, as the module numpy does."""
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._copy = cupy.cuda.runtime.memcpyAsync
+        self.recording = threading.Lock()
+        """Held while a CUDA graph is recorded: a call from another thread may spoil it."""
+        self._memory = 0, 0
 
     def __enter__(self) -> None:
         """Begins to queue on the stream."""
@@ -84,15 +88,32 @@ class Device:
         """Queues a copy of ``size`` bytes to the memory of the host."""
         self._copy(host, address, size, _TO_HOST, self._stream.ptr)
 
+    def memory(self) -> tuple[int, int]:
+        """Returns the bytes in use, by any process, and all bytes; 0 if CUDA does not say."""
+        if self.recording.acquire(blocking=False):
+            try:
+                free, total = self.arrays.cuda.runtime.memGetInfo()
+                self._memory = total - free, total
+            except self.arrays.cuda.runtime.CUDARuntimeError:
+                self._memory = 0, 0
+            finally:
+                self.recording.release()
+        return self._memory
+
     def wait(self) -> None:
         """Waits until all that is queued is done."""
         self._stream.synchronize()
 
-    def provider(self, *, records: bool) -> tuple[str, dict[str, str]]:
+    def provider(
+        self, *, has_stream: bool = True, records: bool = False
+    ) -> tuple[str, dict[str, str]]:
         """Names ONNX Runtime's execution provider, with its options.
 
         Args:
+            has_stream: Whether it queues its work on the stream, or has one of its own.
             records: Whether it records runs as CUDA graphs, which it then plays back.
         """
-        options = {"user_compute_stream": str(self._stream.ptr), "use_tf32": "0"}
-        return "CUDAExecutionProvider", options | {"enable_cuda_graph": str(int(records))}
+        options = {"use_tf32": "0", "enable_cuda_graph": str(int(records))}
+        if has_stream:
+            options["user_compute_stream"] = str(self._stream.ptr)
+        return "CUDAExecutionProvider", options

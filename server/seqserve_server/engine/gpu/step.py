@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.engine.device import Device
+from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import StepSizes, shape_of
-from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End
 
 _ON_HOST = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
 """Inputs that nodes read before they start a kernel."""
@@ -116,15 +116,10 @@ class DeviceStep:
         length, capacity = int(self._inputs[name][0]), self._capacities[name]
         return min(max(1 << (length - 1).bit_length(), _MIN_LENGTH), capacity)
 
-    def _rounded_rows(self, rows: int) -> int:
-        unit = max(1 << max(rows - 1, 1).bit_length() >> 4, _ROWS)
-        rounded = 1 << (rows - 1).bit_length() if rows <= _ROWS else -(-rows // unit) * unit
-        return min(rounded, self._slots)
-
     def _plan(self, rows: int, sizes: StepSizes, target: int, source: int) -> _Plan:
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
-        padded = self._rounded_rows(rows)
+        padded = rounded_rows(rows, self._slots)
         session = self._sessions[_end(sizes)]
         inputs = {name: self._inputs[name] for name in _names(session.get_inputs())}
         outputs = {name: self._outputs[name] for name in _names(session.get_outputs())}
@@ -170,7 +165,8 @@ class DeviceStep:
                 before = [states.copy() for states in self._states]
             for address, host, size in plan.uploads:
                 self._device.upload(address, host, size)
-            plan.session.run_with_iobinding(plan.binding, plan.options)
+            with self._device.recording:
+                plan.session.run_with_iobinding(plan.binding, plan.options)
             with self._device:
                 for states, copy in zip(self._states, before, strict=True):
                     states[:] = copy
@@ -197,6 +193,14 @@ class DeviceStep:
                 if size:
                     copies.append((self._twins.of(array), array.ctypes.data, size))
         return copies
+
+
+def rounded_rows(rows: int, slots: int) -> int:
+    """Rounds a number of rows up to one of the few that are recorded."""
+    if rows <= _ROWS:
+        return min(1 << (rows - 1).bit_length(), slots)
+    unit = max(1 << (rows - 1).bit_length() >> 4, _ROWS)
+    return min(-(-rows // unit) * unit, slots)
 
 
 def queued() -> ort.RunOptions:

@@ -5,39 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
-from tests.unit.server.engine.host_device import HostDevice
+from tests.device_requests import WAYS, decode
+from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.device_runtime import DeviceRuntime, open_runtime
-from seqserve_server.engine.local_engine import PendingAnswer, running
+from seqserve_server.engine.gpu.runtime import DeviceRuntime, open_runtime
+from seqserve_server.engine.gpu.step import rounded_rows
 from seqserve_server.engine.runtime import Runtime
-
-LENGTH = 12
-
-
-def decode(
-    runtime: Runtime, folder: Path, requests: list[tuple[list[int], DecodingOptions]], slots: int
-) -> list[Finished]:
-    """Decodes requests in one engine, all of them waiting before its first step."""
-    tokenizer = Tokenizer.of_artifact(folder, runtime.manifest)
-    pending = [
-        PendingAnswer(GenerateSpec(source=source, options=options)) for source, options in requests
-    ]
-    limits = EngineLimits(workers=1, slots=slots, max_queue=1000, max_source_tokens_per_step=64)
-    with running(runtime, tokenizer, limits, requests=pending) as engine:
-        answers = [request.wait() for request in pending]
-        engine.assert_idle()
-    return answers
 
 
 def assert_alike(some: list[Finished], others: list[Finished]) -> None:
@@ -59,24 +39,6 @@ def assert_alike(some: list[Finished], others: list[Finished]) -> None:
 def on_device(folder: Path) -> tuple[DeviceRuntime, HostDevice]:
     device = HostDevice()
     return DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, device), device
-
-
-def options(**changes: Any) -> DecodingOptions:
-    return DecodingOptions(**{"max_decoding_length": LENGTH, "return_scores": True} | changes)
-
-
-WAYS = {
-    "greedy": options(),
-    "without scores": options(return_scores=False),
-    "beam": options(beam_size=4, num_hypotheses=2),
-    "top tokens": options(return_top_tokens=3),
-    "sampling among some": options(sampling=Sampling(1.0, 8, 1.0, 0.0, 3)),
-    "sampling among all": options(sampling=Sampling(1.0, 0, 0.9, 0.0, 3)),
-    "processed": options(repetition_penalty=1.3),
-    "masked": options(min_decoding_length=5, no_repeat_ngram_size=2),
-    "limited": options(vocabulary=tuple(range(2, 40))),
-    "prefix": options(prefix=(7, 8)),
-}
 
 
 @pytest.fixture(params=["tiny_artifact", "tiny_ssru_artifact"])
@@ -134,10 +96,56 @@ def test_weights_are_on_the_device_once(tiny_artifact: Path) -> None:
     assert runtime.weight_bytes <= (tiny_artifact / "weights.bin").stat().st_size
 
 
+def test_given_targets_have_the_scores_and_the_attention_of_the_host(tiny_artifact: Path) -> None:
+    runtime, device = on_device(tiny_artifact)
+    host = Runtime(tiny_artifact, runtime.manifest, Provider.CPU, threads=1)
+    outputs = ["log_probabilities", "cross_attention"]
+    source, target = np.array([[5, 6, 7, 2]]), np.array([[1, 9, 8, 2]])
+    inputs = (source, np.array([4], np.int32), target, outputs)
+    for mine, theirs in zip(runtime.score(*inputs), host.score(*inputs), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    assert not device.recording.locked()
+
+
+def test_it_tells_of_the_memory_of_the_device(tiny_artifact: Path) -> None:
+    runtime, device = on_device(tiny_artifact)
+    assert runtime.gpu_memory() == device.memory()
+
+
+def test_it_is_usable_until_the_device_is_broken(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    runtime, device = on_device(tiny_artifact)
+    assert runtime.is_usable()
+    monkeypatch.setattr(device, "wait", fail)
+    assert not runtime.is_usable()
+
+
+def test_all_sizes_of_steps_are_run_beforehand(tiny_artifact: Path) -> None:
+    """Whatever number of rows runs, its step was recorded, with and without log-probabilities."""
+    runtime, _ = on_device(tiny_artifact)
+    steps = runtime.warm_up_steps(40)
+    assert {rows for rows, _ in steps} == {1, 2, 4, 8, 16, 24, 32, 40}
+    assert set(steps) == {
+        (rounded_rows(rows, 40), flag) for rows in range(1, 41) for flag in (True, False)
+    }
+
+
+@pytest.mark.parametrize("slots", [1, 5, 64, 100, 1024])
+def test_rows_are_rounded_up_by_an_eighth_at_most_and_within_the_slots(slots: int) -> None:
+    sizes = [rounded_rows(rows, slots) for rows in range(1, slots + 1)]
+    assert all(rows <= size <= slots for rows, size in enumerate(sizes, 1))
+    assert all(size - rows <= max(7, rows / 8) for rows, size in enumerate(sizes, 1))
+    assert len(set(sizes)) <= 4 + 8 + 8 * max(slots.bit_length() - 6, 0)
+
+
 def test_only_artifacts_of_halves_run_on_cuda(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqserve_server.engine.device_runtime.check_provider", lambda _: None)
+    monkeypatch.setattr("seqserve_server.engine.gpu.runtime.check_provider", lambda _: None)
     manifest = Manifest.load(tiny_artifact)
     with pytest.raises(ProviderError, match=r"at fp32, .*--precision fp16.*--provider cpu"):
         open_runtime(tiny_artifact, manifest, Provider.CUDA, threads=1)

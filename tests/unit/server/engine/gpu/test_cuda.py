@@ -12,14 +12,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime
 import pytest
+from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_server.contract.errors import ArtifactError, ProviderError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
-from seqserve_server.engine.cuda import take_gpu
-from seqserve_server.engine.device_runtime import open_runtime
+from seqserve_server.engine.gpu import runtime
+from seqserve_server.engine.gpu.cuda import take_gpu
+from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.session import check_provider, open_session
 
 _CALL = "core/providers/cuda/cuda_call.cc:146 [with ERRTYPE = cudaError; bool THRW = true]"
@@ -188,3 +191,17 @@ def test_a_process_sees_one_gpu(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     take_gpu(number)
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == taken
+
+
+@pytest.mark.usefixtures("has_cuda")
+def test_weights_that_do_not_fit_are_no_matter_of_slots(
+    tiny_fp16_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(HostDevice):
+        def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+            raise MemoryError(f"Out of memory allocating {shape}")
+
+    monkeypatch.setattr(runtime, "Device", Full)
+    said = "the weights of tiny/1 do not fit: the memory of the GPU is full: load fewer"
+    with pytest.raises(ProviderError, match=said):
+        open_runtime(tiny_fp16_artifact, Manifest.load(tiny_fp16_artifact), Provider.CUDA, 1)

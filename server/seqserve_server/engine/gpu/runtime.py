@@ -10,19 +10,20 @@ import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.contract.errors import ProviderError
-from seqserve_server.contract.manifest import DECODER, ENCODER, WEIGHTS, Manifest
+from seqserve_server.contract.manifest import DECODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
-from seqserve_server.engine.device import Device
-from seqserve_server.engine.device_state import allocate_state
-from seqserve_server.engine.device_step import DeviceStep, queued
-from seqserve_server.engine.device_weights import DeviceWeights
+from seqserve_server.engine.gpu import cuda
+from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.norm_fusion import fuse_norms
+from seqserve_server.engine.gpu.state import allocate_state
+from seqserve_server.engine.gpu.step import DeviceStep, queued, rounded_rows
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.norm_fusion import fuse_norms
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, open_session
-from seqserve_server.engine.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 
 _PRECISION = "fp16"
 _GROUP_TOKENS = 4096
@@ -42,7 +43,7 @@ class DeviceRuntime(Runtime):
             ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.
         """
         self._device = device
-        self._weights = DeviceWeights(folder / WEIGHTS, device)
+        self._weights = Weights(folder / WEIGHTS, device)
         # Sessions read it without a copy of their own.
         self._shared: list[ort.OrtValue] = []
         self._queued = queued()
@@ -50,7 +51,7 @@ class DeviceRuntime(Runtime):
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
             graph = straight_graph(folder / DECODER, end, self._masked)
-            self._ends[end] = self._open_shared(DECODER, graph, records=True)
+            self._ends[end] = self._open_shared(DECODER, graph, device.provider(records=True))
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         """Encodes sources of any lengths together; the work is queued, not done, when it returns.
@@ -88,10 +89,19 @@ class DeviceRuntime(Runtime):
         """Allocates what the decoder's layers keep of a number of slots."""
         return allocate_state(self._device, self.manifest, slots, self.cache_type)
 
+    def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
+        """Lists the steps to run beforehand, so that no caller waits for one to be recorded."""
+        sizes = sorted({rounded_rows(rows, slots) for rows in range(1, slots + 1)})
+        return [(rows, with_scores) for rows in sizes for with_scores in (True, False)]
+
     def encoding_budget(self, limit: int) -> tuple[int, int]:
         """Says how many source tokens are encoded between two steps, and how many at once."""
         budget = max(limit, _GROUP_TOKENS)
         return budget, budget
+
+    def gpu_memory(self) -> tuple[int, int]:
+        """Returns the bytes in use, and all bytes, of the memory of its GPU."""
+        return self._device.memory()
 
     def is_usable(self) -> bool:
         """Tells, after a failure, whether other steps may still succeed.
@@ -104,16 +114,27 @@ class DeviceRuntime(Runtime):
             return False
         return True
 
+    def score(
+        self, source: Array, lengths: Array, target: Array, outputs: list[str]
+    ) -> list[Array]:
+        """Runs given targets through the scorer graph; see :meth:`Runtime.score`."""
+        # It runs in another thread than steps, and may allocate.
+        with self._device.recording:
+            return super().score(source, lengths, target, outputs)
+
     def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
-        if name not in (ENCODER, DECODER):
-            return super()._open(name, packs, graph)
-        return self._open_shared(name, graph or (self._folder / name).read_bytes())
+        data = graph or (self._folder / name).read_bytes()
+        if name == SCORER:
+            return self._open_shared(name, data, self._device.provider(has_stream=False))
+        return self._open_shared(name, data, self._device.provider())
 
     def _open_shared(
-        self, name: str, graph: bytes, *, records: bool = False
+        self, name: str, graph: bytes, provider: tuple[str, dict[str, str]]
     ) -> ort.InferenceSession:
+        """Opens a graph, or what was made of it, over the weights on the device."""
         model = MODEL.FromString(graph)
-        fuse_norms(model.graph)
+        if name != SCORER:
+            fuse_norms(model.graph)
 
         def share(options: ort.SessionOptions) -> None:
             self._shared += self._weights.share(model.graph, options)
@@ -125,7 +146,7 @@ class DeviceRuntime(Runtime):
             self.provider,
             threads=1,
             graph=model.SerializeToString(),
-            provider_options=self._device.provider(records=records),
+            provider_options=provider,
             share=share,
         )
 
@@ -147,4 +168,9 @@ def open_runtime(
             f"provider cuda: {manifest.label} is at {manifest.precision}, for which there are no"
             f" kernels; export it with --precision {_PRECISION}, or use --provider cpu"
         )
-    return DeviceRuntime(folder, manifest, provider, Device())
+    try:
+        return DeviceRuntime(folder, manifest, provider, Device())
+    except MemoryError as error:
+        raise ProviderError(
+            f"provider cuda: the weights of {manifest.label} do not fit: {cuda.NO_MEMORY}"
+        ) from error

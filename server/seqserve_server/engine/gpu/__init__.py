@@ -1,0 +1,1 @@
+"""The same engine on a GPU: weights, keys and values lie there, and steps are CUDA graphs."""

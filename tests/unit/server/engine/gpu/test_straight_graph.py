@@ -1,0 +1,63 @@
+"""Graphs of one end each, made of the graph of a decoder step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+import pytest
+from tests.graph_nodes import nodes_of
+
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+from seqserve_server.engine.masked_graph import masked_graph
+
+ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact", "earlier_artifact"]
+ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}
+
+
+@pytest.fixture(scope="module")
+def earlier_artifact() -> Path:
+    return Path("models/en-de/2")
+
+
+@pytest.fixture(params=ARTIFACTS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+def made(folder: Path, end: End) -> bytes:
+    path = folder / "decoder.onnx"
+    return straight_graph(path, end, masked_graph(path))
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_it_has_no_branches_and_computes_its_end_alone(folder: Path, end: str) -> None:
+    whole = onnx.load(folder / "decoder.onnx", load_external_data=False).graph
+    graph = onnx.load_from_string(made(folder, ENDS[end])).graph
+    assert "If" not in {node.op_type for node in nodes_of(graph)}
+    caches = {value.name for value in whole.output if value.name.startswith("new_")}
+    assert {value.name for value in graph.output} == {*ENDS[end].outputs, *caches}
+    assert {value.name for value in graph.input} < {value.name for value in whole.input}
+    read = {name for node in graph.node for name in node.input}
+    assert {value.name for value in graph.input} <= read, "nothing is sent that no node reads"
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_onnx_runtime_opens_it(folder: Path, end: str) -> None:
+    options = ort.SessionOptions()
+    key = "session.model_external_initializers_file_folder_path"
+    options.add_session_config_entry(key, str(folder))
+    providers = ["CPUExecutionProvider"]
+    session = ort.InferenceSession(made(folder, ENDS[end]), options, providers=providers)
+    assert {output.name for output in session.get_outputs()} >= set(ENDS[end].outputs)
+
+
+def test_only_the_end_that_lists_top_tokens_looks_for_them_in_blocks(folder: Path) -> None:
+    for end in (PLAIN, CHOSEN):
+        kinds = [node.op_type for node in onnx.load_from_string(made(folder, end)).graph.node]
+        assert kinds.count("ArgMax") == 1 and not {"ReduceMax", "TopK"} & set(kinds)
+    assert "TopK" in {
+        node.op_type for node in onnx.load_from_string(made(folder, SCORED)).graph.node
+    }
