@@ -162,12 +162,14 @@ def test_text_streams_in(page: Browser, rig: Rig) -> None:
 
 
 def test_new_text_cancels_the_call_before(page: Browser, rig: Rig) -> None:
+    # A busy machine cancels what the page of the test before still asked for.
+    cancelled = rig.server.calls_by_code()["CANCELLED"]
     for engine in rig.server.engines():
         os.kill(engine, signal.SIGSTOP)
     page.type("We saw a good film.")
     page.until(lambda: page.one(".answer").get_attribute("aria-busy") == "true")
     page.type(COFFEE)
-    page.until(lambda: rig.server.calls_by_code()["CANCELLED"] == 1)
+    page.until(lambda: rig.server.calls_by_code()["CANCELLED"] == cancelled + 1)
     for engine in rig.server.engines():
         os.kill(engine, signal.SIGCONT)
     answered(page, KAFFEE)
