@@ -34,7 +34,8 @@ _ROWS = 8
 _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""
-_NOT_RECORDED = "-1"
+_NUMBER, _NOT_RECORDED = "gpu_graph_id", "-1"
+"""Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
 _NUMBERS = itertools.count(1)
 """Of CUDA graphs. Steps over other buffers run in the same sessions, so no number comes twice."""
 
@@ -155,21 +156,28 @@ class DeviceStep:
         read. The step that follows sends tokens anew, and keys and values are written again; states
         of recurrent layers are put back.
         """
-        is_new = key not in self._recorded
-        if is_new:
-            is_full = len(self._recorded) >= _MAX_RECORDED
-            self._recorded[key] = _NOT_RECORDED if is_full else str(next(_NUMBERS))
-        plan.options.add_run_config_entry("gpu_graph_id", self._recorded[key])
-        if is_new and self._recorded[key] != _NOT_RECORDED:
-            with self._device:
-                before = [states.copy() for states in self._states]
-            for address, host, size in plan.uploads:
-                self._device.upload(address, host, size)
-            with self._device.recording:
-                plan.session.run_with_iobinding(plan.binding, plan.options)
-            with self._device:
-                for states, copy in zip(self._states, before, strict=True):
-                    states[:] = copy
+        number = self._recorded.get(key)
+        if number is not None:
+            plan.options.add_run_config_entry(_NUMBER, number)
+            return
+        is_full = len(self._recorded) >= _MAX_RECORDED
+        number = _NOT_RECORDED if is_full else str(next(_NUMBERS))
+        plan.options.add_run_config_entry(_NUMBER, number)
+        if not is_full:
+            self._run_to_record(plan)
+        # Not before: a step that failed would count as recorded, and run twice where it counts.
+        self._recorded[key] = number
+
+    def _run_to_record(self, plan: _Plan) -> None:
+        with self._device:
+            before = [states.copy() for states in self._states]
+        for address, host, size in plan.uploads:
+            self._device.upload(address, host, size)
+        with self._device.recording:
+            plan.session.run_with_iobinding(plan.binding, plan.options)
+        with self._device:
+            for states, copy in zip(self._states, before, strict=True):
+                states[:] = copy
 
     def _address(self, array: Any) -> int:
         if self._device.is_home_of(array):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.gpu.runtime import DeviceRuntime, open_runtime
 from seqserve_server.engine.gpu.step import rounded_rows
 from seqserve_server.engine.runtime import Runtime
@@ -149,3 +151,33 @@ def test_only_artifacts_of_halves_run_on_cuda(
     manifest = Manifest.load(tiny_artifact)
     with pytest.raises(ProviderError, match=r"at fp32, .*--precision fp16.*--provider cpu"):
         open_runtime(tiny_artifact, manifest, Provider.CUDA, threads=1)
+
+
+class FailsOnce:
+    """A lock that fails when it is first taken, as the recording of a step does without memory."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __enter__(self) -> None:
+        self.taken += 1
+        if self.taken == 1:
+            raise MemoryError("no memory to record")
+
+    def __exit__(self, *_: object) -> None:
+        """Holds nothing."""
+
+
+def test_a_step_whose_recording_failed_is_recorded_when_it_comes_again(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its first run would be recorded where it counts, and advance rows more than once."""
+    runtime, device = on_device(tiny_artifact)
+    recording = FailsOnce()
+    monkeypatch.setattr(device, "recording", recording)
+    cache = SlotCache(runtime, 1)
+    for taken in (1, 2, 2):
+        cache.join(0, runtime.encode([[5, 6, 2]]), 0)
+        with pytest.raises(MemoryError) if recording.taken == 0 else nullcontext():
+            cache.advance(1)
+        assert recording.taken == taken
