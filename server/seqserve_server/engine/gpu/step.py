@@ -26,6 +26,8 @@ _ONLY_SIZES = {"top_k", "num_logits"}
 """Inputs of which a step reads the length alone."""
 _LENGTHS = ("max_length", "max_source_length")
 _CONSTANT = "projected_rows"
+_PLACES = ("lengths", "source_last_index")
+"""Inputs that say how far attention reads the caches of a row, int32 ``[B]``."""
 
 _MIN_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
@@ -92,6 +94,8 @@ class DeviceStep:
         self._twins = _Twins(device, {})
         self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
         self._slots = len(inputs["tokens"])
+        self._rows = 0
+        """How many ran last."""
         self._capacities = {
             "max_length": _capacity(inputs, "self_key_0"),
             "max_source_length": _capacity(inputs, "cross_key_0"),
@@ -105,6 +109,9 @@ class DeviceStep:
         plan = self._plans.get((rows, sizes, target, source))
         if plan is None:
             plan = self._plan(rows, sizes, target, source)
+        if rows < self._rows:
+            self._empty_rows_from(rows)
+        self._rows = rows
         device = self._device
         for address, host, size in plan.uploads:
             device.upload(address, host, size)
@@ -112,6 +119,16 @@ class DeviceStep:
         for address, host, size in plan.downloads:
             device.download(address, host, size)
         device.wait()
+
+    def _empty_rows_from(self, row: int) -> None:
+        """Lets rows that run only because their number is rounded up read one token.
+
+        What ran there before may have been longer than the maximum lengths of the next step.
+        """
+        for array in (self._inputs[name] for name in _PLACES):
+            zeros = np.zeros(self._slots - row, array.dtype)
+            address = self._twins.of(array) + row * array.itemsize
+            self._device.upload(address, zeros.ctypes.data, zeros.nbytes)
 
     def _rounded_length(self, name: str) -> int:
         length, capacity = int(self._inputs[name][0]), self._capacities[name]

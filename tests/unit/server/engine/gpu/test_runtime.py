@@ -17,9 +17,13 @@ from seqserve_server.contract.events import Finished
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.gpu import step
 from seqserve_server.engine.gpu.runtime import DeviceRuntime, open_runtime
-from seqserve_server.engine.gpu.step import rounded_rows
+from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.step import StepSizes
+
+PLACES, LARGEST = ("lengths", "source_last_index"), ("max_length", "max_source_length")
 
 
 def assert_alike(some: list[Finished], others: list[Finished]) -> None:
@@ -77,6 +81,32 @@ def test_requests_of_all_kinds_share_a_device(folder: Path, sources: list[list[i
     runtime, _ = on_device(folder)
     host = Runtime(folder, runtime.manifest, Provider.CPU, threads=1)
     assert_alike(decode(runtime, folder, requests, 29), decode(host, folder, requests, 29))
+
+
+def test_rows_that_run_because_their_number_is_rounded_up_read_nothing_of_others(
+    folder: Path, sources: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is left in them, no row that runs reads it, and their lengths stay in bounds."""
+    run, padded_rows = DeviceStep.run, []
+
+    def run_beside_garbage(self: DeviceStep, rows: int, sizes: StepSizes) -> None:
+        padded_rows.append(rounded_rows(rows, 29) - rows)
+        for name, array in self._inputs.items():
+            if name.startswith(("self_", "cross_", "last_", "cell_")):
+                array[rows:] = np.nan
+        run(self, rows, sizes)
+        for name, largest in zip(PLACES, LARGEST, strict=True):
+            sent = self._twins.arrays[self._inputs[name].ctypes.data]
+            assert sent.max() < self._inputs[largest][0]
+
+    monkeypatch.setattr(DeviceStep, "run", run_beside_garbage)
+    monkeypatch.setattr(step, "_MIN_LENGTH", 2)
+    draw = random.Random(7)
+    requests = [(source, WAYS[draw.choice(list(WAYS))]) for source in sources * 2]
+    runtime, _ = on_device(folder)
+    host = Runtime(folder, runtime.manifest, Provider.CPU, threads=1)
+    assert_alike(decode(runtime, folder, requests, 29), decode(host, folder, requests, 29))
+    assert max(padded_rows) > 0
 
 
 def test_keys_and_values_stay_on_the_device(tiny_artifact: Path) -> None:
