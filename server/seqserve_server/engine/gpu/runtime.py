@@ -109,7 +109,9 @@ class DeviceRuntime(Runtime):
         After some errors, such as one address out of bounds, CUDA refuses all further work.
         """
         try:
-            self._device.wait()
+            # The thread of the scorer asks too, and to wait spoils what a step records.
+            with self._device.recording:
+                self._device.wait()
         except Exception:
             return False
         return True
