@@ -29,6 +29,10 @@ _CONSTANT = "projected_rows"
 _PLACES = ("lengths", "source_last_index")
 """Inputs that say how far attention reads the caches of a row, int32 ``[B]``."""
 
+_GROWING = {"logits", "allowed_tokens", "allowed_rows", "allowed_logits"}
+"""Arrays of steps that are not recorded. They get room for what steps take of them: for all that
+they could take, many slots would need gigabytes."""
+
 _MIN_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
 _ROWS = 8
@@ -51,22 +55,8 @@ class _Plan(NamedTuple):
     uploads: list[tuple[int, int, int]]
     """Addresses on the device and on the host, and bytes."""
     downloads: list[tuple[int, int, int]]
-    host: list[Array]
-    """Arrays of its own that are bound."""
-
-
-class _Twins(NamedTuple):
-    """Where arrays of the host lie on the device, by their addresses."""
-
-    device: Device
-    arrays: dict[int, Any]
-
-    def of(self, array: Array) -> int:
-        """Returns the address of an array on the device; it is allocated at first."""
-        key = array.ctypes.data
-        if key not in self.arrays:
-            self.arrays[key] = self.device.zeros((max(array.size, 1),), array.dtype)
-        return self.device.address(self.arrays[key])
+    bound: list[Any]
+    """Arrays that it reads and writes by their addresses, on the host and on the device."""
 
 
 class DeviceStep:
@@ -91,7 +81,8 @@ class DeviceStep:
         self._sessions = sessions
         self._device = device
         self._inputs, self._outputs = inputs, outputs
-        self._twins = _Twins(device, {})
+        self._twins: dict[int, Any] = {}
+        """Where arrays of the host lie on the device, by their addresses on the host."""
         self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
         self._slots = len(inputs["tokens"])
         self._rows = 0
@@ -125,9 +116,10 @@ class DeviceStep:
 
         What ran there before may have been longer than the maximum lengths of the next step.
         """
-        for array in (self._inputs[name] for name in _PLACES):
+        for name in _PLACES:
+            array = self._inputs[name]
             zeros = np.zeros(self._slots - row, array.dtype)
-            address = self._twins.of(array) + row * array.itemsize
+            address = self._device.address(self._on_device(name, array)) + row * array.itemsize
             self._device.upload(address, zeros.ctypes.data, zeros.nbytes)
 
     def _rounded_length(self, name: str) -> int:
@@ -142,25 +134,23 @@ class DeviceStep:
         inputs = {name: self._inputs[name] for name in _names(session.get_inputs())}
         outputs = {name: self._outputs[name] for name in _names(session.get_outputs())}
         lengths = dict(zip(_LENGTHS, (target, source), strict=True))
-        binding, host = session.io_binding(), []
-        for name, array in inputs.items():
-            shape = shape_of(name, array, padded, sizes)
-            if name in _ON_HOST:
-                own = np.full(array.shape, lengths.get(name, array), array.dtype)
-                host.append(own)
-                binding.bind_input(name, "cpu", 0, own.dtype, shape, own.ctypes.data)
-            else:
-                address = self._address(array)
-                binding.bind_input(name, self._device.name, 0, _type(array), shape, address)
-        for name, array in outputs.items():
-            shape = shape_of(name, array, padded, sizes)
-            address = self._address(array)
-            binding.bind_output(name, self._device.name, 0, _type(array), shape, address)
+        binding, bound = session.io_binding(), []
+        for bind, arrays in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
+            for name, array in arrays.items():
+                shape = shape_of(name, array, padded, sizes)
+                if name in _ON_HOST:
+                    own = np.full(array.shape, lengths.get(name, array), array.dtype)
+                    kind, address = "cpu", own.ctypes.data
+                else:
+                    own = self._on_device(name, array, math.prod(shape))
+                    kind, address = self._device.name, self._device.address(own)
+                bind(name, kind, 0, np.dtype(own.dtype), shape, address)
+                bound.append(own)
         self._send_constants(inputs)
         uploads = self._copies(inputs, rows, sizes)
         downloads = self._copies(outputs, rows, sizes)
         options = queued()
-        plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, host)
+        plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, bound)
         if _end(sizes) is not None:
             self._record(plan, (padded, sizes, target, source))
         self._plans[rows, sizes, target, source] = plan
@@ -196,14 +186,28 @@ class DeviceStep:
             for states, copy in zip(self._states, before, strict=True):
                 states[:] = copy
 
-    def _address(self, array: Any) -> int:
+    def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
+        """Returns an array of the device, or the one that stands there for an array of the host.
+
+        Args:
+            name: Of the input or output.
+            array: On the host or the device.
+            size: Numbers that it has room for at least.
+        """
         if self._device.is_home_of(array):
-            return self._device.address(array)
-        return self._twins.of(array)
+            return array
+        key = array.ctypes.data
+        if key not in self._twins or len(self._twins[key]) < size:
+            room = array.size
+            if name in _GROWING:
+                room = min(1 << (size - 1).bit_length(), room)
+            self._twins[key] = self._device.zeros((max(room, 1),), array.dtype)
+        return self._twins[key]
 
     def _send_constants(self, inputs: Mapping[str, Array]) -> None:
         array = inputs[_CONSTANT]
-        self._device.upload(self._twins.of(array), array.ctypes.data, array.nbytes)
+        address = self._device.address(self._on_device(_CONSTANT, array))
+        self._device.upload(address, array.ctypes.data, array.nbytes)
 
     def _copies(
         self, arrays: Mapping[str, Array], rows: int, sizes: StepSizes
@@ -214,9 +218,10 @@ class DeviceStep:
             if name in _ON_HOST or name in _ONLY_SIZES or name == _CONSTANT:
                 continue
             if not self._device.is_home_of(array):
-                size = math.prod(shape_of(name, array, rows, sizes)) * array.itemsize
+                size = math.prod(shape_of(name, array, rows, sizes))
                 if size:
-                    copies.append((self._twins.of(array), array.ctypes.data, size))
+                    address = self._device.address(self._on_device(name, array, size))
+                    copies.append((address, array.ctypes.data, size * array.itemsize))
         return copies
 
 
@@ -246,10 +251,6 @@ def _end(sizes: StepSizes) -> End | None:
 
 def _names(entries: Iterable[Any]) -> list[str]:
     return [entry.name for entry in entries]
-
-
-def _type(array: Any) -> Any:
-    return np.dtype(array.dtype)
 
 
 def _capacity(inputs: Mapping[str, Array], name: str) -> int:

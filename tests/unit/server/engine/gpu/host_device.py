@@ -20,13 +20,13 @@ class HostArray(np.ndarray):
 
 
 class HostDevice(Device):
-    """Stands for a GPU; notes what is copied to and from it."""
+    """Stands for a GPU; notes what it allocates, and what is copied to and from it."""
 
     name = "cpu"
 
     def __init__(self) -> None:
         self.arrays = np
-        self.uploaded = self.downloaded = 0
+        self.allocated = self.uploaded = self.downloaded = 0
         """Bytes."""
         self.waits = 0
         self.recording = threading.Lock()
@@ -43,7 +43,9 @@ class HostDevice(Device):
         """Has no stream."""
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        return np.zeros(shape, dtype).view(HostArray)
+        array = np.zeros(shape, dtype).view(HostArray)
+        self.allocated += array.nbytes
+        return array
 
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)

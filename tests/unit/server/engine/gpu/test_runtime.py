@@ -96,7 +96,7 @@ def test_rows_that_run_because_their_number_is_rounded_up_read_nothing_of_others
                 array[rows:] = np.nan
         run(self, rows, sizes)
         for name, largest in zip(PLACES, LARGEST, strict=True):
-            sent = self._twins.arrays[self._inputs[name].ctypes.data]
+            sent = self._twins[self._inputs[name].ctypes.data]
             assert sent.max() < self._inputs[largest][0]
 
     monkeypatch.setattr(DeviceStep, "run", run_beside_garbage)
@@ -121,6 +121,25 @@ def test_keys_and_values_stay_on_the_device(tiny_artifact: Path) -> None:
     # is sent once.
     assert device.downloaded - before[1] == 8 * steps
     assert device.uploaded - before[0] < 64 * steps < sources.layers.nbytes
+
+
+def test_a_device_has_room_for_the_logits_that_steps_give_not_for_all_that_they_could(
+    tiny_artifact: Path,
+) -> None:
+    """Each row could have candidates of its own: for 512 rows their logits would take 25 MB."""
+    runtime, device = on_device(tiny_artifact)
+    host = Runtime(tiny_artifact, runtime.manifest, Provider.CPU, threads=1)
+    caches = SlotCache(runtime, 512), SlotCache(host, 512)
+    before = device.allocated
+    for row, count in enumerate((8, 40, 70)):
+        candidates = np.arange(count) + 4
+        for cache, encode in zip(caches, (runtime.encode, host.encode), strict=True):
+            cache.join(row, encode([[5, 6, 2]]), 0)
+            cache.limit(row, candidates)
+            cache.advance(row + 1)
+        mine, theirs = caches
+        np.testing.assert_array_equal(mine.tokens, theirs.tokens)
+    assert device.allocated - before < 16 << 20
 
 
 def test_weights_are_on_the_device_once(tiny_artifact: Path) -> None:
