@@ -1,18 +1,24 @@
 """A device whose memory is the host's, so that its path runs where there is no GPU.
 
-Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs.
+Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs. Freed memory
+is filled with NaN, so that answers are wrong where something still reads it by its address.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
+import weakref
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from seqserve_server.engine.gpu.device import Device
+
+_GARBAGE = 0xFF
+"""Bytes that are NaN as floats, and no token as integers."""
 
 
 class HostArray(np.ndarray):
@@ -29,6 +35,7 @@ class HostDevice(Device):
         self.allocated = self.uploaded = self.downloaded = 0
         """Bytes."""
         self.waits = 0
+        self._memory_kept: list[Any] = []
         self.recording = threading.Lock()
 
     def __enter__(self) -> None:
@@ -43,8 +50,11 @@ class HostDevice(Device):
         """Has no stream."""
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        array = np.zeros(shape, dtype).view(HostArray)
-        self.allocated += array.nbytes
+        memory = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
+        self._memory_kept.append(memory)
+        self.allocated += memory.nbytes
+        array = memory.view(dtype).reshape(shape).view(HostArray)
+        weakref.finalize(array, memory.fill, _GARBAGE)
         return array
 
     def address(self, array: Any) -> int:
