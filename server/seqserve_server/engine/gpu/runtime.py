@@ -12,7 +12,9 @@ import onnxruntime as ort
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.manifest import DECODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
+from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
@@ -120,9 +122,20 @@ class DeviceRuntime(Runtime):
         self, source: Array, lengths: Array, target: Array, outputs: list[str]
     ) -> list[Array]:
         """Runs given targets through the scorer graph; see :meth:`Runtime.score`."""
-        # It runs in another thread than steps, and may allocate.
+        # It runs in another thread than steps, and may allocate, which spoils a recording.
         with self._device.recording:
             return super().score(source, lengths, target, outputs)
+
+    def free_scratch(self) -> None:
+        """Keeps the memory of runs of the scorer graph: what gives it back is for CPUs."""
+
+    def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
+        # The numbers of candidates would be copied to the device in each step.
+        return candidate_graph(self._folder / DECODER, masked, keeps=False)
+
+    def _draft_reader(self, packs: bool) -> DraftReader | None:
+        # The last bits of a row may depend on the rows beside it.
+        return None
 
     def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
         data = graph or (self._folder / name).read_bytes()

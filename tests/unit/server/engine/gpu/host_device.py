@@ -1,7 +1,7 @@
 """A device whose memory is the host's, so that its path runs where there is no GPU.
 
-Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs. Freed memory
-is filled with NaN, so that answers are wrong where something still reads it by its address.
+Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs. Memory that
+is freed becomes NaN, so that answers are wrong where something still reads it by its address.
 """
 
 from __future__ import annotations
