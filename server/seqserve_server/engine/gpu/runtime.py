@@ -19,7 +19,7 @@ from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.gpu.state import allocate_state
-from seqserve_server.engine.gpu.step import DeviceStep, queued, rounded_rows
+from seqserve_server.engine.gpu.step import DeviceStep, queued_run, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
@@ -48,7 +48,7 @@ class DeviceRuntime(Runtime):
         self._weights = Weights(folder / WEIGHTS, device)
         # Sessions read it without a copy of their own.
         self._shared: list[ort.OrtValue] = []
-        self._queued = queued()
+        self._queued = queued_run()
         super().__init__(folder, manifest, provider, threads=1)
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):

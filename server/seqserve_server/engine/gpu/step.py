@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnxruntime as ort
@@ -44,6 +44,10 @@ _NUMBER, _NOT_RECORDED = "gpu_graph_id", "-1"
 """Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
 _NUMBERS = itertools.count(1)
 """Of CUDA graphs. Steps over other buffers run in the same sessions, so no number comes twice."""
+
+
+_Key: TypeAlias = tuple[int, StepSizes, int, int]
+"""Rows, sizes, and the maximum lengths of target and source, in tokens."""
 
 
 class _Plan(NamedTuple):
@@ -91,8 +95,9 @@ class DeviceStep:
             "max_length": _capacity(inputs, "self_key_0"),
             "max_source_length": _capacity(inputs, "cross_key_0"),
         }
-        self._plans: dict[tuple[int, StepSizes, int, int], _Plan] = {}
-        self._recorded: dict[tuple[int, StepSizes, int, int], str] = {}
+        self._plans: dict[_Key, _Plan] = {}
+        self._recorded: dict[_Key, str] = {}
+        """Numbers of CUDA graphs, by sizes whose rows are rounded up."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one token, and waits for it."""
@@ -149,14 +154,14 @@ class DeviceStep:
         self._send_constants(inputs)
         uploads = self._copies(inputs, rows, sizes)
         downloads = self._copies(outputs, rows, sizes)
-        options = queued()
+        options = queued_run()
         plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, bound)
         if _end(sizes) is not None:
             self._record(plan, (padded, sizes, target, source))
         self._plans[rows, sizes, target, source] = plan
         return plan
 
-    def _record(self, plan: _Plan, key: tuple[int, StepSizes, int, int]) -> None:
+    def _record(self, plan: _Plan, key: _Key) -> None:
         """Lets ONNX Runtime record a step of new sizes.
 
         It runs the step several times for that, and each run writes the next tokens where they are
@@ -233,7 +238,7 @@ def rounded_rows(rows: int, slots: int) -> int:
     return min(-(-rows // unit) * unit, slots)
 
 
-def queued() -> ort.RunOptions:
+def queued_run() -> ort.RunOptions:
     """Makes options of a run that returns when all its work is queued."""
     options = ort.RunOptions()
     options.add_run_config_entry("disable_synchronize_execution_providers", "1")
