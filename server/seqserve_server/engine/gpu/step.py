@@ -101,13 +101,13 @@ class DeviceStep:
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one token, and waits for it."""
+        if rows < self._rows:
+            self._empty_rows_from(rows)
+        self._rows = rows
         target, source = (self._rounded_length(name) for name in _LENGTHS)
         plan = self._plans.get((rows, sizes, target, source))
         if plan is None:
             plan = self._plan(rows, sizes, target, source)
-        if rows < self._rows:
-            self._empty_rows_from(rows)
-        self._rows = rows
         device = self._device
         for address, host, size in plan.uploads:
             device.upload(address, host, size)
@@ -165,8 +165,7 @@ class DeviceStep:
         """Lets ONNX Runtime record a step of new sizes.
 
         It runs the step several times for that, and each run writes the next tokens where they are
-        read. The step that follows sends tokens anew, and keys and values are written again; states
-        of recurrent layers are put back.
+        read. The step that follows sends tokens anew, and keys and values are written again.
         """
         number = self._recorded.get(key)
         if number is not None:
@@ -181,6 +180,7 @@ class DeviceStep:
         self._recorded[key] = number
 
     def _run_to_record(self, plan: _Plan) -> None:
+        """Runs a step whose number is new, and puts states of recurrent layers back."""
         with self._device:
             before = [states.copy() for states in self._states]
         for address, host, size in plan.uploads:
