@@ -72,11 +72,17 @@ class SourceEncoder:
         return duration_s
 
     def _encode(self, requests: list[Request]) -> float:
-        """Encodes sources together; after a fault one by one, so that only the faulty one fails."""
+        """Encodes sources together; after a fault one by one, so that only the faulty one fails.
+
+        Raises:
+            Exception: The fault, where no other source could be encoded either.
+        """
         began_s = time.perf_counter()
         try:
             cross_kv = self._runtime.encode([request.spec.source for request in requests])
         except Exception:
+            if not self._runtime.is_usable():
+                raise
             if len(requests) > 1:
                 return sum(self._encode([request]) for request in requests)
             [request] = requests

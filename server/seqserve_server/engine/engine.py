@@ -17,7 +17,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from seqserve_server.contract.errors import EngineFault, NoScorer
-from seqserve_server.contract.events import Failed, Progress
+from seqserve_server.contract.events import Event, Failed, Progress
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.engine.decoding.constraints import Detokenize
@@ -241,13 +241,21 @@ class Engine:
                 failed = [request for request, event in events if isinstance(event, Failed)]
                 calls = sorted({request.spec.call_id for request in failed})
                 _log.exception("a step failed; it ends requests %s", ", ".join(calls))
-                self.is_broken = not self._runtime.is_usable()
+                self._look_for_damage()
             self._publish(events)
 
     def _score(self) -> None:
         while not self._score_queue.stopped:
             self._heartbeats[-1] += 1
-            self._publish(self._scorer.step())
+            events = self._scorer.step()
+            if any(_is_fault(event) for _, event in events):
+                self._look_for_damage()
+            self._publish(events)
+
+    def _look_for_damage(self) -> None:
+        """Notes after a fault that the device does no further work, where that is so."""
+        if not self._runtime.is_usable():
+            self.is_broken = True
 
     def _publish(self, events: Events) -> None:
         if not events:
@@ -260,3 +268,7 @@ class Engine:
         except Exception:
             # The receiver is gone; the worker has other rows to run.
             _log.exception("events could not be delivered")
+
+
+def _is_fault(event: Event) -> bool:
+    return isinstance(event, Failed) and isinstance(event.error, EngineFault)

@@ -211,7 +211,7 @@ class Runtime:
         It does so at the end of a run, so the smallest one follows.
         Source: memory.enable_memory_arena_shrinkage in onnxruntime_run_options_config_keys.h.
         """
-        if self._scorer is None or self.provider is not Provider.CPU:
+        if self._scorer is None:
             return
         options = ort.RunOptions()
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
@@ -241,14 +241,13 @@ class Runtime:
         return int(shapes["allowed_tokens"][1])
 
     def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
-        # Other devices would copy the numbers of candidates in each step.
-        keeps = self.provider is Provider.CPU and self.manifest.precision != "fp16"
+        keeps = self.manifest.precision != "fp16"
         return candidate_graph(self._folder / DECODER, masked, keeps=keeps)
 
     def _draft_reader(self, packs: bool) -> DraftReader | None:
         manifest = self.manifest
-        # Off the CPU, and with half floats, the last bits of a row depend on the rows beside it.
-        is_exact = self.provider is Provider.CPU and manifest.precision != "fp16"
+        # With half floats, the last bits of a row depend on the rows beside it.
+        is_exact = manifest.precision != "fp16"
         if not is_exact or manifest.files[WEIGHTS].bytes < _MIN_DRAFTED_BYTES:
             return None
         graph = draft_graph(self._folder / DECODER, manifest.architecture)

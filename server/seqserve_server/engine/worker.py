@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 
+import numpy as np
+
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, ServiceError, Stage
 from seqserve_server.contract.events import (
     Event,
@@ -86,7 +88,8 @@ class Worker:
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
-        """Steps with rows of one source of one token, in several numbers, and empties the slots.
+        """Steps with rows of one source of one token, in several numbers, copies some, and empties
+        the slots.
 
         Args:
             cross_kv: The source, encoded.
@@ -98,6 +101,10 @@ class Worker:
                 self._cache.join(row, cross_kv, 0)
                 self._cache.limit(row, candidates)
             self._cache.advance(rows, return_logprobs=return_logprobs)
+        if self._cache.slots > 1:
+            # What copies rows on a GPU is compiled when it is first needed: for a caller, else.
+            self._cache.branch(np.array([0]), np.array([1]), np.array([0]))
+            self._cache.move(1, 0)
         for row in range(self._cache.slots):
             self._cache.release(row)
         self._cache.clear()

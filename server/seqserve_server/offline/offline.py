@@ -78,13 +78,14 @@ class Offline:
             repository: Folder of models; if None, that of a server which is told none: ``models``,
                 or else the model of the wheel.
             provider: What runs the graphs.
-            workers: Threads that run steps, each with its own rows; one per core if None.
+            workers: Threads that run steps, each with its own rows; if None one per core, or one
+                on a GPU.
             threads: Threads within one step.
             slots: Maximum number of running rows; if None as many as of a server.
             glossaries: Folder of glossaries that options may name.
 
         Raises:
-            OptionError: There is no such model or folder.
+            OptionError: There is no such model or folder, or a GPU is to have several workers.
             InvalidArgument: A number is less than 1.
             ArtifactError: The model is damaged.
             ProviderError: The provider is not available.
@@ -98,8 +99,9 @@ class Offline:
         )
         self._glossaries = Glossaries(None if glossaries is None else Path(glossaries))
         self._glossaries.open()
+        options = ServeOptions(provider=provider, workers=workers, threads=threads, slots=slots)
         limits = replace(
-            ServeOptions(workers=workers, threads=threads, slots=slots).engine_limits(),
+            options.engine_limits(),
             max_source_tokens_per_step=_MAX_SOURCE_TOKENS_PER_STEP,
             # Its callers wait for their answers, and so bound what waits here.
             max_queue=_UNLIMITED,

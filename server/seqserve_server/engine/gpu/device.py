@@ -1,5 +1,6 @@
 """The memory of a GPU, and the stream that all work on a model is queued on, in its order.
 
+So one thread at a time queues: the only worker of an engine. Scores have a stream of their own.
 Its arrays are cupy's, which index as numpy's do. Work is queued and not waited for: the host goes
 on until it reads what a step wrote.
 """

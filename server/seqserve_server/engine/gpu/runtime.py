@@ -12,12 +12,14 @@ import onnxruntime as ort
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.manifest import DECODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
+from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.gpu.state import allocate_state
-from seqserve_server.engine.gpu.step import DeviceStep, queued, rounded_rows
+from seqserve_server.engine.gpu.step import DeviceStep, queued_run, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
@@ -46,7 +48,7 @@ class DeviceRuntime(Runtime):
         self._weights = Weights(folder / WEIGHTS, device)
         # Sessions read it without a copy of their own.
         self._shared: list[ort.OrtValue] = []
-        self._queued = queued()
+        self._queued = queued_run()
         super().__init__(folder, manifest, provider, threads=1)
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
@@ -109,7 +111,9 @@ class DeviceRuntime(Runtime):
         After some errors, such as one address out of bounds, CUDA refuses all further work.
         """
         try:
-            self._device.wait()
+            # The thread of the scorer asks too, and to wait spoils what a step records.
+            with self._device.recording:
+                self._device.wait()
         except Exception:
             return False
         return True
@@ -118,9 +122,20 @@ class DeviceRuntime(Runtime):
         self, source: Array, lengths: Array, target: Array, outputs: list[str]
     ) -> list[Array]:
         """Runs given targets through the scorer graph; see :meth:`Runtime.score`."""
-        # It runs in another thread than steps, and may allocate.
+        # It runs in another thread than steps, and may allocate, which spoils a recording.
         with self._device.recording:
             return super().score(source, lengths, target, outputs)
+
+    def free_scratch(self) -> None:
+        """Keeps the memory of runs of the scorer graph: what gives it back is for CPUs."""
+
+    def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
+        # The numbers of candidates would be copied to the device in each step.
+        return candidate_graph(self._folder / DECODER, masked, keeps=False)
+
+    def _draft_reader(self, packs: bool) -> DraftReader | None:
+        # The last bits of a row may depend on the rows beside it.
+        return None
 
     def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
         data = graph or (self._folder / name).read_bytes()

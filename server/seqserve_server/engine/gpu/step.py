@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnxruntime as ort
@@ -26,6 +26,12 @@ _ONLY_SIZES = {"top_k", "num_logits"}
 """Inputs of which a step reads the length alone."""
 _LENGTHS = ("max_length", "max_source_length")
 _CONSTANT = "projected_rows"
+_PLACES = ("lengths", "source_last_index")
+"""Inputs that say how far attention reads the caches of a row, int32 ``[B]``."""
+
+_GROWING = {"logits", "allowed_tokens", "allowed_rows", "allowed_logits"}
+"""Arrays of steps that are not recorded. They get room for what steps take of them: for all that
+they could take, many slots would need gigabytes."""
 
 _MIN_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
@@ -34,9 +40,14 @@ _ROWS = 8
 _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""
-_NOT_RECORDED = "-1"
+_NUMBER, _NOT_RECORDED = "gpu_graph_id", "-1"
+"""Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
 _NUMBERS = itertools.count(1)
 """Of CUDA graphs. Steps over other buffers run in the same sessions, so no number comes twice."""
+
+
+_Key: TypeAlias = tuple[int, StepSizes, int, int]
+"""Rows, sizes, and the maximum lengths of target and source, in tokens."""
 
 
 class _Plan(NamedTuple):
@@ -48,22 +59,8 @@ class _Plan(NamedTuple):
     uploads: list[tuple[int, int, int]]
     """Addresses on the device and on the host, and bytes."""
     downloads: list[tuple[int, int, int]]
-    host: list[Array]
-    """Arrays of its own that are bound."""
-
-
-class _Twins(NamedTuple):
-    """Where arrays of the host lie on the device, by their addresses."""
-
-    device: Device
-    arrays: dict[int, Any]
-
-    def of(self, array: Array) -> int:
-        """Returns the address of an array on the device; it is allocated at first."""
-        key = array.ctypes.data
-        if key not in self.arrays:
-            self.arrays[key] = self.device.zeros((max(array.size, 1),), array.dtype)
-        return self.device.address(self.arrays[key])
+    bound: list[Any]
+    """Arrays that it reads and writes by their addresses, on the host and on the device."""
 
 
 class DeviceStep:
@@ -88,18 +85,25 @@ class DeviceStep:
         self._sessions = sessions
         self._device = device
         self._inputs, self._outputs = inputs, outputs
-        self._twins = _Twins(device, {})
+        self._twins: dict[int, Any] = {}
+        """Where arrays of the host lie on the device, by their addresses on the host."""
         self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
         self._slots = len(inputs["tokens"])
+        self._rows = 0
+        """How many ran last."""
         self._capacities = {
             "max_length": _capacity(inputs, "self_key_0"),
             "max_source_length": _capacity(inputs, "cross_key_0"),
         }
-        self._plans: dict[tuple[int, StepSizes, int, int], _Plan] = {}
-        self._recorded: dict[tuple[int, StepSizes, int, int], str] = {}
+        self._plans: dict[_Key, _Plan] = {}
+        self._recorded: dict[_Key, str] = {}
+        """Numbers of CUDA graphs, by sizes whose rows are rounded up."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one token, and waits for it."""
+        if rows < self._rows:
+            self._empty_rows_from(rows)
+        self._rows = rows
         target, source = (self._rounded_length(name) for name in _LENGTHS)
         plan = self._plans.get((rows, sizes, target, source))
         if plan is None:
@@ -111,6 +115,17 @@ class DeviceStep:
         for address, host, size in plan.downloads:
             device.download(address, host, size)
         device.wait()
+
+    def _empty_rows_from(self, row: int) -> None:
+        """Lets rows that run only because their number is rounded up read one token.
+
+        What ran there before may have been longer than the maximum lengths of the next step.
+        """
+        for name in _PLACES:
+            array = self._inputs[name]
+            zeros = np.zeros(self._slots - row, array.dtype)
+            address = self._device.address(self._on_device(name, array)) + row * array.itemsize
+            self._device.upload(address, zeros.ctypes.data, zeros.nbytes)
 
     def _rounded_length(self, name: str) -> int:
         length, capacity = int(self._inputs[name][0]), self._capacities[name]
@@ -124,61 +139,80 @@ class DeviceStep:
         inputs = {name: self._inputs[name] for name in _names(session.get_inputs())}
         outputs = {name: self._outputs[name] for name in _names(session.get_outputs())}
         lengths = dict(zip(_LENGTHS, (target, source), strict=True))
-        binding, host = session.io_binding(), []
-        for name, array in inputs.items():
-            shape = shape_of(name, array, padded, sizes)
-            if name in _ON_HOST:
-                own = np.full(array.shape, lengths.get(name, array), array.dtype)
-                host.append(own)
-                binding.bind_input(name, "cpu", 0, own.dtype, shape, own.ctypes.data)
-            else:
-                address = self._address(array)
-                binding.bind_input(name, self._device.name, 0, _type(array), shape, address)
-        for name, array in outputs.items():
-            shape = shape_of(name, array, padded, sizes)
-            address = self._address(array)
-            binding.bind_output(name, self._device.name, 0, _type(array), shape, address)
+        binding, bound = session.io_binding(), []
+        for bind, arrays in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
+            for name, array in arrays.items():
+                shape = shape_of(name, array, padded, sizes)
+                if name in _ON_HOST:
+                    own = np.full(array.shape, lengths.get(name, array), array.dtype)
+                    kind, address = "cpu", own.ctypes.data
+                else:
+                    own = self._on_device(name, array, math.prod(shape))
+                    kind, address = self._device.name, self._device.address(own)
+                bind(name, kind, 0, np.dtype(own.dtype), shape, address)
+                bound.append(own)
         self._send_constants(inputs)
         uploads = self._copies(inputs, rows, sizes)
         downloads = self._copies(outputs, rows, sizes)
-        options = queued()
-        plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, host)
+        options = queued_run()
+        plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, bound)
         if _end(sizes) is not None:
             self._record(plan, (padded, sizes, target, source))
         self._plans[rows, sizes, target, source] = plan
         return plan
 
-    def _record(self, plan: _Plan, key: tuple[int, StepSizes, int, int]) -> None:
+    def _record(self, plan: _Plan, key: _Key) -> None:
         """Lets ONNX Runtime record a step of new sizes.
 
         It runs the step several times for that, and each run writes the next tokens where they are
-        read. The step that follows sends tokens anew, and keys and values are written again; states
-        of recurrent layers are put back.
+        read. The step that follows sends tokens anew, and keys and values are written again.
         """
-        is_new = key not in self._recorded
-        if is_new:
-            is_full = len(self._recorded) >= _MAX_RECORDED
-            self._recorded[key] = _NOT_RECORDED if is_full else str(next(_NUMBERS))
-        plan.options.add_run_config_entry("gpu_graph_id", self._recorded[key])
-        if is_new and self._recorded[key] != _NOT_RECORDED:
-            with self._device:
-                before = [states.copy() for states in self._states]
-            for address, host, size in plan.uploads:
-                self._device.upload(address, host, size)
-            with self._device.recording:
-                plan.session.run_with_iobinding(plan.binding, plan.options)
-            with self._device:
-                for states, copy in zip(self._states, before, strict=True):
-                    states[:] = copy
+        number = self._recorded.get(key)
+        if number is not None:
+            plan.options.add_run_config_entry(_NUMBER, number)
+            return
+        is_full = len(self._recorded) >= _MAX_RECORDED
+        number = _NOT_RECORDED if is_full else str(next(_NUMBERS))
+        plan.options.add_run_config_entry(_NUMBER, number)
+        if not is_full:
+            self._run_to_record(plan)
+        # Not before: a step that failed would count as recorded, and run twice where it counts.
+        self._recorded[key] = number
 
-    def _address(self, array: Any) -> int:
+    def _run_to_record(self, plan: _Plan) -> None:
+        """Runs a step whose number is new, and puts states of recurrent layers back."""
+        with self._device:
+            before = [states.copy() for states in self._states]
+        for address, host, size in plan.uploads:
+            self._device.upload(address, host, size)
+        with self._device.recording:
+            plan.session.run_with_iobinding(plan.binding, plan.options)
+        with self._device:
+            for states, copy in zip(self._states, before, strict=True):
+                states[:] = copy
+
+    def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
+        """Returns an array of the device, or the one that stands there for an array of the host.
+
+        Args:
+            name: Of the input or output.
+            array: On the host or the device.
+            size: Numbers that it has room for at least.
+        """
         if self._device.is_home_of(array):
-            return self._device.address(array)
-        return self._twins.of(array)
+            return array
+        key = array.ctypes.data
+        if key not in self._twins or len(self._twins[key]) < size:
+            room = array.size
+            if name in _GROWING:
+                room = min(1 << (size - 1).bit_length(), room)
+            self._twins[key] = self._device.zeros((max(room, 1),), array.dtype)
+        return self._twins[key]
 
     def _send_constants(self, inputs: Mapping[str, Array]) -> None:
         array = inputs[_CONSTANT]
-        self._device.upload(self._twins.of(array), array.ctypes.data, array.nbytes)
+        address = self._device.address(self._on_device(_CONSTANT, array))
+        self._device.upload(address, array.ctypes.data, array.nbytes)
 
     def _copies(
         self, arrays: Mapping[str, Array], rows: int, sizes: StepSizes
@@ -189,9 +223,10 @@ class DeviceStep:
             if name in _ON_HOST or name in _ONLY_SIZES or name == _CONSTANT:
                 continue
             if not self._device.is_home_of(array):
-                size = math.prod(shape_of(name, array, rows, sizes)) * array.itemsize
+                size = math.prod(shape_of(name, array, rows, sizes))
                 if size:
-                    copies.append((self._twins.of(array), array.ctypes.data, size))
+                    address = self._device.address(self._on_device(name, array, size))
+                    copies.append((address, array.ctypes.data, size * array.itemsize))
         return copies
 
 
@@ -203,7 +238,7 @@ def rounded_rows(rows: int, slots: int) -> int:
     return min(-(-rows // unit) * unit, slots)
 
 
-def queued() -> ort.RunOptions:
+def queued_run() -> ort.RunOptions:
     """Makes options of a run that returns when all its work is queued."""
     options = ort.RunOptions()
     options.add_run_config_entry("disable_synchronize_execution_providers", "1")
@@ -221,10 +256,6 @@ def _end(sizes: StepSizes) -> End | None:
 
 def _names(entries: Iterable[Any]) -> list[str]:
     return [entry.name for entry in entries]
-
-
-def _type(array: Any) -> Any:
-    return np.dtype(array.dtype)
 
 
 def _capacity(inputs: Mapping[str, Array], name: str) -> int:

@@ -31,7 +31,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
@@ -273,16 +273,25 @@ def test_fault_of_a_step_is_an_event(other: OtherEnd, caplog: pytest.LogCaptureF
     assert "a step failed" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("work", "spec"),
+    [
+        ("before_step", GenerateSpec(source=[5, EOS], options=OPTIONS)),
+        ("before_encode", GenerateSpec(source=[5, EOS], options=OPTIONS)),
+        ("before_score", ScoreSpec(source=[5, EOS], target=[6, EOS])),
+    ],
+)
 def test_a_device_that_does_no_further_work_ends_the_host(
-    other: OtherEnd, caplog: pytest.LogCaptureFixture
+    other: OtherEnd, caplog: pytest.LogCaptureFixture, work: str, spec: Spec
 ) -> None:
-    """Its client starts a new one. Requests get their answers first."""
+    """Its client starts a new one, whatever fails first. Requests get their answers before."""
 
     def fault() -> None:
         raise RuntimeError("an illegal memory access was encountered")
 
-    other.runtime.before_step, other.runtime.usable = fault, False
-    other.submit(1, 5)
+    setattr(other.runtime, work, fault)
+    other.runtime.usable = False
+    other.send(Submit(1, spec))
     assert isinstance(other.last(1), Failed)
     other.send(GetStats())
     while other.receive() is not None:

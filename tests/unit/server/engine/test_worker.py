@@ -679,6 +679,17 @@ def test_warm_up_stays_within_the_cache_and_leaves_it_empty() -> None:
     assert worker._cache.lengths.tolist() == [0] * 9
 
 
+def test_warm_up_copies_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU compiles what it does so with."""
+    copies: list[str] = []
+    for name in ("move", "branch"):
+        monkeypatch.setattr(SlotCache, name, lambda *_, name=name: copies.append(name))
+    runtime = FakeRuntime()
+    worker = Worker(runtime, Scheduler(QueueLimits(max_queue=1)), 2, 100, Notes(), detokenize)
+    worker.warm_up(runtime.encode([[EOS]]))
+    assert sorted(copies) == ["branch", "move"]
+
+
 def test_warm_up_runs_rows_that_choose_from_candidates_and_leaves_none() -> None:
     runtime = FakeRuntime()
     worker = Worker(runtime, Scheduler(QueueLimits(max_queue=1)), 2, 100, Notes(), detokenize)

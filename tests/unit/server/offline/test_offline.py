@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import seqserve_server
-from seqserve.errors import CallError, Cancelled, InvalidArgument
+from seqserve.errors import CallError, Cancelled, InvalidArgument, OptionError
 from seqserve.results import Result
 from seqserve_server import Offline
+from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.local_engine import LocalEngine
 
 TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "Ein Igel, 7 Äpfel!", "a"]
@@ -148,3 +149,8 @@ def test_close_ends_the_threads_and_what_is_under_way(tiny_artifact: Path) -> No
 def test_a_number_that_is_too_small_is_named(tiny_artifact: Path, name: str) -> None:
     with pytest.raises(InvalidArgument, match=f"{name}: 0 is less than 1"):
         Offline(tiny_artifact, **{name: 0})
+
+
+def test_a_gpu_takes_no_second_worker(tiny_artifact: Path) -> None:
+    with pytest.raises(OptionError, match="--workers: with --provider cuda each GPU has one"):
+        Offline(tiny_artifact, provider=Provider.CUDA, workers=2)

@@ -1,12 +1,15 @@
 """A device whose memory is the host's, so that its path runs where there is no GPU.
 
-Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs.
+Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no graphs. Memory that
+is freed becomes NaN, so that answers are wrong where something still reads it by its address.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
+import weakref
 from types import TracebackType
 from typing import Any
 
@@ -14,21 +17,25 @@ import numpy as np
 
 from seqserve_server.engine.gpu.device import Device
 
+_GARBAGE = 0xFF
+"""Bytes that are NaN as floats, and no token as integers."""
+
 
 class HostArray(np.ndarray):
     """An array that counts as one of the device."""
 
 
 class HostDevice(Device):
-    """Stands for a GPU; notes what is copied to and from it."""
+    """Stands for a GPU; notes what it allocates, and what is copied to and from it."""
 
     name = "cpu"
 
     def __init__(self) -> None:
         self.arrays = np
-        self.uploaded = self.downloaded = 0
+        self.allocated = self.uploaded = self.downloaded = 0
         """Bytes."""
         self.waits = 0
+        self._memory_kept: list[Any] = []
         self.recording = threading.Lock()
 
     def __enter__(self) -> None:
@@ -43,7 +50,12 @@ class HostDevice(Device):
         """Has no stream."""
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        return np.zeros(shape, dtype).view(HostArray)
+        memory = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
+        self._memory_kept.append(memory)
+        self.allocated += memory.nbytes
+        array = memory.view(dtype).reshape(shape).view(HostArray)
+        weakref.finalize(array, memory.fill, _GARBAGE)
+        return array
 
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)
