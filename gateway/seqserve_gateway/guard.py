@@ -64,8 +64,12 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
+        hosts = headers.getlist("host")
+        host = hosts[0] if hosts else ""
         app = self._app if self._is_known(host) else _refusal(host)
+        if len(hosts) > 1:
+            # RFC 9112, section 3.2. A proxy in front may believe another one of them.
+            app = PlainTextResponse("a request names one host\n", 400)
         if _is_of_another_site(headers) and not self._is_welcome(headers):
             app = PlainTextResponse("requests of other sites are not answered\n", 403)
         await app(scope, receive, confined)

@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 _FILES = 128
 """Open files that are no connections of the listener."""
-_TICKS_OF_RELOAD = 10
-"""Tenths of a second between two looks at the files of the certificate."""
+_TICKS_OF_LOOK = 10
+"""Tenths of a second between two looks at the files of the certificate and at the connections."""
 _MAX_HEADER_BYTES = 64 << 10
 
 
@@ -46,7 +46,7 @@ class ListenerLimits:
     header_timeout_s: float = 10.0
     """Time for the headers of a request, from the connection or from the first byte on."""
     keep_alive_s: float = 60.0
-    """Time for which a connection may wait for its next request."""
+    """Time for which a connection may wait for its next request, or take nothing of an answer."""
     drain_timeout_s: float = 30.0
     """Time that calls have to finish after SIGTERM."""
 
@@ -135,13 +135,16 @@ class _Server(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ends the server once it has drained."""
+        """Ends the server once it has drained, and connections that take nothing."""
         is_drained = (
             self._gateway.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
         )
         self.should_exit |= not self._gateway.admission.is_open and is_drained
-        if counter % _TICKS_OF_RELOAD == 0:
+        if counter % _TICKS_OF_LOOK == 0:
             self._reload()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, _Protocol):
+                    connection.end_unless_read()
         return await super().on_tick(counter)
 
     def _reload(self) -> None:
@@ -174,7 +177,8 @@ def _versions(files: tuple[Path, Path] | None) -> list[object]:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes its connection if the headers of a request do not come, or are too long."""
+    """Closes its connection if the headers of a request do not come, or are too long, or if nobody
+    reads the answer."""
 
     limits: ClassVar[ListenerLimits]
 
@@ -183,6 +187,10 @@ class _Protocol(HttpToolsProtocol):
     """What has been read of headers that are not complete."""
     _complete_bytes = 0
     """The address and the complete headers of a request."""
+    _unsent_bytes = 0
+    """What waited for the client at the last look."""
+    _unread_since_s = 0.0
+    """Since when it has taken nothing of that."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -221,6 +229,17 @@ class _Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         super().connection_lost(exc)
+
+    def end_unless_read(self) -> None:
+        """Ends the connection if its client has taken nothing of an answer for a time.
+
+        A connection that is closed waits for its client without limit before it is.
+        """
+        unsent_bytes, now_s = self.transport.get_write_buffer_size(), time.monotonic()
+        if not unsent_bytes or unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes, self._unread_since_s = unsent_bytes, now_s
+        elif now_s - self._unread_since_s >= self.limits.keep_alive_s:
+            self.transport.abort()
 
     def _count(self, size: int) -> None:
         """Counts what arrived, perhaps all headers at once; too many are answered with 400."""

@@ -32,7 +32,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
-from seqserve.errors import OptionError
+from seqserve.errors import NotWritten, OptionError
 from seqserve.files import written_whole
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
@@ -83,18 +83,30 @@ class RunDirectory:
     def save(
         self, state: TrainingState, model: Transformer, optimizer: torch.optim.Optimizer, keep: int
     ) -> None:
-        """Writes a checkpoint and removes those older than the last ``keep``."""
+        """Writes a checkpoint and removes those older than the last ``keep``.
+
+        Raises:
+            NotWritten: A write failed, as on a full disk; the earlier checkpoints stay.
+        """
         place = self.path / "checkpoints" / f"step-{state.step:08d}"
         draft = place.with_name(f"{place.name}.tmp")
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        save_file(named_weights(model), draft / "model.safetensors")
-        save_file(_optimizer_tensors(model, optimizer), draft / "optimizer.safetensors")
-        write_json(draft / "state.json", dataclasses.asdict(state))
-        for file in draft.iterdir():
-            _flush_to_disk(file)
-        shutil.rmtree(place, ignore_errors=True)
-        draft.rename(place)
+        try:
+            draft.mkdir(parents=True)
+            save_file(named_weights(model), draft / "model.safetensors")
+            save_file(_optimizer_tensors(model, optimizer), draft / "optimizer.safetensors")
+            write_json(draft / "state.json", dataclasses.asdict(state))
+            for file in draft.iterdir():
+                _flush_to_disk(file)
+            shutil.rmtree(place, ignore_errors=True)
+            draft.rename(place)
+        except (OSError, SafetensorError, NotWritten) as error:
+            # It may be what fills the disk.
+            shutil.rmtree(draft, ignore_errors=True)
+            failure = NotWritten(f"{place}: cannot be written: {error}")
+            if self.checkpoints():
+                failure.add_note("The checkpoint before it is whole; --resume goes on from there.")
+            raise failure from None
         for old in self.checkpoints()[:-keep]:
             shutil.rmtree(old)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from seqserve.errors import OptionError
+from seqserve.files import written_whole
 
 
 class Pair(NamedTuple):
@@ -171,8 +172,12 @@ def pairs_apart_from(pairs: Iterable[Pair], held_out: Sequence[Pair]) -> list[Pa
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Writes pairs as TSV."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    """Writes pairs as TSV, all or none.
+
+    Raises:
+        NotWritten: A write failed, as on a full disk.
+    """
+    with written_whole(path, "w", newline="\n", option="") as file:
         file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
 
 

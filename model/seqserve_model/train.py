@@ -132,7 +132,6 @@ def _check_lengths(corpora: Corpora) -> None:
 
 
 def _begin_run(run: RunDirectory, recipe: Recipe, split: Split, tokenizer: Tokenizer) -> None:
-    run.path.mkdir(parents=True, exist_ok=True)
     # First, because --resume and --fresh recognise a run by this file.
     write_json(run.recipe, recipe.to_dict())
     write_pairs(run.validation, split.validation)

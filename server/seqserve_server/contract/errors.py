@@ -130,8 +130,9 @@ class NoDetector(ServiceError):
     """The server cannot detect languages: the extra for it is not installed."""
 
     template = (
-        "this server cannot detect languages; name source_language, or install the extra for it"
-        " where the server runs, pip install 'seqserve[detect]', and start the server again"
+        "this server cannot detect languages; install the extra for it where the server runs,"
+        " pip install 'seqserve[detect]', and start it again; a call that generates can name its"
+        " source_language instead"
     )
 
 

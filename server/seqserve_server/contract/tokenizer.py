@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tokenizers
 
 from seqserve.errors import OptionError
+from seqserve.files import written_whole
 from seqserve_server.contract.alphabet import Alphabet
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.spelling import Spelled, Spelling
@@ -139,12 +140,16 @@ class Tokenizer:
 
         Returns:
             The names of the files.
+
+        Raises:
+            NotWritten: A write failed, as on a full disk.
         """
         files = {path: self._source.library}
         if self._target.library is not self._source.library:
             files[path.with_name(TARGET_FILE)] = self._target.library
         for file, tokenizer in files.items():
-            file.write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+            with written_whole(file, "w", option="") as text:
+                print(tokenizer.to_str(pretty=True), file=text)
         return [file.name for file in files]
 
     @property

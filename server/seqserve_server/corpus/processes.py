@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from seqserve.errors import SeqserveError
+from seqserve.spawned_process import leave_interrupts, spawn
 from seqserve_server.contract.errors import EngineFault, StartupError
 from seqserve_server.corpus.answer import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
@@ -52,6 +52,9 @@ class ProcessPool:
             for process in self._processes:
                 process.wait_ready()
         except BaseException:
+            # They may be loading for long, and have nothing to lose.
+            for process in self._processes:
+                process.kill()
             self.close()
             raise
 
@@ -89,11 +92,8 @@ class _EngineProcess:
     """One process, and the thread that reads its answers."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        # Not a fork: threads of this process, and those of its libraries, would be lost in it.
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, settings), daemon=True)
-        self._process.start()
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = spawn(_serve, theirs, settings)
         theirs.close()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -140,6 +140,10 @@ class _EngineProcess:
             self._pipe.send((number, texts))
         return future
 
+    def kill(self) -> None:
+        """Ends the process at once."""
+        self._process.kill()
+
     def hang_up(self) -> None:
         """Ends the process once it has read this; its answers are lost."""
         with suppress(OSError):
@@ -179,8 +183,7 @@ class _EngineProcess:
 
 def _serve(pipe: Connection, settings: EngineSettings) -> None:
     """Answers chunks until the other end is gone."""
-    # It gets them too, and ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_interrupts()
     lock = threading.Lock()
 
     def send(message: Any) -> None:

@@ -17,6 +17,7 @@ from seqserve.variables import misspelt_variables
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
+from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import SegmentationMode, ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.glossaries.folder import Glossaries
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         facts = {"name": name, "did_you_mean": meant}
         logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
+    refuse_few_files(options)
     _refuse_taken_ports(options)
     glossaries = Glossaries(options.glossaries)
     glossaries.open()

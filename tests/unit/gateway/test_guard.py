@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
@@ -28,6 +29,14 @@ def test_other_names_are_refused(host: str) -> None:
     assert answer.status_code == 421
     assert "--allowed-host" in answer.text
     assert "content-security-policy" in answer.headers
+
+
+async def test_two_hosts_are_refused() -> None:
+    transport = httpx.ASGITransport(Guard(PlainTextResponse("page"), None))
+    headers = [("host", "localhost"), ("host", "evil.example")]
+    async with httpx.AsyncClient(transport=transport) as client:
+        answer = await client.get("http://localhost/", headers=headers)
+    assert answer.status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,19 @@ def test_idle_connection_is_closed(server: FakeServer) -> None:
         assert ends(connection)
 
 
+def test_connection_whose_answers_nobody_reads_is_closed(server: FakeServer) -> None:
+    with (
+        running(server, ListenerLimits(keep_alive_s=1)) as gateway,
+        gateway.connect() as connection,
+    ):
+        # More than the buffers of the network take.
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+        connections = gateway.gateway.metrics.connections
+        until(lambda: gateway.request("GET", "/healthz")[0] == 200)
+        assert connections.collect()[0].samples[0].value >= 1
+        until(lambda: connections.collect()[0].samples[0].value == 0)
+
+
 def test_headers_without_end_are_cut_off(server: FakeServer) -> None:
     with connected(server, ListenerLimits()) as connection, pytest.raises(OSError):
         connection.sendall(HEAD)

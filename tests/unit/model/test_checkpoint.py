@@ -1,11 +1,12 @@
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from seqserve.errors import OptionError
+from seqserve.errors import NotWritten, OptionError
 from seqserve_model.checkpoint import (
     RunDirectory,
     TrainingState,
@@ -81,6 +82,26 @@ def test_only_the_latest_whole_checkpoints_stay(make_model: MakeModel, tmp_path:
     for step in (1, 2, 10):
         run.save(TrainingState(step=step), model, optimizer, keep=2)
     assert [path.name for path in run.checkpoints()] == ["step-00000002", "step-00000010"]
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_earlier_ones(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    model, run = make_model(), RunDirectory(tmp_path)
+    optimizer = trained(model)
+    run.save(TrainingState(step=1), model, optimizer, keep=2)
+    [first] = run.checkpoints()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Weights fit, the optimizer with its two moments does not.
+    size = (first / "model.safetensors").stat().st_size + 1024
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        with pytest.raises(NotWritten, match=r"step-00000002: cannot be written: .*too large"):
+            run.save(TrainingState(step=2), model, optimizer, keep=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(first.parent.iterdir()) == [first]
+    assert run.restore(model, optimizer).step == 1
 
 
 def test_the_average_is_the_mean(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import multiprocessing.connection
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from seqserve.errors import SeqserveError
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.event_loop import precise_loop
 from seqserve.load.load import Load, Share
+from seqserve.spawned_process import leave_interrupts, spawn
 
 # Until all processes have read when they begin.
 _HEAD_START_S = 0.1
@@ -47,15 +47,11 @@ def send(load: Load, caller: Caller, processes: int, answered: Callable[[int], N
     """
     if processes == 1:
         return _sum([_run(load, caller, Share(), time.perf_counter, lambda _: answered(1))])
-    # A process that is forked could not use gRPC.
-    context = multiprocessing.get_context("spawn")
     children: list[tuple[Any, Connection]] = []
     try:
         for index in range(processes):
-            here, there = context.Pipe()
-            arguments = (there, load, caller, Share(index, processes))
-            child = context.Process(target=_child, args=arguments, daemon=True)
-            child.start()
+            here, there = multiprocessing.Pipe()
+            child = spawn(_child, there, load, caller, Share(index, processes))
             there.close()
             children.append((child, here))
         pipes = [pipe for _, pipe in children]
@@ -97,8 +93,7 @@ def _received(pipe: Any) -> Any:
 
 
 def _child(pipe: Connection, load: Load, caller: Caller, share: Share) -> None:
-    # The process that started this one ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_interrupts()
     count, next_s = 0, 0.0
 
     def begin() -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
 
 # Larger headers cost time to read and serve no purpose.
@@ -28,6 +29,20 @@ _UNLIMITED = (1 << 31) - 1
 # loop; it ends others itself, and some of them from the first number on.
 _MAX_PENDING = 4096
 _MAX_PENDING_HARD = 8192
+
+
+def refuse_few_files(options: ServeOptions) -> None:
+    """Fails where the limit on open files leaves none for connections.
+
+    Raises:
+        StartupError: It does.
+    """
+    files = _open_files()
+    if options.max_connections is None and files <= _OWN_FILES:
+        raise StartupError(
+            f"the limit on open files is {files}, of which the server needs {_OWN_FILES} and each"
+            " connection one more; raise it: `ulimit -n 1024`, or LimitNOFILE= in systemd"
+        )
 
 
 def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
@@ -65,11 +80,14 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
 
 def _max_connections() -> int:
     """Counts the connections that fit beside the server's own files."""
+    return max(1, _open_files() - _OWN_FILES)
+
+
+def _open_files() -> int:
+    """Returns the limit on open files."""
     if sys.platform == "win32":
         return _UNLIMITED
     import resource
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return _UNLIMITED
-    return max(1, min(files, _UNLIMITED) - _OWN_FILES)
+    return _UNLIMITED if files == resource.RLIM_INFINITY else min(files, _UNLIMITED)

@@ -1,5 +1,6 @@
 """The tokenizer over the three kinds of tokenizer.json that models bring."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from seqserve.errors import OptionError
+from seqserve.errors import NotWritten, OptionError
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -110,6 +111,19 @@ def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) ->
     text = "Grüße </s>, good?"
     assert again.encode(text) == tokenizer.encode(text)
     assert again.vocabulary_size == tokenizer.vocabulary_size
+
+
+def test_a_tokenizer_that_does_not_fit_on_the_disk_leaves_no_half_of_it(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    try:
+        with pytest.raises(NotWritten, match=r"tokenizer\.json: File too large"):
+            tokenizer.save(tmp_path / "tokenizer.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_tokenizer_puts_in_front_is_put_before_sources_alone() -> None:

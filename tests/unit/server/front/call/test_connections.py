@@ -15,8 +15,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import awaited, failure
 
+from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.call import connections
-from seqserve_server.front.call.connections import connection_arguments
+from seqserve_server.front.call.connections import connection_arguments, refuse_few_files
 from seqserve_server.front.config import ServeOptions
 
 REQUEST = health_pb2.HealthCheckRequest()
@@ -111,10 +112,20 @@ def test_limit_of_open_files_limits_connections(monkeypatch: pytest.MonkeyPatch)
         return int(arguments["grpc.max_allowed_incoming_connections"])
 
     assert limit(1024) == 1024 - 128
-    assert limit(10) == 1
     unlimited = (1 << 31) - 1
-    assert limit(resource.RLIM_INFINITY) == unlimited
+    assert limit(resource.RLIM_INFINITY) == unlimited - 128
     assert limit(1 << 40) <= unlimited
+
+
+def test_limit_of_open_files_without_room_for_connections_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 1024))
+    with pytest.raises(StartupError, match=r"the limit on open files is 64, .*`ulimit -n"):
+        refuse_few_files(ServeOptions())
+    refuse_few_files(ServeOptions(max_connections=8))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1024))
+    refuse_few_files(ServeOptions())
 
 
 def test_python_client_pings_less_often_than_the_limit() -> None:
