@@ -46,9 +46,9 @@ RULE_LIST: list[dict[str, Any]] = [
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, and a version of it that cannot be loaded."""
     folder = tmp_path_factory.mktemp("models")
-    shutil.copytree(MODELS / "en-de" / "3", folder / "en-de" / "3")
-    shutil.copytree(MODELS / "en-de" / "3", folder / "en-de" / "4")
-    with (folder / "en-de" / "4" / "encoder.onnx").open("ab") as damaged:
+    shutil.copytree(MODELS / "en-de" / "4", folder / "en-de" / "4")
+    shutil.copytree(MODELS / "en-de" / "4", folder / "en-de" / "5")
+    with (folder / "en-de" / "5" / "encoder.onnx").open("ab") as damaged:
         damaged.write(b"x")
     return folder
 

@@ -200,7 +200,7 @@ def test_threads_are_those_within_a_step_of_an_artifact(
         asked.append(threads)
         return Runtime(folder, manifest, provider, threads, **options)
 
-    monkeypatch.setattr(local_engine, "Runtime", open_runtime)
+    monkeypatch.setattr(local_engine, "open_runtime", open_runtime)
     for threads in (None, 2):
         with open_translator(EvaluateOptions(path=tiny_artifact, threads=threads)) as translate:
             assert len(translate(["a"])) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from seqserve_server.contract.manifest import REQUIRED_FILES, FileDigest, Manifest
 
-SHIPPED = Path(__file__).parents[4] / "models" / "en-de" / "3"
+SHIPPED = Path(__file__).parents[4] / "models" / "en-de" / "4"
 
 
 def make_artifact(repository: Path, name: str = "toy", version: int = 1) -> Path:

@@ -22,7 +22,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The model of a wheel, as pip lays it down."""
     folder = tmp_path / "site-packages" / "shipped"
-    (folder / "en-de" / "3").mkdir(parents=True)
+    (folder / "en-de" / "4").mkdir(parents=True)
     monkeypatch.setattr(standard, "shipped", lambda: folder)
     return folder
 
