@@ -11,7 +11,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -165,18 +165,34 @@ def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
 
 
+class StateTypes(NamedTuple):
+    """What allocates each part of the state: in the memory of the host, or elsewhere."""
+
+    target: Callable[[Architecture, int, int, np.dtype[Any], Allocate], SelfAttentionCache]
+    cross: Callable[[Architecture, int, int, np.dtype[Any], Allocate], CrossAttentionCache]
+    cell: Callable[[Architecture, int, Allocate], CellState]
+    allocate: Allocate
+
+
+_ON_HOST = StateTypes(SelfAttentionCache, CrossAttentionCache, CellState, untouched)
+
+
 def allocate_state(
-    manifest: Manifest, slots: int, dtype: np.dtype[Any]
+    manifest: Manifest, slots: int, dtype: np.dtype[Any], types: StateTypes = _ON_HOST
 ) -> tuple[TargetState, CrossAttentionCache]:
-    """Allocates what the decoder's layers keep of all slots, from the model's limits."""
-    shape, limits = manifest.architecture, manifest.limits
+    """Allocates what the decoder's layers keep of all slots, from the model's limits.
+
+    Raises:
+        MemoryError: It does not fit into the memory of a GPU.
+    """
+    shape, limits, allocate = manifest.architecture, manifest.limits, types.allocate
     source = max(limits.max_source_length, MIN_LENGTH)
-    cross = CrossAttentionCache(shape, slots, source, dtype, untouched)
+    cross = types.cross(shape, slots, source, dtype, allocate)
     if shape.cell_width:
-        return CellState(shape, slots, untouched), cross
+        return types.cell(shape, slots, allocate), cross
     # The begin token is read too.
     target = limits.max_target_length + 1
-    return SelfAttentionCache(shape, slots, target, dtype, untouched), cross
+    return types.target(shape, slots, target, dtype, allocate), cross
 
 
 def _by_layer(

@@ -69,10 +69,7 @@ def prepare() -> None:
     with contextlib.redirect_stdout(printed):
         ort.preload_dlls()
     if match := _MISSING.search(printed.getvalue()):
-        raise ProviderError(
-            f"provider cuda: a library is missing: {match[1]}; pip install"
-            " 'seqserve[server-gpu]' in a new environment"
-        )
+        raise missing(match[1])
     try:
         ctypes.CDLL(_DRIVER)
     except OSError as error:
@@ -80,6 +77,14 @@ def prepare() -> None:
             f"provider cuda: there is no NVIDIA driver: {error}; install it, give a container its"
             " GPUs (--gpus all), or use --provider cpu"
         ) from error
+
+
+def missing(library: object) -> ProviderError:
+    """Makes the error of a library that pip can install."""
+    return ProviderError(
+        f"provider cuda: a library is missing: {library}; pip install"
+        " 'seqserve[server-gpu]' in a new environment"
+    )
 
 
 def failure_of(error: Exception) -> ProviderError | None:

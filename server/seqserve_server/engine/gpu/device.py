@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.contract.errors import ProviderError
+from seqserve_server.engine.gpu.cuda import missing
 
 _TO_DEVICE, _TO_HOST = 1, 2
 """Directions of cudaMemcpyAsync. Source: the type cudaMemcpyKind in driver_types.h."""
@@ -35,11 +35,7 @@ class Device:
         try:
             cupy = importlib.import_module("cupy")
         except ImportError as error:
-            raise ProviderError(
-                f"provider cuda: a library is missing: {error}; pip install"
-                " 'seqserve[server-gpu]' in a new environment"
-            ) from error
-
+            raise missing(error) from error
         self.arrays: Any = cupy
         """Makes arrays, as the module numpy does."""
         self._stream = cupy.cuda.Stream(non_blocking=True)

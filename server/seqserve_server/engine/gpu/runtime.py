@@ -13,12 +13,16 @@ from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.manifest import DECODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
-from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState
+from seqserve_server.engine.decoder_state import (
+    CrossAttentionCache,
+    TargetState,
+    allocate_state,
+)
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
-from seqserve_server.engine.gpu.state import allocate_state
+from seqserve_server.engine.gpu.state import types_on
 from seqserve_server.engine.gpu.step import DeviceStep, queued_run, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
@@ -89,7 +93,7 @@ class DeviceRuntime(Runtime):
 
     def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
         """Allocates what the decoder's layers keep of a number of slots."""
-        return allocate_state(self._device, self.manifest, slots, self.cache_type)
+        return allocate_state(self.manifest, slots, self.cache_type, types_on(self._device))
 
     def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
         """Lists the steps to run beforehand, so that no caller waits for one to be recorded."""

@@ -5,17 +5,16 @@ A copy there takes as long as the host takes to start it, so several rows share 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from seqserve_server.contract.manifest import Architecture, Manifest
 from seqserve_server.engine.decoder_state import (
-    MIN_LENGTH,
     CellState,
     CrossAttentionCache,
     SelfAttentionCache,
-    TargetState,
+    StateTypes,
 )
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.packing import Array, CrossKV
@@ -24,9 +23,9 @@ from seqserve_server.engine.packing import Array, CrossKV
 class DeviceCellState(CellState):
     """States of recurrent layers; see :class:`CellState`."""
 
-    def __init__(self, device: Device, shape: Architecture, slots: int) -> None:
-        """Allocates a vector for each layer and slot."""
-        super().__init__(shape, slots, device.zeros)
+    def __init__(self, device: Device, *size: Any) -> None:
+        """Allocates a vector for each layer and slot; the rest is that of :class:`CellState`."""
+        super().__init__(*size)
         self._device = device
 
     def start(self, row: int) -> None:
@@ -54,11 +53,9 @@ class DeviceCellState(CellState):
 class DeviceSelfAttentionCache(SelfAttentionCache):
     """Keys and values of target tokens; see :class:`SelfAttentionCache`."""
 
-    def __init__(
-        self, device: Device, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]
-    ) -> None:
-        """Allocates room for ``length`` tokens in every slot."""
-        super().__init__(shape, slots, length, dtype, device.zeros)
+    def __init__(self, device: Device, *size: Any) -> None:
+        """Allocates room in every slot; the rest is that of :class:`SelfAttentionCache`."""
+        super().__init__(*size)
         self._device = device
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
@@ -85,11 +82,9 @@ class DeviceSelfAttentionCache(SelfAttentionCache):
 class DeviceCrossAttentionCache(CrossAttentionCache):
     """Keys and values of sources; those of rows that join are copied together before a step."""
 
-    def __init__(
-        self, device: Device, shape: Architecture, slots: int, length: int, dtype: np.dtype[Any]
-    ) -> None:
-        """Allocates room for ``length`` tokens in every slot."""
-        super().__init__(shape, slots, length, dtype, device.zeros)
+    def __init__(self, device: Device, *size: Any) -> None:
+        """Allocates room in every slot; the rest is that of :class:`CrossAttentionCache`."""
+        super().__init__(*size)
         self._device = device
         self._joining: dict[int, tuple[CrossKV, int]] = {}
 
@@ -139,19 +134,11 @@ class DeviceCrossAttentionCache(CrossAttentionCache):
             super().clear(length)
 
 
-def allocate_state(
-    device: Device, manifest: Manifest, slots: int, dtype: np.dtype[Any]
-) -> tuple[TargetState, CrossAttentionCache]:
-    """Allocates what the decoder's layers keep of all slots, from the model's limits.
-
-    Raises:
-        MemoryError: It does not fit into the memory of the GPU.
-    """
-    shape, limits = manifest.architecture, manifest.limits
-    source = max(limits.max_source_length, MIN_LENGTH)
-    cross = DeviceCrossAttentionCache(device, shape, slots, source, dtype)
-    if shape.cell_width:
-        return DeviceCellState(device, shape, slots), cross
-    # The begin token is read too.
-    target = limits.max_target_length + 1
-    return DeviceSelfAttentionCache(device, shape, slots, target, dtype), cross
+def types_on(device: Device) -> StateTypes:
+    """Returns what allocates the state in the memory of a GPU."""
+    return StateTypes(
+        partial(DeviceSelfAttentionCache, device),
+        partial(DeviceCrossAttentionCache, device),
+        partial(DeviceCellState, device),
+        device.zeros,
+    )
