@@ -56,9 +56,8 @@ class GrpcTransport:
             if self._is_closed:
                 raise client_closed()
             if self._channel is None:
-                self._channel = self._connection.channel()
+                self._channel = FORK_GUARD.open(self._connection.channel)
                 self._callables = callables(self._channel)
-                FORK_GUARD.opened(self._channel)
         return self._callables[method]
 
 

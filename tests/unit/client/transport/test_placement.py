@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,28 @@ def test_a_process_forked_before_or_after_the_clients_of_its_parent_can_call(
     server: FakeServer, parent: str, child: str
 ) -> None:
     assert "FROM A" in forked(server.target, parent, child)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_a_fork_waits_until_grpc_has_ended(server: FakeServer) -> None:
+    # What is registered first comes last: it sees the threads that are there at the fork.
+    forks = """
+import os, sys
+threads = []
+os.register_at_fork(before=lambda: threads.append(len(os.listdir("/proc/self/task"))))
+from seqserve import Client
+
+for _ in range(5):
+    with Client(sys.argv[1]) as client:
+        client.generate("a")
+    if not os.fork():
+        os._exit(0)
+    os.wait()
+assert threads == [1] * 5, threads
+"""
+    command = [sys.executable, "-W", "ignore", "-c", forks, server.target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
