@@ -69,7 +69,7 @@ class ServerCall(CallRecord):
         self.model, self.version = model.manifest.name, model.manifest.version
         if kept is None:
             if repository.is_closed:
-                raise Draining("the server is shutting down; call another one")
+                raise Draining
             model.calls.enter()
             self.models.append(model)
         return model
