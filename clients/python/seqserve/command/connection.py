@@ -20,10 +20,6 @@ from seqserve.tls import TLS
 _RETRY = RetryPolicy()
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """The server, the time for a call, and encryption."""
@@ -92,7 +88,7 @@ class ConnectionOptions:
     def connect(
         self,
         default_timeout_s: float = DEFAULT_TIMEOUT_S,
-        before_report: Callable[[], None] = _nothing,
+        before_report: Callable[[], object] = lambda: None,
     ) -> Generator[Client, None, None]:
         """Makes a client, and reports the outages of its server on standard error."""
         client = Client(**self.settings(default_timeout_s))
