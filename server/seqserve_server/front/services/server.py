@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -90,7 +89,7 @@ class Server:
             gate, self._interceptors(security.tokens), connection_arguments(options)
         )
         if isinstance(self._server, AcceptingServer):
-            metrics.show_calls_not_taken(partial(getattr, self._server, "calls_not_taken"))
+            metrics.show_calls_not_taken(self._server.calls_not_taken)
         self._add_services(metrics)
         self.port = bind(self._server, options.host, options.port, security.certificates)
         self._is_serving = False
