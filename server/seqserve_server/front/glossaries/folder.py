@@ -36,8 +36,8 @@ _Stamp: TypeAlias = tuple[str, int, int, int, int]
 
 
 @dataclass(slots=True)
-class Listed:
-    """A file of the folder."""
+class GlossaryFile:
+    """A file of the folder, and what was read of it."""
 
     stamp: _Stamp
     """What was read last."""
@@ -53,7 +53,7 @@ class Glossaries:
     def __init__(self, folder: Path | None = None) -> None:
         """Reads nothing before :meth:`open`; without a folder there are no glossaries."""
         self._folder = folder
-        self._files: dict[str, Listed] = {}
+        self._files: dict[str, GlossaryFile] = {}
         self._seen: Files = ()
         self._success_s = time.time()
 
@@ -98,8 +98,8 @@ class Glossaries:
     def listed(self) -> list[tuple[Glossary, str]]:
         """The glossaries by name and languages, each with what is wrong with its newest file."""
         files = self._files.values()
-        listed = [(file.glossary, file.fault) for file in files if file.glossary]
-        return sorted(listed, key=lambda each: each[0].label)
+        sound = [(file.glossary, file.fault) for file in files if file.glossary]
+        return sorted(sound, key=lambda each: each[0].label)
 
     def reloads(self) -> dict[str, Reload]:
         """Returns whether all files are in use as they are, and when the last one was read."""
@@ -147,7 +147,7 @@ class Glossaries:
     def _take(self, stamp: _Stamp, read: Glossary | str) -> None:
         """Takes what was read of a file; one that is broken leaves its last sound version."""
         name = stamp[0]
-        file = self._files.setdefault(name, Listed(stamp))
+        file = self._files.setdefault(name, GlossaryFile(stamp))
         file.stamp = stamp
         if isinstance(read, Glossary):
             file.glossary, file.fault, self._success_s = read, "", time.time()
