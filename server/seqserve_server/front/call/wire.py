@@ -1,6 +1,7 @@
-"""Wraps gRPC handlers so that malformed requests get INVALID_ARGUMENT.
+"""What calls need of gRPC beside their messages: tolerant handlers, the end of a call, encoding.
 
 Left to itself, gRPC answers bytes that protobuf cannot parse with INTERNAL, a fault of the server.
+Here a handler gets them as :class:`Unreadable`, an error that it can answer with INVALID_ARGUMENT.
 """
 
 from __future__ import annotations
