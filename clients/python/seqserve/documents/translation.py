@@ -29,7 +29,7 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 
 
 def translation_of(result: Result) -> Translation:
-    """Takes the translation from a result; its alignment is the one of the segments."""
+    """Takes the translation from a result, with the alignments of its segments."""
     links = _links(result.hypotheses[0], 0, 0)
     for segment in result.segments:
         source, target = segment.source_begin, segment.target_begin

@@ -38,7 +38,7 @@ class _Arrivals:
 
     def __init__(self, taken: Callable[[str], None]) -> None:
         self.takers = self.idle_takers = 0
-        """Tasks that take calls, and those of them that wait for one."""
+        """Tasks that take calls, and how many of them wait for one."""
         self._admitted: deque[tuple[object, str]] = deque()
         self._taken = taken
         self._wanted: asyncio.Future[object] | None = None
