@@ -95,11 +95,15 @@ class Glossaries:
         self._files = {name: file for name, file in self._files.items() if name in names}
 
     @property
-    def listed(self) -> list[tuple[Glossary, str]]:
-        """The glossaries by name and languages, each with what is wrong with its newest file."""
+    def listed(self) -> list[Glossary]:
+        """The glossaries, by name and languages."""
+        glossaries = [file.glossary for file in self._files.values() if file.glossary]
+        return sorted(glossaries, key=lambda glossary: glossary.label)
+
+    def file_fault(self, glossary: Glossary) -> str:
+        """Tells why the newest file of a glossary is not used; empty if it is."""
         files = self._files.values()
-        sound = [(file.glossary, file.fault) for file in files if file.glossary]
-        return sorted(sound, key=lambda each: each[0].label)
+        return next((file.fault for file in files if file.glossary is glossary), "")
 
     def reloads(self) -> dict[str, Reload]:
         """Returns whether all files are in use as they are, and when the last one was read."""
@@ -116,7 +120,7 @@ class Glossaries:
         Raises:
             InvalidRequest: There is none, or several may be meant; the field is ``field``.
         """
-        glossaries = [glossary for glossary, _ in self.listed]
+        glossaries = self.listed
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
             names = sorted({glossary.label.name for glossary in glossaries})
