@@ -48,7 +48,7 @@ def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Messa
     return read
 
 
-def at_end(end: Callable[[object], object]) -> None:
+def at_end(end: Callable[[], object]) -> None:
     """Has a function called at the end of the call whose task this is.
 
     That is when gRPC no longer holds the answer, because the client has taken it or is gone. A
@@ -56,7 +56,7 @@ def at_end(end: Callable[[object], object]) -> None:
     """
     task = asyncio.current_task()
     assert task is not None
-    task.add_done_callback(end)
+    task.add_done_callback(lambda _: end())
 
 
 async def aborted(
@@ -79,7 +79,7 @@ async def aborted(
     raise AssertionError("abort always raises")
 
 
-def forget_origin(error: BaseException, _: object = None) -> None:
+def forget_origin(error: BaseException) -> None:
     """Has an error forget where it was raised, and with that what was held there."""
     error.__traceback__ = error.__context__ = None
 
