@@ -2,8 +2,9 @@
 
     python deploy/envoy/descriptor.py deploy/envoy/http.pb
 
-It needs the client and ``googleapis-common-protos``. The paths are in the descriptor set alone, so
-neither the protos nor the clients depend on the annotations of Google.
+It needs ``googleapis-common-protos`` beside seqserve. The paths are those of ``seqserve gateway``.
+They are in the descriptor set alone, so neither the protos nor the clients depend on the
+annotations of Google.
 Source: google/api/http.proto, ``HttpRule``.
 """
 
@@ -18,21 +19,10 @@ from google.protobuf.descriptor import FileDescriptor
 from google.rpc import error_details_pb2
 
 from seqserve.v1 import generation_pb2, model_pb2
+from seqserve_gateway.v1.operations import OPERATIONS
 
-PATHS = {
-    "Generate": ("post", "/v1/generate"),
-    "GenerateStream": ("post", "/v1/generate:stream"),
-    "GenerateBatch": ("post", "/v1/generate:batch"),
-    "Score": ("post", "/v1/score"),
-    "Attention": ("post", "/v1/attention"),
-    "Tokenize": ("post", "/v1/tokenize"),
-    "Detokenize": ("post", "/v1/detokenize"),
-    "ListModels": ("get", "/v1/models"),
-    "GetModel": ("get", "/v1/models/{model}"),
-    "ListGlossaries": ("get", "/v1/glossaries"),
-    "GetGlossary": ("get", "/v1/glossaries/{glossary}"),
-}
-"""Verb and path by method; the others stay with gRPC and gRPC-web."""
+_OPERATIONS = {operation.method.value: operation for operation in OPERATIONS}
+"""By method; the others stay with gRPC and gRPC-web."""
 
 
 def descriptor_set() -> descriptor_pb2.FileDescriptorSet:
@@ -44,11 +34,12 @@ def descriptor_set() -> descriptor_pb2.FileDescriptorSet:
     for file in files.values():
         methods = [method for service in file.service for method in service.method]
         for method in methods:
-            if method.name in PATHS:
-                verb, path = PATHS[method.name]
+            if operation := _OPERATIONS.get(method.name):
                 rule = method.options.Extensions[annotations_pb2.http]
-                setattr(rule, verb, path)
-                rule.body = "*" if verb == "post" else ""
+                if operation.is_get:
+                    rule.get = operation.path
+                else:
+                    rule.post, rule.body = operation.path, "*"
         if methods:
             file.dependency.append(annotations_pb2.DESCRIPTOR.name)
     return descriptor_pb2.FileDescriptorSet(file=files.values())

@@ -18,6 +18,7 @@ a module with a :class:`~seqserve_gateway.form.Form`, and list it in
 
 - **The server** is ``call.client``, a :class:`seqserve.AsyncClient`; or ``call.message`` and
   ``call.messages`` for messages of ``seqserve.v1`` as they are. Pass ``timeout_s=call.left_s``.
+- **Bodies** are bytes; ``call.check_json()`` refuses one that is not said to be JSON.
 - **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
   sets ``call.token`` before its first call. It reaches the server with every call of the request.
 - **Cancellation**: if the client goes away, or the deadline passes, the endpoint is cancelled, and

@@ -30,6 +30,7 @@ _BATCHES = 2
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
+JSON = "application/json"
 _TRACE = ("traceparent", "tracestate")
 _PRINTABLE = re.compile(r"[\x20-\x7e]{1,512}")
 
@@ -69,6 +70,23 @@ class Call:
     def token(self, token: str | None) -> None:
         self._token = token
         self._identify()
+
+    @property
+    def media_type(self) -> str:
+        """What the body is, as its ``Content-Type`` says, in small letters; without parameters."""
+        return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def check_json(self) -> None:
+        """Refuses a body that is not said to be JSON.
+
+        Pages of other sites can send any other type without being asked for leave (CORS).
+
+        Raises:
+            Failure: It is not.
+        """
+        if self.media_type != JSON:
+            reason = f"the Content-Type must be {JSON}"
+            raise Failure("INVALID_ARGUMENT", reason, 415, field="content-type")
 
     @property
     def left_s(self) -> float:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import sys
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seqserve.address import address_of, is_loopback
 from seqserve.arguments import DEFAULT_TIMEOUT_S
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.progress import outages_reported
@@ -114,7 +114,7 @@ class GatewayOptions(ConnectionOptions):
 
     def hosts(self) -> list[str] | None:
         """Returns the names by which the gateway may be called; None for any."""
-        if self.allowed_host or _is_loopback(self.host):
+        if self.allowed_host or is_loopback(self.host):
             return [self.host, *self.allowed_host]
         return None
 
@@ -155,7 +155,7 @@ def main(argv: list[str]) -> int:
     )
     with (
         listener_at(options.host, options.port, "--port") as listener,
-        outages_reported(lambda: None),
+        outages_reported(),
     ):
         _announce(listener, options, is_private=gateway.upstream.is_private)
         run(app, listener, gateway, limits, certificate)
@@ -181,7 +181,7 @@ def _check(options: GatewayOptions) -> None:
             "--token-file: has no effect, because callers bring their own tokens; add --lend-token"
             " to let those without one use it"
         )
-    is_open = not _is_loopback(options.host) and options.tls_certificate is None
+    is_open = not is_loopback(options.host) and options.tls_certificate is None
     if is_open and not options.insecure:
         raise OptionError(
             f"--host: other machines reach {options.host}, and connections are not encrypted. Give"
@@ -190,22 +190,14 @@ def _check(options: GatewayOptions) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _announce(listener: socket.socket, options: GatewayOptions, *, is_private: bool) -> None:
     if not is_private:
         warning = "tokens of callers are not passed on, because --tls is not given"
         print(f"seqserve: {warning}", file=sys.stderr)
-    if options.lend_token and not _is_loopback(options.host):
+    if options.lend_token and not is_loopback(options.host):
         warning = "everyone who can reach the gateway can call the server, without a token"
         print(f"seqserve: {warning}", file=sys.stderr)
     port = listener.getsockname()[1]
     scheme = "http" if options.tls_certificate is None else "https"
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"{scheme}://{host}:{port}"
+    address = f"{scheme}://{address_of(options.host, port)}"
     print(f"seqserve gateway on {address} for {options.target}, see {address}/docs", flush=True)

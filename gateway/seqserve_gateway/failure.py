@@ -43,7 +43,7 @@ class Failure(Exception):
     details: str
     """What is wrong, for people."""
     status: int = 0
-    """Status of HTTP; that of ``code`` if 0."""
+    """Status of HTTP; 0 for the one that belongs to ``code``."""
     field: str = ""
     """The wrong field of the request; empty if no field is wrong."""
     reason: str = ""

@@ -19,7 +19,7 @@ class Streamed(Response):
     """
 
     def __init__(self, parts: AsyncGenerator[str, None], media_type: str) -> None:
-        """Stores the generator; ``media_type`` is that of its parts joined."""
+        """Stores the generator; ``media_type`` says what its parts, joined, are."""
         self.media_type = media_type
         super().__init__()
         del self.headers["content-length"]

@@ -106,7 +106,7 @@ class Upstream:
         return messages_of(self._calls, method, request, attempts)
 
     def authorization(self, token: str | None) -> Pairs:
-        """Returns the metadata for a caller's token, or that of the gateway's own without one.
+        """Returns the metadata for a caller's token; without one, for the gateway's own.
 
         A token is left out where it would cross the network in clear: a server that wants one then
         refuses the call.

@@ -28,7 +28,7 @@ Matrix = Any
 
 _COLUMN_WIDTH, _ROW_HEIGHT = 4.2, 3.6
 _SUFFIXES = (".png", ".svg")
-# Pictures are made in many places, so the style is that of the process.
+# Pictures are made in many places, so the style is set for the whole process.
 matplotlib.rcParams.update(SETTINGS)
 
 

@@ -41,7 +41,7 @@ class Stay:
 
     @property
     def steps(self) -> int:
-        """Number of steps, which is that of tokens written, the end token counted."""
+        """Number of steps: one for each token written, the end token counted."""
         return self.end - self.begin
 
 

@@ -101,13 +101,3 @@ def test_every_listed_pair_is_served_as_listed_and_every_served_pair_is_listed(
             for s, t, _ in listed
         ]
         assert any(similar)
-
-
-@examples(100)
-@given(TRANSLATORS, st.sampled_from(CODES))
-def test_sources_are_those_from_which_a_target_is_served(
-    translators: list[Translator], target: str
-) -> None:
-    pairs = Pairs(translators)
-    for source in pairs.sources(target):
-        assert legs_of(pairs, source, target)

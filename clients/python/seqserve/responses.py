@@ -5,7 +5,8 @@ A response that breaks the server's contract becomes an :class:`~seqserve.Intern
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum
 from typing import Any, TypeVar
 
 from seqserve import results
@@ -17,26 +18,25 @@ from seqserve.model import LanguagePair, Model, ModelState
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
+E = TypeVar("E", bound=Enum)
 
 _SCALARS = {str, int, float, bool}
 
-# Enums of proto3 are open: a newer server may send a number that is not here.
-_STATES = {
-    number: ModelState[name.removeprefix("MODEL_STATE_")]
-    for name, number in model_pb2.ModelState.items()
-}
-_STOP_REASONS = {
-    number: results.StopReason[name.removeprefix("STOP_REASON_")]
-    for name, number in generation_pb2.StopReason.items()
-}
-_WARNINGS = {
-    number: results.SourceWarning[name.removeprefix("SOURCE_WARNING_")]
-    for name, number in generation_pb2.SourceWarning.items()
-}
-_PLACEMENTS = {
-    number: results.Placement[name.removeprefix("PLACEMENT_")]
-    for name, number in generation_pb2.Placement.items()
-}
+
+def _members_of(kind: type[E], enum: Any) -> Callable[[int], E]:
+    """Returns what finds the member for a number of an enum of the protos.
+
+    Enums of proto3 are open: a newer server may send a number that is not here. It is unspecified.
+    """
+    prefix = enum.Name(0).removesuffix("UNSPECIFIED")
+    members = {number: kind[name.removeprefix(prefix)] for name, number in enum.items()}
+    return lambda number: members.get(number, members[0])
+
+
+_state_of = _members_of(ModelState, model_pb2.ModelState)
+_stop_reason_of = _members_of(results.StopReason, generation_pb2.StopReason)
+_warning_of = _members_of(results.SourceWarning, generation_pb2.SourceWarning)
+_placement_of = _members_of(results.Placement, generation_pb2.Placement)
 
 
 def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
@@ -48,7 +48,7 @@ def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
         hypotheses=tuple(map(_hypothesis_of, response.hypotheses)),
         timings=_converted(results.Timings, response.timings),
         segments=tuple(map(_segment_of, response.segments)),
-        source_warnings=_warnings_of(response),
+        source_warnings=tuple(map(_warning_of, response.source_warnings)),
         legs=tuple(map(_leg_of, response.legs)),
         detected_language=_detected_of(response.detected_language)
         if response.HasField("detected_language")
@@ -117,8 +117,7 @@ def languages_of(
 
 def model_of(message: model_pb2.Model) -> Model:
     """Converts one version of one model."""
-    state = _STATES.get(message.state, ModelState.UNSPECIFIED)
-    return _converted(Model, message, state=state)
+    return _converted(Model, message, state=_state_of(message.state))
 
 
 def models_of(response: Any) -> list[Model]:
@@ -153,7 +152,7 @@ def _leg_of(message: generation_pb2.Leg) -> results.Leg:
     return _converted(
         results.Leg,
         message,
-        stop_reason=_STOP_REASONS.get(message.stop_reason, results.StopReason.UNSPECIFIED),
+        stop_reason=_stop_reason_of(message.stop_reason),
         confidence=message.confidence if message.HasField("confidence") else None,
     )
 
@@ -168,7 +167,7 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         message,
         score=message.score if message.HasField("score") else None,
         normalized_score=message.normalized_score if message.HasField("normalized_score") else None,
-        stop_reason=_STOP_REASONS.get(message.stop_reason, results.StopReason.UNSPECIFIED),
+        stop_reason=_stop_reason_of(message.stop_reason),
         top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
         attention=tuple(tuple(token.weights) for token in message.attention),
         unmet_terms=tuple(map(_term_of, message.unmet_terms)),
@@ -183,15 +182,8 @@ def _segment_of(message: generation_pb2.Segment) -> results.Segment:
         results.Segment,
         message,
         hypotheses=tuple(map(_hypothesis_of, message.hypotheses)),
-        source_warnings=_warnings_of(message),
+        source_warnings=tuple(map(_warning_of, message.source_warnings)),
     )
-
-
-def _warnings_of(
-    message: generation_pb2.GenerateResponse | generation_pb2.Segment,
-) -> tuple[results.SourceWarning, ...]:
-    unknown = results.SourceWarning.UNSPECIFIED
-    return tuple(_WARNINGS.get(warning, unknown) for warning in message.source_warnings)
 
 
 def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedToken, ...]:
@@ -214,8 +206,7 @@ def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedTok
 
 
 def _kept_of(message: generation_pb2.KeptText) -> results.KeptText:
-    placement = _PLACEMENTS.get(message.placement, results.Placement.UNSPECIFIED)
-    return _converted(results.KeptText, message, placement=placement)
+    return _converted(results.KeptText, message, placement=_placement_of(message.placement))
 
 
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:

@@ -7,6 +7,7 @@ import socket
 import sys
 from dataclasses import dataclass
 
+from seqserve.address import address_of
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> int:
     settings = UpstreamSettings(**options.settings(default_attempts=_DEFAULT_ATTEMPTS))
     gateway = gateway_of(settings)
     app = page_of(gateway, [host, *options.allowed_host])
-    with listener_at(host, port, "--listen") as listener, outages_reported(lambda: None):
+    with listener_at(host, port, "--listen") as listener, outages_reported():
         _announce(listener, options)
         limits = ListenerLimits(max_connections=_MAX_CONNECTIONS, drain_timeout_s=_DRAIN_TIMEOUT_S)
         run(app, listener, gateway, limits)
@@ -87,5 +88,5 @@ def _announce(listener: socket.socket, options: PlaygroundOptions) -> None:
         warning = "everyone who can reach this machine can call the server through the page"
         print(f"seqserve: {warning}, without a token", file=sys.stderr)
     name = "localhost" if address.is_loopback or address.is_unspecified else str(address)
-    shown = f"[{name}]" if ":" in name else name
-    print(f"seqserve playground on http://{shown}:{port} for {options.target}", flush=True)
+    page = f"http://{address_of(name, port)}"
+    print(f"seqserve playground on {page} for {options.target}", flush=True)

@@ -78,7 +78,8 @@ def _form_of(settings: UpstreamSettings) -> Form:
 
     async def generate(call: Call) -> Response:
         """Answers as ``lines_of`` says."""
-        question = question_of(call.request.headers.get("content-type", ""), call.body)
+        call.check_json()
+        question = question_of(call.body)
         return Streamed(lines_of(call.client, settings, question), "application/x-ndjson")
 
     return Form(

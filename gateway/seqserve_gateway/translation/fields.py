@@ -14,7 +14,7 @@ from email.parser import Parser
 from typing import Any
 from urllib.parse import parse_qs
 
-from seqserve_gateway.call import Call
+from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.failure import Failure, writable
 
 _MOST_FIELDS = 1000
@@ -106,15 +106,13 @@ def fields_of(call: Call) -> Fields:
     Raises:
         Failure: The body is not what its Content-Type says.
     """
-    content_type = call.request.headers.get("content-type", "")
-    kind = content_type.partition(";")[0].strip().lower()
     query = _of_form(call.request.url.query)
     if not call.body:
         return Fields(query)
-    if kind == "application/json":
+    if call.media_type == JSON:
         return Fields(query | _of_json(call.body))
-    if kind == "multipart/form-data":
-        values, files = _of_multipart(call.body, content_type)
+    if call.media_type == "multipart/form-data":
+        values, files = _of_multipart(call.body, call.request.headers["content-type"])
         return Fields(query | values, files)
     return Fields(query | _of_form(_decoded(call.body)))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from seqserve.command.run.document_run import source_of, translation_of
 from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.passage import Passage, Translation, parts
+from seqserve.documents.translation import parts_of, source_of, translation_of
 from seqserve.errors import FailedPrecondition
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
@@ -181,9 +181,7 @@ async def _written(
 ) -> list[str]:
     if passage.divided is not None and (result is None or not translation_of(result).alignment):
         # Its markup cannot be placed, so it divides the text.
-        first, *rest = passage.divided()
-        divided = [replace(first, before=passage.before + first.before), *rest]
-        answers = await _answers(call, divided, options)
+        answers = await _answers(call, [*parts_of(passage)], options)
         return ["".join(texts[0] for texts in answers)]
     assert result is not None
     translations = [translation_of(result)]

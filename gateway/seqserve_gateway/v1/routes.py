@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from starlette.responses import Response
 
 from seqserve.errors import CallError
-from seqserve_gateway.call import Call
+from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.form import Endpoint, Form
 from seqserve_gateway.streamed import Streamed
@@ -17,15 +17,13 @@ from seqserve_gateway.v1.messages import message_of, text_of
 from seqserve_gateway.v1.openapi import openapi_of
 from seqserve_gateway.v1.operations import OPERATIONS, Operation
 
-_JSON = "application/json"
-
 
 def _endpoint(operation: Operation) -> Endpoint:
     async def answer(call: Call) -> Response:
         request = (_from_query if operation.is_get else _from_body)(call, operation.request())
         if operation.is_stream:
             return Streamed(_events(call, operation, request), "text/event-stream")
-        return Response(text_of(await call.message(operation.method, request)), media_type=_JSON)
+        return Response(text_of(await call.message(operation.method, request)), media_type=JSON)
 
     verb = "GET" if operation.is_get else "POST"
     return Endpoint(path=operation.path, answer=answer, methods=[verb])
@@ -33,11 +31,7 @@ def _endpoint(operation: Operation) -> Endpoint:
 
 def _from_body(call: Call, message: Message) -> Message:
     """Reads a message from the body."""
-    content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # Pages of other sites can send any other type without being asked for leave (CORS).
-    if content_type != _JSON:
-        reason = f"the Content-Type must be {_JSON}"
-        raise Failure("INVALID_ARGUMENT", reason, 415, field="content-type")
+    call.check_json()
     return message_of(call.body, message)
 
 

@@ -1,4 +1,4 @@
-"""Starts the processes of the server, and keeps from them the signals that are for it."""
+"""Starts and ends the processes of the server; keeps from them the signals that are for it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[byte
         return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], **options)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    """Waits until a process has ended, and kills it after a timeout; blocks.
+
+    Returns:
+        Its exit status, None if it was killed here. Negative is the signal that ended it: 9 may be
+        the system, short of memory.
+    """
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None
 
 
 def ignore_signals() -> None:

@@ -139,6 +139,10 @@ class NoDetector(ServiceError):
 class Draining(ServiceError):
     """The server is shutting down and takes no new calls."""
 
+    def __init__(self, message: str = "the server is shutting down; call another one") -> None:
+        """Takes another message where more must be said."""
+        super().__init__(message)
+
 
 class Unauthenticated(ServiceError):
     """The call has no token or an unknown one; the message reveals not which."""

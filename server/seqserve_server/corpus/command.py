@@ -10,9 +10,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqserve.command.decoding import NEED_JSON, DecodingOptions
+from seqserve.command.decoding import NEED_JSON, DecodingOptions, options_outside
 from seqserve.command.progress import Progress, is_terminal
-from seqserve.declarations import DECLARATIONS
 from seqserve.errors import OptionError
 from seqserve.language_codes import AUTO
 from seqserve.options import flag_of, option, parse
@@ -212,10 +211,6 @@ class CorpusOptions(DecodingOptions):
         return {**self.decoding(), "manifest": manifest, "glossaries": self.glossaries}
 
 
-# `seqserve generate --help` explains the options of all groups.
-_SHOWN = {"languages", "beam search"}
-
-
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a text failed."""
     options = parse(
@@ -224,10 +219,7 @@ def main(argv: list[str]) -> int:
         prog="seqserve corpus",
         description="Generates from every text of a corpus, on engines of its own.",
         epilog=_EPILOG,
-        hidden=[
-            *(each.name for each in DECLARATIONS.values() if each.group not in _SHOWN),
-            "priority",
-        ],
+        hidden={*options_outside("languages", "beam search"), "priority"},
     )
     failed, count = _run(options)
     if failed:

@@ -12,11 +12,11 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from seqserve.address import address_of, is_taken
 from seqserve.options import parse
 from seqserve.variables import misspelt_variables
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.address import address_of, is_taken
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import SegmentationMode, ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess

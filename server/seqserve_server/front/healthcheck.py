@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 
+from seqserve.address import address_of
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
-from seqserve_server.front.address import address_of
 
 _TIMEOUT_S = 2.0
 # A server listens on all addresses; a client connects to one.

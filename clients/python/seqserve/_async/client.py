@@ -217,11 +217,7 @@ class AsyncClient(AsyncModelClient):
             target: The target text.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.score_request(
-            source,
-            target,
-            **options,
-        )
+        request = requests.score_request(source, target, **options)
         return await self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
     async def attention(
@@ -239,11 +235,7 @@ class AsyncClient(AsyncModelClient):
             target: The target text; the output of greedy search if None.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.attention_request(
-            source,
-            target,
-            **options,
-        )
+        request = requests.attention_request(source, target, **options)
         return await self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     async def tokenize(
@@ -261,11 +253,7 @@ class AsyncClient(AsyncModelClient):
             is_target: Divide it as a target, not as a source.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.tokenize_request(
-            text,
-            is_target=is_target,
-            **options,
-        )
+        request = requests.tokenize_request(text, is_target=is_target, **options)
         return await self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
 
     async def detokenize(

@@ -216,11 +216,7 @@ class Client(ModelClient):
             target: The target text.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.score_request(
-            source,
-            target,
-            **options,
-        )
+        request = requests.score_request(source, target, **options)
         return self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
     def attention(
@@ -238,11 +234,7 @@ class Client(ModelClient):
             target: The target text; the output of greedy search if None.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.attention_request(
-            source,
-            target,
-            **options,
-        )
+        request = requests.attention_request(source, target, **options)
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     def tokenize(
@@ -260,11 +252,7 @@ class Client(ModelClient):
             is_target: Divide it as a target, not as a source.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.tokenize_request(
-            text,
-            is_target=is_target,
-            **options,
-        )
+        request = requests.tokenize_request(text, is_target=is_target, **options)
         return self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
 
     def detokenize(

@@ -10,18 +10,15 @@ from typing import Any
 
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
+from seqserve.command.decoding import DecodingOptions
 from seqserve.command.progress import outages_reported
-from seqserve.decoding import SourceOptions
+from seqserve.decoding import GenerateOptions, SourceOptions
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 
 _RETRY = RetryPolicy()
-
-
-def _nothing() -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +89,7 @@ class ConnectionOptions:
     def connect(
         self,
         default_timeout_s: float = DEFAULT_TIMEOUT_S,
-        before_report: Callable[[], None] = _nothing,
+        before_report: Callable[[], object] = lambda: None,
     ) -> Generator[Client, None, None]:
         """Makes a client, and reports the outages of its server on standard error."""
         client = Client(**self.settings(default_timeout_s))
@@ -162,3 +159,12 @@ class PairCallOptions(ModelCallOptions):
             "source_language": self.source_language,
             "target_language": self.target_language,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateCallOptions(ModelCallOptions, DecodingOptions):
+    """The server, the model, and how it decodes."""
+
+    def keywords(self) -> GenerateOptions:
+        """Returns the arguments of each call beside its source."""
+        return {"model": self.model, "version": self.model_version, **self.decoding()}

@@ -67,6 +67,11 @@ else:
     )
 
 
+def options_outside(*groups: str) -> set[str]:
+    """Names the options of other groups, for a help that leaves them to ``seqserve generate``."""
+    return {each.name for each in DECLARATIONS.values() if each.group not in groups}
+
+
 # No slots: Python cannot join two bases that both have them.
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions(_DecodingFlags):

@@ -20,14 +20,13 @@ from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from seqserve.command import process
 from seqserve.command.advice import advice_on_text, raise_if_fatal
-from seqserve.command.connection import ModelCallOptions
-from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
+from seqserve.command.connection import GenerateCallOptions
+from seqserve.command.decoding import NEED_JSON, OUTPUT
 from seqserve.command.process import OutputLost
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.run.document_run import DocumentRun, Outcome
 from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
-from seqserve.decoding import GenerateOptions
 from seqserve.documents.passage import Passage
 from seqserve.documents.plain_text import fault_of, parse_lines
 from seqserve.options import flag_of, option, parse
@@ -80,7 +79,7 @@ _CUT = "The output may end in a part of the next answer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
+class GenerateCommandOptions(GenerateCallOptions):
     """The options of ``seqserve generate``."""
 
     texts: list[str] = option(
@@ -100,6 +99,13 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
         minimum=1,
         maximum=1024,
     )
+    timeout_s: float | None = option(
+        None,
+        help="Seconds for each text, or for all lines, with retries; inf for no limit; by default"
+        f" {DEFAULT_TIMEOUT_S:g} for a text, no limit for lines.",
+        minimum=0.001,
+        group="connection",
+    )
 
     def __post_init__(self) -> None:
         """Checks that the options go together."""
@@ -117,18 +123,6 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
         if self.stream and (decoding.get("return_scores") or several):
             reason = "shows one text before its score is there; several hypotheses, or scores,"
             raise errors.OptionError(f"--stream: {reason} need --json")
-
-    timeout_s: float | None = option(
-        None,
-        help="Seconds for each text, or for all lines, with retries; inf for no limit; by default"
-        f" {DEFAULT_TIMEOUT_S:g} for a text, no limit for lines.",
-        minimum=0.001,
-        group="connection",
-    )
-
-    def call(self) -> GenerateOptions:
-        """Returns the options of each call."""
-        return {"model": self.model, "version": self.model_version, **self.decoding()}
 
     def writer(self) -> Writer:
         """Makes the writer of the answers."""
@@ -203,7 +197,7 @@ def _answer(options: GenerateCommandOptions, writer: Writer, default_timeout_s: 
                 progress,
                 concurrency=options.concurrency or BULK_CONCURRENCY,
                 timeout_s=options.timeout_s,
-                call=options.call(),
+                call=options.keywords(),
             ).run(_sources(options, writer))
 
 
@@ -239,7 +233,7 @@ def _lines(options: GenerateCommandOptions, writer: Writer | None = None) -> Ite
 
 
 def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
-    call = options.call()
+    call = options.keywords()
 
     def generate(text: Passage) -> tuple[Passage, Outcome]:
         if text.fault or not text.text.strip():
@@ -261,7 +255,7 @@ def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Write
 
 
 def _stream(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
-    call = options.call()
+    call = options.keywords()
     for source in _sources(options, writer):
         if source.fault or not source.text.strip():
             writer.write(source, None)

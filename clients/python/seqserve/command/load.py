@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqserve.command.json_line import json_line
-from seqserve.command.load_options import LoadOptions
+from seqserve.command.load_options import HIDDEN, LoadOptions
 from seqserve.command.load_run import check_server, find_rate, measured, result_in, send
-from seqserve.declarations import DECLARATIONS
 from seqserve.files import replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.load import Load
@@ -49,9 +48,6 @@ examples:
   seqserve load --backend open-inference --target triton:8001 --model en-de --input-name text
   seqserve load --compare old.json new.json"""
 
-# `seqserve generate --help` explains the options of all groups.
-_HIDDEN = {each.name for each in DECLARATIONS.values() if each.group != "languages"} - {"seed"}
-
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if nothing was answered."""
@@ -61,7 +57,7 @@ def main(argv: list[str]) -> int:
         prog="seqserve load",
         description="Sends load to a server and reports how long its answers take.",
         epilog=_EPILOG,
-        hidden={*_HIDDEN, "priority", "max_attempts"},
+        hidden=HIDDEN,
     )
     if options.compare:
         return _compare(options)

@@ -14,8 +14,8 @@ from google.protobuf import json_format
 
 from seqserve import errors
 from seqserve.arguments import DEFAULT_CONCURRENCY, DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from seqserve.command.connection import ModelCallOptions
-from seqserve.command.decoding import DecodingOptions
+from seqserve.command.connection import GenerateCallOptions
+from seqserve.command.decoding import options_outside
 from seqserve.command.run.source_file import SourceFile
 from seqserve.decoding import GenerateOptions
 from seqserve.load.answer import Caller
@@ -33,6 +33,10 @@ _HTTP_TARGET = "localhost:5000"
 _DURATION_S = 10.0
 _WARM_UPS = 16
 
+HIDDEN = options_outside("languages") - {"seed"} | {"priority", "max_attempts"}
+"""Options that the help leaves out: ``seqserve generate --help`` explains them. The seed is one of
+the load."""
+
 
 class Backend(Enum):
     """What a server speaks."""
@@ -47,7 +51,7 @@ _OVER_HTTP = {Backend.HTTP, Backend.LIBRETRANSLATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions(ModelCallOptions, DecodingOptions):
+class LoadOptions(GenerateCallOptions):
     """The options of ``seqserve load``."""
 
     results: list[Path] = option([], help="Two results, with --compare.", positional=True)
@@ -220,11 +224,7 @@ class LoadOptions(ModelCallOptions, DecodingOptions):
 
     def call(self) -> GenerateOptions:
         """Returns the options of each request; the seed is not one of them."""
-        call: GenerateOptions = {
-            "model": self.model,
-            "version": self.model_version,
-            **self.decoding(),
-        }
+        call = self.keywords()
         call["seed"] = None
         return call
 

@@ -11,15 +11,7 @@ from seqserve import __version__
 from seqserve.command import process
 from seqserve.command.table import COMMANDS, Command, overview
 
-_PACKAGES = {
-    "seqserve",
-    "seqserve_server",
-    "seqserve_model",
-    "seqserve_export",
-    "seqserve_import",
-    "seqserve_gateway",
-    "seqserve_plot",
-}
+_PACKAGES = {command.module.partition(".")[0] for command in COMMANDS.values()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from seqserve.columns import aligned
 from seqserve.command.json_line import json_line
+from seqserve.command.load_options import HIDDEN
 from seqserve.command.measured_replica import MeasuredReplica, measured_replica
 from seqserve.command.plan_options import PlanOptions
-from seqserve.declarations import DECLARATIONS
 from seqserve.load.capacity import ANSWERS_MI, FRONT_MI, SURGE, CapacityPlan, settings_of
 from seqserve.options import parse
 
@@ -28,15 +28,13 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    # `seqserve generate --help` explains the options of all groups.
-    hidden = {each.name for each in DECLARATIONS.values() if each.group != "languages"} - {"seed"}
     options = parse(
         PlanOptions,
         argv,
         prog="seqserve plan",
         description="Tells how many servers a rate needs, and what each of them needs.",
         epilog=_EPILOG,
-        hidden={*hidden, "priority", "max_attempts"},
+        hidden=HIDDEN,
     )
     measured = measured_replica(options)
     plan = CapacityPlan(

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from seqserve import errors
-from seqserve.command.connection import ModelCallOptions
-from seqserve.command.decoding import DecodingOptions
+from seqserve.command.connection import GenerateCallOptions
 from seqserve.command.load_options import LoadOptions
 from seqserve.cores import available_cores
 from seqserve.load.local_server import local_server
@@ -21,7 +20,7 @@ _LOAD = ("dataset_path", "burstiness", "processes", "seed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions(ModelCallOptions, DecodingOptions):
+class PlanOptions(GenerateCallOptions):
     """The options of ``seqserve plan``."""
 
     rate: float = option(
@@ -144,7 +143,7 @@ class PlanOptions(ModelCallOptions, DecodingOptions):
     @contextmanager
     def load_options(self) -> Generator[LoadOptions, None, None]:
         """Starts a server if there is none, and yields the load that measures it."""
-        call = {each.name for each in (*fields(ModelCallOptions), *fields(DecodingOptions))}
+        call = {each.name for each in fields(GenerateCallOptions)}
         load = {name: getattr(self, name) for name in (*call, *_LOAD)}
         load |= {"find_rate": True, "p99": self.p99_ms, "duration": self.duration / _PROBES}
         if not self.is_started:

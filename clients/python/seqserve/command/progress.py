@@ -95,7 +95,7 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def outages_reported(before: Callable[[], None]) -> Generator[None, None, None]:
+def outages_reported(before: Callable[[], object] = lambda: None) -> Generator[None, None, None]:
     """Reports the outages of the servers of all clients on standard error, and their ends.
 
     Args:
@@ -115,7 +115,7 @@ def outages_reported(before: Callable[[], None]) -> Generator[None, None, None]:
 
 
 class _Reports(logging.Handler):
-    def __init__(self, before: Callable[[], None]) -> None:
+    def __init__(self, before: Callable[[], object]) -> None:
         super().__init__()
         self._before = before
 

@@ -16,8 +16,8 @@ from zipfile import ZipInfo
 
 from seqserve import Client, errors
 from seqserve.arguments import BULK_CONCURRENCY
-from seqserve.command.connection import ModelCallOptions
-from seqserve.command.decoding import DecodingOptions
+from seqserve.command.connection import GenerateCallOptions
+from seqserve.command.decoding import options_outside
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.run.document_run import DocumentRun
 from seqserve.command.run.document_writer import (
@@ -26,7 +26,6 @@ from seqserve.command.run.document_writer import (
     document_writer,
 )
 from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
-from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.archive import opened, rewrite, text_of
 from seqserve.documents.formats import (
@@ -80,7 +79,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslateOptions(ModelCallOptions, DecodingOptions):
+class TranslateOptions(GenerateCallOptions):
     """The options of ``seqserve translate``."""
 
     files: list[Path] = option(
@@ -126,11 +125,7 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
 
     def call(self) -> GenerateOptions:
         """Returns the options of each passage."""
-        call: GenerateOptions = {
-            "model": self.model,
-            "version": self.model_version,
-            **self.decoding(),
-        }
+        call = self.keywords()
         call["segmentation"] = call.get("segmentation") or "sentences"
         return call
 
@@ -141,10 +136,6 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
         return self.out / file.name if len(self.files) > 1 or self.out.is_dir() else self.out
 
 
-# `seqserve generate --help` explains the options of all groups.
-_SHOWN = {"languages", "beam search"}
-
-
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a passage failed."""
     options = parse(
@@ -153,7 +144,7 @@ def main(argv: list[str]) -> int:
         prog="seqserve translate",
         description="Translates documents, and keeps all that is not their text.",
         epilog=_EPILOG,
-        hidden=[each.name for each in DECLARATIONS.values() if each.group not in _SHOWN],
+        hidden=options_outside("languages", "beam search"),
     )
     files = options.files or [STANDARD_INPUT]
     documents = [(file, options.format or format_of(file)) for file in files]

@@ -72,7 +72,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def _places(
     entry: list[_Statement], texts: dict[str, _Statement], forms: int, source: str, end: int
 ) -> Iterator[tuple[Passage, int]]:
-    """Yields the passages of an entry, and where each ends; ``end`` is that of the last one."""
+    """Yields the passages of an entry, and where each ends; the one before ended at ``end``."""
     translations = [each for each in entry if each.keyword == "msgstr"]
     for place in translations:
         if not _read(place.raw):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FRONT_MI = 128
-"""MiB of the front; as the other figures here, those of the Helm chart."""
+"""MiB of the front; this and the other figures here are the Helm chart's."""
 ANSWERS_MI = 256
 """MiB for answers, ``--max-answer-mb``."""
 VERSION_MI = 160

@@ -66,7 +66,7 @@ class HttpConnection:
         return not self._reader.at_eof() and not self._writer.is_closing()
 
     async def post(self, path: str, facts: Mapping[str, Any]) -> Any:
-        """Sends JSON and returns that of the answer.
+        """Sends JSON and returns the JSON of the answer.
 
         Raises:
             HttpFailure: The status is not 200.

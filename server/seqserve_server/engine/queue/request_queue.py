@@ -58,7 +58,7 @@ class RequestQueue:
         """
         with self._changed:
             if self._stopped:
-                raise Draining("the server is shutting down; call another one")
+                raise Draining
             self._add(request)
             request.state = RequestState.WAITING
             self._changed.notify()

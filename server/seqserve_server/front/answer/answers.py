@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.front.answer.pivot import PivotAnswer, Windows
+from seqserve_server.front.answer.pivot import PivotAnswer
 from seqserve_server.front.answer.source_answer import SourceAnswer
+from seqserve_server.front.answer.window import Windows
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.request.parts import Source

@@ -109,17 +109,16 @@ class EngineCall:
         return self._last
 
     async def with_attention(self) -> Finished:
-        """Gets the attention of a whole answer that was not asked for it; it ends no request.
+        """Gets the attention of a whole answer whose request did not want it.
+
+        The record of the call leaves that out.
 
         Raises:
             ServiceError: The attention cannot be had.
         """
         assert isinstance(self.spec, GenerateSpec)
-        answer, timeline = self.result(), self.timeline
         options = replace(self.spec.options, return_attention=True)
-        await self._run(replace(self.spec, options=options, answer=answer))
-        # Times are those of decoding.
-        self.timeline = timeline
+        await self._attend(replace(self.spec, options=options))
         if isinstance(self._last, Failed):
             raise self._last.error
         return self.result()
@@ -130,19 +129,23 @@ class EngineCall:
         Raises:
             ServiceError: The request failed.
         """
-        spec, answer, timeline = self.spec, self._last, self.timeline
+        spec = self.spec
         if (
-            isinstance(answer, Finished)
+            isinstance(self._last, Finished)
             and isinstance(spec, GenerateSpec)
-            and spec.lacks_attention(timeline)
+            and spec.lacks_attention(self.timeline)
         ):
-            await self._run(replace(spec, answer=answer))
-            # Times are those of decoding.
-            self.timeline = timeline
+            await self._attend(spec)
         assert self._last is not None
         self._end(self._last)
         if isinstance(self._last, Failed):
             raise self._last.error
+
+    async def _attend(self, spec: GenerateSpec) -> None:
+        """Submits the whole answer for its attention; the times of decoding stay."""
+        answer, timeline = self.result(), self.timeline
+        await self._run(replace(spec, answer=answer))
+        self.timeline = timeline
 
     def _end(self, last: Event) -> None:
         """Takes the last event, and notes how the request ended."""

@@ -16,7 +16,7 @@ from seqserve_server.front.answer.composition import composed
 from seqserve_server.front.answer.joined import JoinedAnswer, mean
 from seqserve_server.front.answer.parts_answer import PartsAnswer
 from seqserve_server.front.answer.source_answer import SourceAnswer
-from seqserve_server.front.answer.window import Window
+from seqserve_server.front.answer.window import Windows
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Leg
@@ -122,22 +122,6 @@ class PivotAnswer(PartsAnswer["_Answered"]):
             final.model, final.version = manifest.name, manifest.version
         self._between.add(part, first)
         return self._joined.add(part, final)
-
-
-class Windows(NamedTuple):
-    """Bounds of the parts under way in a call.
-
-    What the second model divides once more has a window of its own: parts of the source that hold
-    their places wait for it.
-    """
-
-    parts: Window
-    between: Window
-
-    @classmethod
-    def of(cls, slots: int) -> Windows:
-        """Makes windows of one size."""
-        return cls(Window(slots), Window(slots))
 
 
 class _Answered(NamedTuple):

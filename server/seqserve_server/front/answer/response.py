@@ -50,8 +50,7 @@ async def response_of(
         source: One of its sources.
         part: The part that was answered.
         call: The finished request to the engine.
-        writing: Held while a large answer is written, so that many that end together delay no other
-            call.
+        writing: Held while a large answer is written.
     """
     sent = prepared.sent_options
     if not (part.options.return_attention or sent.return_top_tokens):

@@ -89,7 +89,8 @@ class SourceAnswer(PartsAnswer[tuple[Part, Response | None]]):
         return self._joined.add(*answered)
 
     async def _response_of(self, part: Part, call: EngineCall) -> Response:
-        return await response_of(self._prepared, self._source, part, call, self._call.writing)
+        writing = self._call.resources.writing
+        return await response_of(self._prepared, self._source, part, call, writing)
 
     def _engine_call(self, part: Part, *, streamed: bool) -> EngineCall:
         prepared, call = self._prepared, self._call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from seqserve_server.front.models.loaded_model import LoadedModel
 
@@ -14,7 +14,11 @@ Answer = TypeVar("Answer")
 
 
 class Window:
-    """As many places as may be taken at once, so that a call does not fill the engine's queue."""
+    """As many places as may be taken at once.
+
+    A call has as many as its model can run: they fill a batch, and requests of others need not wait
+    behind what it would put into the engine's queue.
+    """
 
     def __init__(self, size: int) -> None:
         """Starts with all places free."""
@@ -27,8 +31,7 @@ class Window:
 
     @classmethod
     def of(cls, model: LoadedModel) -> Window:
-        """Makes a window for as many parts as a model can run: they fill its batch, and requests of
-        others need not wait behind."""
+        """Makes a window for as many parts as a model can run."""
         return cls(model.engine.capacity.slots)
 
     async def in_order(
@@ -66,3 +69,19 @@ class Window:
             for unfinished in (starting, *tasks):
                 unfinished.cancel()
             await asyncio.gather(starting, *tasks, return_exceptions=True)
+
+
+class Windows(NamedTuple):
+    """The windows of a call that two models may answer.
+
+    What the second one divides once more has a window of its own: parts of the source that hold
+    their places wait for it.
+    """
+
+    parts: Window
+    between: Window
+
+    @classmethod
+    def of(cls, slots: int) -> Windows:
+        """Makes windows of one size."""
+        return cls(Window(slots), Window(slots))

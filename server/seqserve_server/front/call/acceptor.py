@@ -38,7 +38,7 @@ class _Arrivals:
 
     def __init__(self, taken: Callable[[str], None]) -> None:
         self.takers = self.idle_takers = 0
-        """Tasks that take calls, and those of them that wait for one."""
+        """Tasks that take calls, and how many of them wait for one."""
         self._admitted: deque[tuple[object, str]] = deque()
         self._taken = taken
         self._wanted: asyncio.Future[object] | None = None
@@ -79,8 +79,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         self._taken = 0
         self._not_taken = 0
 
-    @property
-    def not_taken(self) -> int:
+    def count_not_taken(self) -> int:
         with suppress(ValueError):  # once the server has stopped
             server = json.loads(cygrpc.channelz_get_server(self._channelz_id))["server"]
             # Read after it, so that a call that is taken meanwhile does not seem to be lost.
@@ -164,11 +163,12 @@ class AcceptingServer(_server.Server):
         self._loop = asyncio.get_running_loop()
         self._server = _Acceptor(gate, self._loop, None, (), interceptors, arguments, None)
 
-    @property
     def calls_not_taken(self) -> int:
-        """Calls that reached gRPC's core and not this server: those that wait for their turn now,
-        and all that gRPC has ended itself. May be read from any thread."""
-        not_taken: int = self._server.not_taken
+        """Counts calls that reached gRPC's core and not this server; may be called from any thread.
+
+        They are those that wait for their turn now, and all that gRPC has ended itself.
+        """
+        not_taken: int = self._server.count_not_taken()
         return not_taken
 
 

@@ -72,7 +72,7 @@ class AnswerSize:
             * (options.return_top_tokens * (string + _ID + _FLOAT) + _PACKED)
             * bool(options.return_top_tokens),
             "options.return_attention": tokens
-            # Its place and that of a source token, where the alignment is returned too.
+            # An alignment has four places: where a token begins and ends, and its source token.
             * (source_tokens * _FLOAT + _PACKED + 4 * _ID)
             * options.return_attention,
             "options.terms": times * sum(size + _STRING for size in term_bytes),

@@ -199,7 +199,7 @@ class Reservation:
         self.shrink(0)
 
 
-def release_all(reservations: set[Reservation], _: object = None) -> None:
+def release_all(reservations: set[Reservation]) -> None:
     """Gives back all bytes of some reservations."""
     for reservation in reservations:
         reservation.release()

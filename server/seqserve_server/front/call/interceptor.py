@@ -29,9 +29,8 @@ from seqserve_server.front.call.authorization import AUTH_NAME
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.gate import Gate
 from seqserve_server.front.call.grpc_services import refusing_malformed
-from seqserve_server.front.call.server_call import ServerCall, has_passed
+from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
-from seqserve_server.front.call.text_turns import TextTurns
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import trace_of
@@ -68,11 +67,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._metrics = metrics
         self._tracing = tracing
         self._gate = gate or Gate(metrics)
-        self._memory = memory or FairMemory()
-        self._text_memory = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
-        self._text_turns = TextTurns()
-        # One large answer is written at a time, so that many that end together delay no other call.
-        self._writing = asyncio.Lock()
+        texts = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
+        self._resources = ServerResources(answers=memory or FairMemory(), texts=texts)
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -122,10 +118,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
-            memory=self._memory,
-            text_memory=self._text_memory,
-            text_turns=self._text_turns,
-            writing=self._writing,
+            resources=self._resources,
         )
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
         wire.at_end(partial(release_all, call.reservations))

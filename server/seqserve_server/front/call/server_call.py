@@ -31,6 +31,20 @@ _FEW_CHARACTERS = 1024
 _CHARACTER_BYTES = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerResources:
+    """What all calls of a server share."""
+
+    answers: FairMemory = field(default_factory=FairMemory)
+    """Memory for answers."""
+    texts: FairMemory = field(default_factory=lambda: FairMemory(bound=Bound.TEXTS))
+    """Memory for texts that are being read."""
+    text_turns: TextTurns = field(default_factory=TextTurns)
+    """Whose texts are read next."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a large answer is written, so that many that end together delay no other call."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ServerCall(CallRecord):
     """One call, or one of the many requests of a call."""
@@ -41,16 +55,10 @@ class ServerCall(CallRecord):
     """Counts a request that ended with an error, in the metrics."""
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
-    memory: FairMemory = field(default_factory=FairMemory)
-    """Of all calls of the server."""
+    resources: ServerResources = field(default_factory=ServerResources)
+    """Those of the server."""
     reservation: Reservation | None = None
     """Memory for the answer; many requests of a call may share one."""
-    text_memory: FairMemory = field(default_factory=lambda: FairMemory(bound=Bound.TEXTS))
-    """Of all calls of the server, for texts that are being read."""
-    text_turns: TextTurns = field(default_factory=TextTurns)
-    """Of all calls of the server."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Of all calls of the server; held while a large answer is written."""
     reservations: set[Reservation] = field(default_factory=set)
     """Those of the call and of all its requests."""
 
@@ -69,7 +77,7 @@ class ServerCall(CallRecord):
         self.model, self.version = model.manifest.name, model.manifest.version
         if kept is None:
             if repository.is_closed:
-                raise Draining("the server is shutting down; call another one")
+                raise Draining
             model.calls.enter()
             self.models.append(model)
         return model
@@ -118,7 +126,7 @@ class ServerCall(CallRecord):
         """
         if num_characters <= _FEW_CHARACTERS:
             return at_once(steps)
-        memory = self.text_memory
+        memory = self.resources.texts
         reservation = await memory.reserve(
             self.client_id,
             min(num_characters * _CHARACTER_BYTES, memory.max_per_caller),
@@ -126,7 +134,7 @@ class ServerCall(CallRecord):
             max_wait_s=max_wait_s,
         )
         try:
-            return await self.text_turns.run(self.client_id, steps)
+            return await self.resources.text_turns.run(self.client_id, steps)
         finally:
             reservation.release()
 
@@ -152,9 +160,10 @@ class ServerCall(CallRecord):
         """
         if self.reservation is not None:
             return
-        self.reservation = await self.memory.reserve(
+        memory = self.resources.answers
+        self.reservation = await memory.reserve(
             self.client_id,
-            size.checked(self.memory.max_per_caller),
+            size.checked(memory.max_per_caller),
             # gRPC holds a copy of the request.
             held_bytes=2 * request.ByteSize() + held_bytes,
             max_wait_s=max_wait_s,

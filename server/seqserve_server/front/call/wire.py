@@ -1,6 +1,7 @@
-"""Wraps gRPC handlers so that malformed requests get INVALID_ARGUMENT.
+"""What calls need of gRPC beside their messages: tolerant handlers, the end of a call, encoding.
 
 Left to itself, gRPC answers bytes that protobuf cannot parse with INTERNAL, a fault of the server.
+Here a handler gets them as :class:`Unreadable`, an error that it can answer with INVALID_ARGUMENT.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Messa
     return read
 
 
-def at_end(end: Callable[[object], object]) -> None:
+def at_end(end: Callable[[], object]) -> None:
     """Has a function called at the end of the call whose task this is.
 
     That is when gRPC no longer holds the answer, because the client has taken it or is gone. A
@@ -55,7 +56,7 @@ def at_end(end: Callable[[object], object]) -> None:
     """
     task = asyncio.current_task()
     assert task is not None
-    task.add_done_callback(end)
+    task.add_done_callback(lambda _: end())
 
 
 async def aborted(
@@ -78,7 +79,7 @@ async def aborted(
     raise AssertionError("abort always raises")
 
 
-def forget_origin(error: BaseException, _: object = None) -> None:
+def forget_origin(error: BaseException) -> None:
     """Has an error forget where it was raised, and with that what was held there."""
     error.__traceback__ = error.__context__ = None
 

@@ -212,7 +212,7 @@ class RemoteEngine:
         """
         # A request for the attention of an answer belongs to a call that was taken before.
         if self._closed and not (isinstance(spec, GenerateSpec) and spec.answer):
-            raise Draining("the server is shutting down; call another one")
+            raise Draining
         if self._transport is None:
             raise ModelUnavailable(_RESTARTING.format(self._label))
         request_id = next(self._request_ids)

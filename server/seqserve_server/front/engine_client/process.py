@@ -50,16 +50,11 @@ class EngineProcess:
 
     def end(self) -> None:
         """Waits until the process has ended, and kills it after a timeout; blocks."""
-        try:
-            self._process.wait(self._end_timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        status = child_process.end(self._process, self._end_timeout_s)
+        if status is None:
             # Not its fault if it was still loading a model that was refused meanwhile.
             fields = {"model": self._label, "seconds": self._end_timeout_s}
             logs.event("engine process did not end and was killed", fields, logging.WARNING)
-            return
-        if self._process.returncode:
-            # Negative is the signal that ended it: 9 may be the system, short of memory.
-            fields = {"model": self._label, "status": self._process.returncode}
+        elif status:
+            fields = {"model": self._label, "status": status}
             logs.event("engine process ended abnormally", fields, logging.ERROR)

@@ -36,8 +36,8 @@ _Stamp: TypeAlias = tuple[str, int, int, int, int]
 
 
 @dataclass(slots=True)
-class Listed:
-    """A file of the folder."""
+class GlossaryFile:
+    """A file of the folder, and what was read of it."""
 
     stamp: _Stamp
     """What was read last."""
@@ -53,7 +53,7 @@ class Glossaries:
     def __init__(self, folder: Path | None = None) -> None:
         """Reads nothing before :meth:`open`; without a folder there are no glossaries."""
         self._folder = folder
-        self._files: dict[str, Listed] = {}
+        self._files: dict[str, GlossaryFile] = {}
         self._seen: Files = ()
         self._success_s = time.time()
 
@@ -95,11 +95,15 @@ class Glossaries:
         self._files = {name: file for name, file in self._files.items() if name in names}
 
     @property
-    def listed(self) -> list[tuple[Glossary, str]]:
-        """The glossaries by name and languages, each with what is wrong with its newest file."""
+    def listed(self) -> list[Glossary]:
+        """The glossaries, by name and languages."""
+        glossaries = [file.glossary for file in self._files.values() if file.glossary]
+        return sorted(glossaries, key=lambda glossary: glossary.label)
+
+    def file_fault(self, glossary: Glossary) -> str:
+        """Tells why the newest file of a glossary is not used; empty if it is."""
         files = self._files.values()
-        listed = [(file.glossary, file.fault) for file in files if file.glossary]
-        return sorted(listed, key=lambda each: each[0].label)
+        return next((file.fault for file in files if file.glossary is glossary), "")
 
     def reloads(self) -> dict[str, Reload]:
         """Returns whether all files are in use as they are, and when the last one was read."""
@@ -116,7 +120,7 @@ class Glossaries:
         Raises:
             InvalidRequest: There is none, or several may be meant; the field is ``field``.
         """
-        glossaries = [glossary for glossary, _ in self.listed]
+        glossaries = self.listed
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
             names = sorted({glossary.label.name for glossary in glossaries})
@@ -147,7 +151,7 @@ class Glossaries:
     def _take(self, stamp: _Stamp, read: Glossary | str) -> None:
         """Takes what was read of a file; one that is broken leaves its last sound version."""
         name = stamp[0]
-        file = self._files.setdefault(name, Listed(stamp))
+        file = self._files.setdefault(name, GlossaryFile(stamp))
         file.stamp = stamp
         if isinstance(read, Glossary):
             file.glossary, file.fault, self._success_s = read, "", time.time()

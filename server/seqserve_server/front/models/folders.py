@@ -24,7 +24,8 @@ Only ctime shows a change of permissions.
 DEFAULT_FILE = "default"
 """Holds the name of the model that serves calls which name none."""
 
-_VERSION = r"[1-9][0-9]{0,8}"
+VERSION = r"[1-9][0-9]{0,8}"
+"""The number of a version, as a regular expression."""
 # A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
 _IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 
@@ -60,7 +61,7 @@ def list_folders(repository: Path) -> Listing:
         if any(path.name == manifest.FILE for path in children):
             ignored[model] = f"{manifest.FILE} belongs into a folder <name>/<version>/"
         for folder in filter(_is_folder, children):
-            if re.fullmatch(_VERSION, folder.name):
+            if re.fullmatch(VERSION, folder.name):
                 versions.append(folder)
             else:
                 ignored[folder] = "a version is a number from 1 to 999999999, without leading zeros"

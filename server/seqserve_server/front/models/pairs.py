@@ -107,14 +107,13 @@ class Pairs:
                     seen.add(pair)
                     yield source, target, legs
 
-    def sources(self, target: str = "") -> list[str]:
-        """Lists a code for each source language; only those from which a target can be reached."""
+    def sources(self) -> list[str]:
+        """Lists a code for each source language."""
         node_of = self._nodes()
         codes = {
             node_of[source]: source
             for translator in reversed(self._translators)
             for source in translator.template.source_languages
-            if not target or self._direct(source, target) or self._pivot(source, target)
         }
         return sorted(codes.values())
 

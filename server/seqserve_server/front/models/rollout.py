@@ -195,7 +195,7 @@ class Rollout:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise errors.Draining("the server is shutting down; call another one")
+            raise errors.Draining
 
     def _apply(self) -> None:
         """Begins the loads and drains that are due, and removes versions that are gone."""

@@ -8,12 +8,13 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
+from seqserve_server.front.models.folders import VERSION
 
 Weights: TypeAlias = Mapping[int, int]
 """Weight of each version; a version that is not listed has weight 0."""
 
 MAX_WEIGHT = 1_000_000
-_SHARE = re.compile(r"([1-9][0-9]{0,8})=([0-9]{1,7})")
+_SHARE = re.compile(rf"({VERSION})=([0-9]{{1,7}})")
 
 
 def traffic_shares(weights: Weights, ready: Collection[int]) -> dict[int, float]:

@@ -33,7 +33,7 @@ class Detected(NamedTuple):
     """A language that a text may be in."""
 
     language: str
-    """Its code, in the form in which it was asked for."""
+    """Its code, in the form that the caller chose."""
     confidence: float
     """How probable it is among the languages that were compared."""
 

@@ -66,15 +66,6 @@ class DetectorProcess:
     async def end(self) -> None:
         """Waits until the process has ended, and kills it after a timeout."""
         self._writer.close()
-        await asyncio.to_thread(self._end)
-
-    def _end(self) -> None:
-        try:
-            self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            return
-        if status := self._process.returncode:
-            # Negative is the signal that ended it: 9 may be the system, short of memory.
+        status = await asyncio.to_thread(child_process.end, self._process, _END_TIMEOUT_S)
+        if status:
             logs.event("language detector ended abnormally", {"status": status}, logging.ERROR)

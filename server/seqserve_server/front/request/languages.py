@@ -22,16 +22,16 @@ class Affixes(NamedTuple):
     text: str = ""
     """Text before the source."""
     before: tuple[int, ...] = ()
-    """Token ids before those of the source."""
+    """Token ids before the source."""
     after: tuple[int, ...] = ()
     """Token ids after the end token of the source."""
     target: tuple[int, ...] = ()
     """Token ids that every hypothesis begins with."""
     start_token: int | None = None
-    """Token id that the decoder reads first; None for that of the model."""
+    """Token id that the decoder reads first; None for the model's own."""
 
     def around(self, source: list[int]) -> list[int]:
-        """Returns the token ids that the model reads for those of a text."""
+        """Returns all that the model reads for the token ids of a text."""
         return [*self.before, *source, *self.after] if self.before or self.after else source
 
 

@@ -28,7 +28,7 @@ MAX_SOURCES = 1024
 MAX_CHARACTERS = 1_000_000
 """Maximum length of a text that is divided, in code points."""
 MAX_SEGMENTS = 4096
-"""Maximum number of its segments, and of those of all texts of a batch."""
+"""Maximum number of segments of a text, and of all texts of a batch together."""
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more; a text that does is refused before it is tokenized."""
 _TOO_LONG = "split it into sentences, or set options.segmentation"
@@ -44,7 +44,7 @@ class Part(NamedTuple):
     options: DecodingOptions
     """How to decode it: the options of the request, with the terms that this part contains."""
     terms: Sequence[generation_pb2.Term] = ()
-    """The same terms as they were sent, then those of a glossary that cannot apply."""
+    """The terms of these options as they were sent, then terms of a glossary that cannot apply."""
     is_wrapped: bool = False
     """Whether it is only a part of a line or sentence, which is too long."""
     kept: Sequence[Span] = ()

@@ -50,7 +50,7 @@ class Prepared:
 
     @cached_property
     def answer_size(self) -> AnswerSize:
-        """Bound of the answers to all sources; that of each is the bound for the longest part."""
+        """Bound of the answers to all sources, each counted as the answer to the longest part."""
         sources = [source for source in self.sources if isinstance(source, Source)]
         parts = [part for source in sources for part in source.parts]
         keeps = any(part.kept for part in parts)
@@ -140,7 +140,7 @@ async def read(
 ) -> Prepared:
     """Reads a request as :func:`prepare` does, without memory for its answers.
 
-    ``options`` go in place of those of the request.
+    ``options`` replace the options of the request.
     """
     is_bulk = is_bulk or isinstance(request, generation_pb2.GenerateBatchRequest)
     priority = priority_of(request.priority)

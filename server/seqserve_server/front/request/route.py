@@ -82,8 +82,7 @@ class Route(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Parts that all of the models can run at once: they fill a batch, and requests of others
-        need not wait behind."""
+        """Parts that all of the models can run at once."""
         return min(model.engine.capacity.slots for model in self.models)
 
     def with_detected_language(
@@ -95,7 +94,7 @@ class Route(NamedTuple):
             response.detected_language.confidence = self.detected.confidence
         return response
 
-    def only(self, section: str = "") -> ServedModel:
+    def only(self) -> ServedModel:
         """Returns the model of a call that has no use for two.
 
         Raises:
@@ -107,7 +106,7 @@ class Route(NamedTuple):
                 f"{second.target!r} is reached from {first.source!r} over {first.target!r} only;"
                 f" this call is of one model: name {first.model} or {second.model}"
             )
-            raise InvalidRequest(f"{section}target_language", reason)
+            raise InvalidRequest("target_language", reason)
         return self.models[0]
 
 

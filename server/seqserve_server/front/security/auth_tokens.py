@@ -21,10 +21,6 @@ class Tokens:
         """Reads the file; raises OptionError if it is unreadable or a line is malformed."""
         self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
 
-    def __len__(self) -> int:
-        """Counts the entries."""
-        return len(self._file.value)
-
     @property
     def last_reload(self) -> Reload:
         """The last reload of the file."""

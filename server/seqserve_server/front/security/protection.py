@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from seqserve.address import is_loopback
 from seqserve.errors import OptionError
 from seqserve_server.contract import logs
-from seqserve_server.front.address import is_loopback
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.reloading import Reload

@@ -11,9 +11,9 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.answer.answers import answers_of
 from seqserve_server.front.answer.bulk import Answered, Bulk, Requests
-from seqserve_server.front.answer.pivot import PivotAnswer, Windows
+from seqserve_server.front.answer.pivot import PivotAnswer
 from seqserve_server.front.answer.source_answer import SourceAnswer
-from seqserve_server.front.answer.window import Window
+from seqserve_server.front.answer.window import Window, Windows
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.glossaries.folder import Glossaries
@@ -48,8 +48,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, call: ServerCall
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
-        route = await self._route(request, call)
-        response = route.with_detected_language(await (await _answer(request, route, call)).whole())
+        route, answer = await self._lone_answer(request, call)
+        response = route.with_detected_language(await answer.whole())
         call.note_answer(response)
         return response
 
@@ -57,8 +57,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, call: ServerCall
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
-        route = await self._route(request, call)
-        answer = await _answer(request, route, call)
+        route, answer = await self._lone_answer(request, call)
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 yield generation_pb2.GenerateStreamResponse(piece=piece)
@@ -96,7 +95,6 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, requests: Requests, call: ServerCall
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
         """Answers each source as soon as it is done; reads on only while few are under way."""
-        # As many as can run: they fill the batch, and requests of others need not wait behind.
         slots = max((model.engine.capacity.slots for model in self._repository.models()), default=1)
         windows = Windows.of(slots)
 
@@ -173,16 +171,16 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Finds the model that a request names, or else those of its languages, or the default."""
         return await Route.of(request, self._repository, call, self._detector, self._glossaries)
 
+    async def _lone_answer(
+        self, request: generation_pb2.GenerateRequest, call: ServerCall
+    ) -> tuple[Route, SourceAnswer | PivotAnswer]:
+        """Finds the models of a call of one source, and prepares its answer."""
+        route = await self._route(request, call)
+        answers = await answers_of(request, route, call)
+        answer = answers.to(answers.sources[0])
+        call.facts["source_tokens"] = answer.source_tokens
+        return route, answer
+
     async def _model(self, request: Request, call: ServerCall) -> ServedModel:
         """Finds the model of a call that has no use for two."""
         return (await self._route(request, call)).only()
-
-
-async def _answer(
-    request: generation_pb2.GenerateRequest, route: Route, call: ServerCall
-) -> SourceAnswer | PivotAnswer:
-    """Prepares the answer to a call of one source."""
-    answers = await answers_of(request, route, call)
-    answer = answers.to(answers.sources[0])
-    call.facts["source_tokens"] = answer.source_tokens
-    return answer

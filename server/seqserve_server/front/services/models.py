@@ -77,8 +77,8 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self, request: pb.ListGlossariesRequest, call: ServerCall
     ) -> pb.ListGlossariesResponse:
         """Lists every glossary, without its entries."""
-        listed = self._glossaries.listed
-        return pb.ListGlossariesResponse(glossaries=[_glossary(*each) for each in listed])
+        listed = map(self._glossary, self._glossaries.listed)
+        return pb.ListGlossariesResponse(glossaries=listed)
 
     async def GetGlossary(
         self, request: pb.GetGlossaryRequest, call: ServerCall
@@ -86,9 +86,9 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         """Gives the entries of one glossary."""
         languages = request.source_language, request.target_language
         glossary = self._glossaries.find(request.glossary, *languages, field="glossary")
-        fault = next(fault for each, fault in self._glossaries.listed if each is glossary)
+        described = self._glossary(glossary)
         await call.reserve(AnswerSize({"glossary": glossary.num_bytes}), request)
-        return pb.GetGlossaryResponse(glossary=_glossary(glossary, fault), entries=glossary.entries)
+        return pb.GetGlossaryResponse(glossary=described, entries=glossary.entries)
 
     async def _described(self, entry: Entry) -> pb.Model:
         """Describes a version with the newest figures of its engine."""
@@ -125,16 +125,15 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.queue_depth = reply.queue_depth
         return message
 
-
-def _glossary(glossary: Glossary, fault: str) -> pb.Glossary:
-    return pb.Glossary(
-        name=glossary.label.name,
-        source_language=glossary.label.source,
-        target_language=glossary.label.target,
-        entry_count=len(glossary.entries),
-        modified_s=glossary.modified_s,
-        fault=fault,
-    )
+    def _glossary(self, glossary: Glossary) -> pb.Glossary:
+        return pb.Glossary(
+            name=glossary.label.name,
+            source_language=glossary.label.source,
+            target_language=glossary.label.target,
+            entry_count=len(glossary.entries),
+            modified_s=glossary.modified_s,
+            fault=self._glossaries.file_fault(glossary),
+        )
 
 
 def _pairs(pairs: Pairs) -> list[pb.LanguagePair]:

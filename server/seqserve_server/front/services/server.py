@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from seqserve.address import address_of
 from seqserve.open_inference import (
     open_inference_pb2,
     open_inference_pb2_grpc,
 )
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
-from seqserve_server.front.address import address_of
 from seqserve_server.front.call.acceptor import AcceptingServer, new_server
 from seqserve_server.front.call.authorization import AuthorizationInterceptor
 from seqserve_server.front.call.connections import connection_arguments
@@ -90,7 +89,7 @@ class Server:
             gate, self._interceptors(security.tokens), connection_arguments(options)
         )
         if isinstance(self._server, AcceptingServer):
-            metrics.show_calls_not_taken(partial(getattr, self._server, "calls_not_taken"))
+            metrics.show_calls_not_taken(self._server.calls_not_taken)
         self._add_services(metrics)
         self.port = bind(self._server, options.host, options.port, security.certificates)
         self._is_serving = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self, TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.request import Spec
@@ -80,10 +80,6 @@ class CallRecord:
         if not request.timeline.finished_s:
             request.timeline.finished_s = time.monotonic()
         self.trace.requests.append(request)
-
-    def part(self, began_s: float) -> Self:
-        """Makes the record of one of many requests, with its own arrival time and facts."""
-        return replace(self, began_s=began_s, facts={})
 
     def add(self, **counts: float) -> None:
         """Adds to facts that are sums."""

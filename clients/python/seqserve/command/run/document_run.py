@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from seqserve import Client
@@ -13,9 +13,10 @@ from seqserve.command.advice import raise_if_fatal
 from seqserve.command.progress import Progress
 from seqserve.command.run.order import InOrder
 from seqserve.decoding import GenerateOptions
-from seqserve.documents.passage import Link, Passage, Translation
+from seqserve.documents.passage import Passage
+from seqserve.documents.translation import parts_of, source_of, translation_of
 from seqserve.errors import CallError
-from seqserve.results import Hypothesis, Result
+from seqserve.results import Result
 
 Outcome: TypeAlias = Result | CallError | None
 """The result of a passage or its own error; None for a passage that was not sent."""
@@ -71,7 +72,7 @@ class DocumentRun:
             for passage, outcome in answered:
                 if passage.divided and outcome is not None and not _is_aligned(outcome):
                     # Its markup cannot be placed: the model shows no attention.
-                    with closing(self._answered(_parts(passage))) as parts:
+                    with closing(self._answered(parts_of(passage))) as parts:
                         for part, answer in parts:
                             self._writer.write(part, answer)
                 else:
@@ -116,50 +117,5 @@ class DocumentRun:
         rest += before
 
 
-def translation_of(result: Result) -> Translation:
-    """Takes the translation from a result; its alignment is the one of the segments."""
-    links = _links(result.hypotheses[0], 0, 0)
-    for segment in result.segments:
-        source, target = segment.source_begin, segment.target_begin
-        if segment.hypotheses:
-            links += _links(segment.hypotheses[0], source, target)
-        else:
-            # It is in the text as it is.
-            places = range(segment.source_end - source)
-            links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
-    return Translation(result.text, tuple(links))
-
-
-def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
-    """Places the alignment of a segment, by where it begins in both texts."""
-    return [
-        Link(
-            source + token.source_begin,
-            source + token.source_end,
-            target + token.target_begin,
-            target + token.target_end,
-        )
-        for token in hypothesis.alignment
-    ]
-
-
-def source_of(passage: Passage) -> tuple[str, GenerateOptions]:
-    """Returns the source of a passage, and what its markup needs beside its text."""
-    options: GenerateOptions = {}
-    if passage.divided:
-        options["return_alignment"] = True
-    if passage.kept:
-        options["keep"] = list(passage.kept)
-    return passage.text, options
-
-
 def _is_aligned(outcome: Result | CallError) -> bool:
     return isinstance(outcome, Result) and bool(translation_of(outcome).alignment)
-
-
-def _parts(passage: Passage) -> Iterator[Passage]:
-    """Divides a passage at its markup; the parts, joined, are the passage."""
-    before = passage.before
-    for part in passage.divided() if passage.divided else ():
-        yield replace(part, line=passage.line + part.line - 1, before=before + part.before)
-        before = ""

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqserve.command import process
-from seqserve.command.run.document_run import Outcome, translation_of
+from seqserve.command.run.document_run import Outcome
 from seqserve.command.run.journal import Journal
 from seqserve.command.run.order import LineNumbers
 from seqserve.command.run.source_file import SourceFile
 from seqserve.documents.passage import Passage, Translation
+from seqserve.documents.translation import translation_of
 from seqserve.errors import CallError
 from seqserve.files import replaceable, written_whole
 

@@ -169,10 +169,6 @@ class Journal(JournalFile):
                 self.damaged_line = number
                 break
 
-    def __len__(self) -> int:
-        """Counts the translations that are known."""
-        return len(self._known)
-
     def get(self, text: str) -> Translation | None:
         """Returns the translation of a text, if an earlier run has made it."""
         return self._known.get(key_of(text))

@@ -120,7 +120,7 @@ async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCa
             answers.append(SourceAnswer(prepared, source, call, window))
         except InvalidRequest as error:
             raise renamed(error, index) from None
-    # Another window than that of the parts: an answer keeps its place while its parts wait for one.
+    # Parts have a window of their own: an answer keeps its place while its parts wait for theirs.
     in_order = Window.of(prepared.model).in_order(answers, SourceAnswer.whole)
     async with aclosing(in_order):
         responses = [response async for response in in_order]

@@ -12,6 +12,7 @@ from seqserve.open_inference import open_inference_pb2 as pb
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.models.folders import VERSION
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.signature import config_of, metadata_of
@@ -20,8 +21,6 @@ from seqserve_server.front.services.open_inference.tensors import MAX_NAME
 from seqserve_server.front.telemetry.engine_metrics import usage_of
 from seqserve_server.front.telemetry.metrics import Metrics
 
-# As the folders of versions are named.
-_VERSION = re.compile(r"[1-9][0-9]{0,8}")
 # Triton's names of the extensions that are here.
 _EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")
 
@@ -158,7 +157,7 @@ def version_of(field: str, text: str) -> int:
     """Reads a version, which this protocol writes as text; 0 if it is empty."""
     if not text:
         return 0
-    if not _VERSION.fullmatch(text):
+    if not re.fullmatch(VERSION, text):
         raise InvalidRequest(
             field, f"is {text!r:.{MAX_NAME}}; give a whole number from 1 up, or leave it empty"
         )

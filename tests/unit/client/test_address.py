@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from seqserve_server.front.address import address_of, is_loopback, is_taken
+from seqserve.address import address_of, is_loopback, is_taken
 
 
 @pytest.mark.parametrize(
