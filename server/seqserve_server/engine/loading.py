@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract.errors import ArtifactError, StartupError
+from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
@@ -24,9 +24,8 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     """Loads a model, warms it up, and runs its self-test.
 
     Raises:
-        ArtifactError: The artifact cannot be run.
+        ArtifactError: The artifact cannot be run, or its caches do not fit into memory.
         ProviderError: The execution provider is not available.
-        StartupError: The caches do not fit into memory.
     """
     label = "/".join(setup.folder.parts[-2:])
     try:
@@ -35,9 +34,9 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     except SeqserveError:
         raise
     except MemoryError:
-        raise StartupError(
-            f"--slots: the caches of {setup.limits.slots} rows of {label} do not fit"
-            " into memory; ask for fewer"
+        raise ArtifactError(
+            f"{label}: its caches of {setup.limits.slots} rows do not fit into memory; ask for"
+            " fewer --slots"
         ) from None
     except Exception as error:
         # What a broken artifact makes a library raise must not keep sound ones from service.
