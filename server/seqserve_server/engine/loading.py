@@ -18,13 +18,16 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.self_test import run_self_test
 
 _log = logging.getLogger(__name__)
+_NO_THREAD = "can't start new thread"
+"""What Python says then, in a RuntimeError."""
 
 
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     """Loads a model, warms it up, and runs its self-test.
 
     Raises:
-        ArtifactError: The artifact cannot be run, or its caches do not fit into memory.
+        ArtifactError: The artifact cannot be run, or its caches do not fit into memory, or no more
+            threads can be started.
         ProviderError: The execution provider is not available.
     """
     label = "/".join(setup.folder.parts[-2:])
@@ -39,6 +42,11 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
             " fewer --slots"
         ) from None
     except Exception as error:
+        if str(error) == _NO_THREAD:
+            raise ArtifactError(
+                f"{label}: the limit on threads leaves none for it; raise it: `ulimit -u`,"
+                " TasksMax= in systemd, --pids-limit of a container"
+            ) from None
         # What a broken artifact makes a library raise must not keep sound ones from service.
         _log.exception("model %s", label)
         raise ArtifactError(
