@@ -35,20 +35,20 @@ class Description:
     generation: Mapping[str, Any] = field(default_factory=dict)
 
 
-def new_place(repository: Path, description: Description) -> Path:
+def new_place(repository: Path, name: str, version: int) -> Path:
     """Returns the folder that an artifact is written to.
 
     Raises:
         OptionError: It exists, or its name or version is none.
     """
-    if not re.fullmatch(contract.NAME, description.name):
+    if not re.fullmatch(contract.NAME, name):
         raise OptionError(
-            f"--name: {description.name!r} is not a model name; take letters, digits, '.', '_'"
+            f"--name: {name!r} is not a model name; take letters, digits, '.', '_'"
             " and '-', a letter or digit first and 64 at most"
         )
-    if description.version < 1:
-        raise OptionError(f"--model-version is {description.version}; it must be at least 1")
-    place = repository / description.name / str(description.version)
+    if version < 1:
+        raise OptionError(f"--model-version is {version}; it must be at least 1")
+    place = repository / name / str(version)
     if place.exists():
         raise OptionError(f"{place} exists already; take another --model-version or remove it")
     return place

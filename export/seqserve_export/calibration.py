@@ -55,7 +55,7 @@ def calibrate(
     max_length = max_decoding_length or model.config.max_target_length
     targets: dict[int, list[int]] = {}
     with _observed(model) as observer:
-        for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch"):
+        for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch", disable=None):
             rows = padded([sources[index] for index in batch], model.config.pad_id)
             targets.update(zip(batch, greedy(model, *rows, max_length), strict=True))
     return Calibration(

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description
+from seqserve_export.artifact import Description, new_place
 from seqserve_export.calibration import calibrate
 from seqserve_export.languages import declared
 from seqserve_export.options import ExportOptions
@@ -32,6 +32,8 @@ def export(options: ExportOptions) -> Path:
         OptionError: The run, the data or the place do not fit.
         ParityError: The artifact and the model differ; nothing was written.
     """
+    # Before a long work begins.
+    new_place(options.model_repository, options.name, options.model_version)
     torch.set_num_threads(options.threads)
     model, tokenizer = load_run(options.run, options.weights)
     run = RunDirectory(options.run)

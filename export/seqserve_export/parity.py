@@ -171,7 +171,9 @@ def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) ->
     longest = max(map(len, decoded.targets))
     rows = min(_ROWS, max(1, _MAX_SCORED_LOGITS // (longest * vocabulary_size)))
     log_probabilities: dict[int, NDArray[Any]] = {}
-    for batch in tqdm(list(batches_by_length(decoded.targets, rows)), desc="scoring", unit="batch"):
+    for batch in tqdm(
+        list(batches_by_length(decoded.targets, rows)), desc="scoring", unit="batch", disable=None
+    ):
         sources = [decoded.sources[index] for index in batch]
         targets = [[special.bos, *decoded.targets[index]] for index in batch]
         inputs = {

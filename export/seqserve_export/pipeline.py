@@ -88,7 +88,7 @@ def write_artifact(
         OptionError: The model or its name cannot be exported, or the version exists.
         ParityError: The artifact and the model differ; nothing was written.
     """
-    place = new_place(repository, description)
+    place = new_place(repository, description.name, description.version)
     with staged(place) as folder:
         model = rounding.apply(open_model())
         manifest = write_model(model, tokenizer, description, rounding.record, folder)

@@ -15,6 +15,7 @@ import math
 import resource
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,7 @@ from typing import ClassVar
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from seqserve.errors import OptionError
 from seqserve.pem import read_pair
@@ -191,6 +192,8 @@ class _Protocol(HttpToolsProtocol):
     """What waited for the client at the last look."""
     _unread_since_s = 0.0
     """Since when it has taken nothing of that."""
+    _requests: Sequence[RequestResponseCycle] = ()
+    """Those that are not answered, of which the first is under way."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -226,9 +229,18 @@ class _Protocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        requests = [each for each in (*self._requests, self.cycle) if each is not None]
+        self._requests = [each for each in requests if not each.response_complete]
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         super().connection_lost(exc)
+        # uvicorn tells the newest one only, while one before it is under way.
+        for request in self._requests:
+            request.disconnected = True
+            request.message_event.set()
 
     def end_unless_read(self) -> None:
         """Ends the connection if its client has taken nothing of an answer for a time.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description
+from seqserve_export.artifact import Description, new_place
 from seqserve_export.calibration import calibrate
 from seqserve_export.languages import declared
 from seqserve_export.parity import HeldOut
@@ -58,6 +58,8 @@ def import_checkpoint(options: ImportOptions) -> Path:
         OptionError: The data or the place do not fit.
         ParityError: The artifact and the model differ; nothing was written.
     """
+    # Before a long work begins.
+    new_place(options.model_repository, options.name, options.model_version)
     torch.set_num_threads(options.threads)
     checkpoint = open_checkpoint(options.folder)
     loaded = load(checkpoint, options.max_source_length)

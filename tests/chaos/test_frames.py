@@ -7,6 +7,7 @@ Afterwards nothing runs, the processor is at rest and memory has come back.
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import socket
 import struct
@@ -271,11 +272,12 @@ def calls_that_are_none(target: str) -> None:
     others += [{":method": "GET"}, {":path": ""}, {":path": "/" * 4000}, {":scheme": "\0"}]
     others += [{"X-Upper": "a"}, {"te": "x"}, {"grpc-accept-encoding": "x," * 999}]
     others += [{"any-bin": "no base 64!"}, {"grpc-tags-bin": "AA"}, {"x-request-id": "\x7f\0\r\n"}]
+    others += [{"x-request-id": "\udcff"}, {"user-agent": "\udcff"}, {"authorization": "\udcff"}]
     for other in others:
         block = call(**other)
         conversed(target, [HELLO, opened(1, block), body], patience_s=0.1)
         # Without the headers that every call needs.
-        alone = b"".join(literal(name.encode(), text.encode()) for name, text in other.items())
+        alone = b"".join(literal(name.encode(), os.fsencode(text)) for name, text in other.items())
         conversed(target, [HELLO, opened(1, alone), body], patience_s=0.02)
 
 

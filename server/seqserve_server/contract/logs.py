@@ -24,6 +24,7 @@ _STDOUT, _STDERR = 1, 2
 # A pipe that is writable takes this many bytes without blocking; POSIX guarantees 512.
 _CHUNK_BYTES = getattr(select, "PIPE_BUF", 512)
 _SEPARATORS = re.compile('[ "=]')
+_OF_CLIENTS = (grpc.aio.InternalError, UnicodeDecodeError)
 
 _log = logging.getLogger("seqserve")
 
@@ -63,9 +64,13 @@ def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) ->
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
-    """Drops gRPC's error about an answer that it could not send because the client has gone."""
+    """Drops gRPC's errors that any client can cause.
+
+    They are about an answer that it could not send because the client has gone, and about metadata
+    that are not UTF-8, which it quotes.
+    """
     error = record.exc_info[1] if record.exc_info else None
-    return not (record.name.startswith("grpc.") and isinstance(error, grpc.aio.InternalError))
+    return not (record.name.startswith("grpc.") and isinstance(error, _OF_CLIENTS))
 
 
 def announce(log_format: LogFormat, text: str, name: str, fields: Mapping[str, object]) -> None:

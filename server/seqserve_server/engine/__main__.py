@@ -28,6 +28,7 @@ def _loaded(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     # Everything allocated so far stays, so the garbage collector need not look at it again.
     gc.collect()
     gc.freeze()
+    threading.Thread(target=trim_memory, name="trim", daemon=True).start()
     return engine
 
 
@@ -44,7 +45,6 @@ def main(arguments: list[str]) -> None:
     ignore_signals()
     descriptor, log_format, log_level = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
-    threading.Thread(target=trim_memory, name="trim", daemon=True).start()
     Host(socket.socket(fileno=int(descriptor)), _loaded).run()
 
 

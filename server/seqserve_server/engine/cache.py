@@ -30,6 +30,8 @@ class SlotCache:
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
         self.vocabulary_size = manifest.architecture.vocabulary_size
+        # Before what is written at once: it is the largest, and fails before it takes memory.
+        self._target, self._cross = runtime.decoder_state(slots)
         self.tokens = np.zeros((slots, 1), np.int64)
         """Newest token of each row: what the next step reads."""
         self.log_probabilities = np.zeros(slots, np.float32)
@@ -65,7 +67,6 @@ class SlotCache:
             runtime.allowed_shape,
         )
         self._choice: Choice | None = None
-        self._target, self._cross = runtime.decoder_state(slots)
         self._step = runtime.step(*self._buffers())
 
     def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:

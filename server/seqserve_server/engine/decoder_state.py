@@ -158,8 +158,15 @@ def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Allocates zeros that take memory page by page, as they are written.
 
     Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
+
+    Raises:
+        MemoryError: The system has no room for them.
     """
-    memory = mmap.mmap(-1, max(math.prod(shape) * dtype.itemsize, 1))
+    num_bytes = max(math.prod(shape) * dtype.itemsize, 1)
+    try:
+        memory = mmap.mmap(-1, num_bytes)
+    except (OSError, OverflowError):
+        raise MemoryError(f"no room for {num_bytes:,} bytes") from None
     with contextlib.suppress(AttributeError, OSError):  # a system without them
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
@@ -183,7 +190,7 @@ def allocate_state(
     """Allocates what the decoder's layers keep of all slots, from the model's limits.
 
     Raises:
-        MemoryError: It does not fit into the memory of a GPU.
+        MemoryError: It does not fit into memory.
     """
     shape, limits, allocate = manifest.architecture, manifest.limits, types.allocate
     source = max(limits.max_source_length, MIN_LENGTH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract.errors import ArtifactError, StartupError
+from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
@@ -18,15 +18,17 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.self_test import run_self_test
 
 _log = logging.getLogger(__name__)
+_NO_THREAD = "can't start new thread"
+"""What Python says then, in a RuntimeError."""
 
 
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     """Loads a model, warms it up, and runs its self-test.
 
     Raises:
-        ArtifactError: The artifact cannot be run.
+        ArtifactError: The artifact cannot be run, or its caches do not fit into memory, or no more
+            threads can be started.
         ProviderError: The execution provider is not available.
-        StartupError: The caches do not fit into memory.
     """
     label = "/".join(setup.folder.parts[-2:])
     try:
@@ -35,11 +37,16 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     except SeqserveError:
         raise
     except MemoryError:
-        raise StartupError(
-            f"--slots: the caches of {setup.limits.slots} rows of {label} do not fit"
-            " into memory; ask for fewer"
+        raise ArtifactError(
+            f"{label}: its caches of {setup.limits.slots} rows do not fit into memory; ask for"
+            " fewer --slots"
         ) from None
     except Exception as error:
+        if str(error) == _NO_THREAD:
+            raise ArtifactError(
+                f"{label}: the limit on threads leaves none for it; raise it: `ulimit -u`,"
+                " TasksMax= in systemd, --pids-limit of a container"
+            ) from None
         # What a broken artifact makes a library raise must not keep sound ones from service.
         _log.exception("model %s", label)
         raise ArtifactError(

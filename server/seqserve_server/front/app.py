@@ -32,6 +32,7 @@ from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
+from seqserve_server.front.threads import refuse_few_threads
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
@@ -75,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rollout = _rollout(options, metrics)
     rollout.open(options.default_model, parse_traffic(options.traffic))
     try:
+        refuse_few_threads()
         _run(_serve(options, rollout, metrics, security, tracing, glossaries))
     finally:
         rollout.discard()

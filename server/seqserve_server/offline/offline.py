@@ -87,9 +87,8 @@ class Offline:
         Raises:
             OptionError: There is no such model or folder, or a GPU is to have several workers.
             InvalidArgument: A number is less than 1.
-            ArtifactError: The model is damaged.
+            ArtifactError: The model is damaged, or its caches do not fit into memory.
             ProviderError: The provider is not available.
-            StartupError: The caches do not fit into memory.
         """
         for name, number in (("workers", workers), ("threads", threads), ("slots", slots)):
             if number is not None and number < 1:

@@ -181,6 +181,14 @@ def test_proof_without_sentences_is_refused(export, tmp_path: Path) -> None:
         export("--data", str(tmp_path / "empty.tsv"))
 
 
+def test_a_place_that_cannot_be_is_refused_before_the_run_is_read(tmp_path: Path) -> None:
+    (tmp_path / "models" / "tiny" / "1").mkdir(parents=True)
+    argv = [str(tmp_path / "nowhere"), "--model-repository", str(tmp_path / "models"), "--name"]
+    for name, reason in {"tiny": "exists already", "../tiny": "is not a model name"}.items():
+        with pytest.raises(OptionError, match=reason):
+            main([*argv, name])
+
+
 def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is no training run; `seqserve train` makes one"):
         main([str(tmp_path), "--name", "tiny"])

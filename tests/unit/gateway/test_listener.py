@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -213,6 +214,27 @@ def test_client_that_leaves_ends_its_call_on_the_server(server: FakeServer) -> N
             connection.sendall(HEAD + length.encode() + body)
             until(lambda: bool(server.requests))
         assert server.cancelled.wait(PATIENCE_S)
+
+
+def test_client_that_leaves_before_its_many_answers_is_no_fault(
+    server: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def generate(source: str) -> bytes:
+        body = json.dumps({"source": source}).encode()
+        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        return HEAD + length.encode() + body
+
+    with running(server, ListenerLimits()) as gateway:
+        with gateway.connect() as connection:
+            connection.sendall(generate("hang on") + generate("one") * 50)
+            until(lambda: bool(server.requests))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        server.cancelled.set()
+        connections = gateway.gateway.metrics.connections
+        until(lambda: connections.collect()[0].samples[0].value == 0)
+        until(lambda: gateway.gateway.admission.under_way == 0)
+        _, metrics = gateway.request("GET", "/metrics")
+    assert 'code="INTERNAL"' not in metrics and caplog.text == ""
 
 
 def test_calls_are_encrypted_and_a_new_certificate_is_used(

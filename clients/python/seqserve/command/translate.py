@@ -148,7 +148,7 @@ def main(argv: list[str]) -> int:
     )
     files = options.files or [STANDARD_INPUT]
     documents = [(file, options.format or format_of(file)) for file in files]
-    _check_outputs(options, files)
+    _check_outputs(options, documents)
     failed = 0
     with options.connect(math.inf) as client:
         for file, kind in documents:
@@ -156,15 +156,20 @@ def main(argv: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _check_outputs(options: TranslateOptions, files: list[Path]) -> None:
-    """Refuses to write two files to one place, or a file to its own."""
+def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format]]) -> None:
+    """Refuses two files in one place, a file in its own, and one named as of another format."""
     places: set[Path] = set()
-    for file in files:
+    for file, kind in documents:
         place = options.output_of(file)
         if place is None:
             continue
         if place in places or (place.exists() and file.exists() and place.samefile(file)):
             raise errors.OptionError(f"--out: {place} would be overwritten; choose another place")
+        if not options.format and is_named_as_document(place) and format_of(place) is not kind:
+            source = "standard input" if file == STANDARD_INPUT else str(file)
+            reason = f"is named as {format_of(place).value}, and {source} is taken for {kind.value}"
+            hint = "a translation has the format of its source, which --format tells"
+            raise errors.OptionError(f"--out: {place} {reason}; {hint}")
         places.add(place)
 
 

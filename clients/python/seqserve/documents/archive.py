@@ -75,8 +75,13 @@ def rewrite(
     The other parts stay to the byte.
 
     Raises:
-        OptionError: A part of the source is damaged.
+        OptionError: A part of the source is damaged, or none is text.
     """
+    if not any(is_text(kind, part) for part in source.infolist()):
+        reason = (
+            f"has no part with the text of a document of {kind.value}; it may be of another format"
+        )
+        raise OptionError(": ".join(filter(None, (source.filename, reason))))
     for part in source.infolist():
         if is_text(kind, part):
             target.writestr(copy(part), written(part).encode(), part.compress_type)

@@ -66,7 +66,9 @@ def _place(source: str, column: str) -> tuple[str, int]:
         if column in row:
             return delimiter, row.index(column)
         names = max(names, row, key=len)
-    raise Malformed(1, f"has no column {column!r}; --column names one of {', '.join(names)}")
+    others = ", ".join(filter(None, names))
+    hint = f"; --column names one of {others}" if others else ", because it is empty"
+    raise Malformed(1, f"has no column {column!r}{hint}")
 
 
 def _first_row(source: str, delimiter: str) -> Iterator[_Cell]:

@@ -61,7 +61,7 @@ class Rollout:
 
         Raises:
             OptionError: The folder, the default model or a version with a weight does not exist.
-            StartupError: No model could be loaded, or the caches do not fit in memory.
+            StartupError: No model could be loaded.
             ProviderError: The execution provider is not available.
         """
         self._scanner.open()

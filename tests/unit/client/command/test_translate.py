@@ -97,6 +97,22 @@ def test_several_files_do_not_go_into_what_is_named_as_one(
     assert not server.requests and not out.exists()
 
 
+@pytest.mark.parametrize("name", ["out.docx", "out.vtt", "out.html"])
+def test_a_translation_is_not_named_as_of_another_format(
+    seqserve: Run, tmp_path: Path, server: FakeServer, name: str
+) -> None:
+    source, out = tmp_path / "a.txt", tmp_path / name
+    source.write_text("one\n")
+    status, _, err = seqserve("translate", str(source), "-o", str(out))
+    assert (
+        status == 2
+        and f"{name} is named as {out.suffix[1:]}, and {source} is taken for text" in err
+    )
+    assert not server.requests and not out.exists()
+    assert seqserve("translate", str(source), "--format", "text", "-o", str(out)) == (0, "", "")
+    assert out.read_text() == "ONE\n"
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_an_encoding_without_a_mark_is_refused_by_name(
     seqserve: Run, tmp_path: Path, server: FakeServer, encoding: str
@@ -302,19 +318,19 @@ def test_a_pipe_or_a_link_is_not_taken_for_a_journal(
 ) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    journal, argv = tmp_path / ".b.txt.seqserve-journal", ["translate", str(file), "-o"]
+    journal, argv = tmp_path / ".b.md.seqserve-journal", ["translate", str(file), "-o"]
     for make, reason in (
         (os.mkfifo, "Not a regular file"),
         (lambda path: path.symlink_to(mine), "Too many levels of symbolic links"),
     ):
         make(journal)
-        status, _, err = seqserve(*argv, str(tmp_path / "b.txt"))
-        assert status == 2 and f"b.txt: the journal {journal.name} beside it: {reason}" in err
+        status, _, err = seqserve(*argv, str(tmp_path / "b.md"))
+        assert status == 2 and f"b.md: the journal {journal.name} beside it: {reason}" in err
         journal.unlink()
         # Under the name of version 0.2 it is the user's.
         old = tmp_path / "b.txt.journal"
         make(old)
-        assert seqserve(*argv, str(tmp_path / "b.txt")) == (0, "", "")
+        assert seqserve(*argv, str(tmp_path / "b.md")) == (0, "", "")
         assert old.is_fifo() or old.is_symlink()
         old.unlink()
     assert mine.read_text() == "mine"

@@ -124,6 +124,10 @@ def _damaged(method: int, begin: bytes) -> Callable[[Path], None]:
             "content.xml: line 1 is not well-formed",
         ),
         (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not UTF-8"),
+        (
+            lambda path: archive(path, {"word/document.xml": DOCX}),
+            "has no part with the text of a document of odt",
+        ),
         (_lying, "2,147,483,657 bytes: too many"),
         (
             lambda path: archive(path, {"content.xml": b" " * ((1 << 26) + 1)}),

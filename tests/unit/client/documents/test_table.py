@@ -47,7 +47,7 @@ def test_a_translation_is_quoted_where_it_must_be(translation: str, cell: str) -
     ("text", "reason"),
     [
         ("id,name\n1,a\n", "line 1 has no column 'text'; --column names one of id, name"),
-        ("", "line 1 has no column 'text'"),
+        ("", "line 1 has no column 'text', because it is empty"),
         ('text\na\n"b', "line 3 has a cell whose quotes"),
         ('text\n"a" b\n', "line 2 has a cell whose quotes"),
     ],

@@ -41,6 +41,15 @@ def test_callers_who_went_away_are_no_news(capfd: pytest.CaptureFixture[str], na
     assert ("not sent" in text) == (name == "seqserve")
 
 
+def test_metadata_that_cannot_be_decoded_are_not_quoted(capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogFormat.TEXT, LogLevel.INFO)
+    try:
+        b"my secret \xff".decode()
+    except UnicodeDecodeError as error:
+        logging.getLogger("grpc._cython.cygrpc").error("on %s", error.object, exc_info=error)
+    assert written(capfd) == ""
+
+
 def test_text(capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure(LogFormat.TEXT, LogLevel.INFO)
     logs.event(

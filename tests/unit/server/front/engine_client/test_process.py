@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from seqserve_server.contract.errors import ArtifactError, EngineFault, StartupError
+from seqserve_server.contract.errors import ArtifactError, EngineFault
 from seqserve_server.contract.events import Failed, Finished, Progress, StopReason
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.logs import LogFormat, LogLevel
@@ -167,7 +167,7 @@ def test_caches_that_do_not_fit(tiny_artifact: Path) -> None:
     with running(tiny_artifact, limits) as other:
         failed = other.receive()
         assert isinstance(failed, LoadFailed)
-        assert isinstance(failed.error, StartupError) and "--slots" in str(failed.error)
+        assert isinstance(failed.error, ArtifactError) and "--slots" in str(failed.error)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -201,6 +201,17 @@ def test_version_that_only_the_process_can_tell_is_broken(make: Make, models: Pa
     assert broken.reason.startswith("tiny/2: cannot be run")
 
 
+@pytest.mark.parametrize("length", [1_000_000_000, 2_147_483_647])
+def test_version_whose_caches_do_not_fit_keeps_no_other_from_service(
+    make: Make, models: Path, length: int
+) -> None:
+    add_version(models, 2, limits={"max_source_length": length, "max_target_length": length})
+    repository = make.opened()
+    reason = repository.find("tiny", 2).reason
+    assert reason.startswith("tiny/2: its caches of ") and "fewer --slots" in reason
+    assert repository.find("tiny").version == 1
+
+
 def test_version_whose_process_ends_by_itself(
     metrics: Metrics, models: Path, processes: Processes
 ) -> None:
