@@ -27,8 +27,10 @@ import numpy as np
 from seqserve_server.engine.graph_messages import (
     GRAPH,
     MODEL,
+    NUMPY_TYPES,
     TENSOR,
     branches_of,
+    copied,
     graphs_of,
     make_node,
     make_value,
@@ -44,8 +46,6 @@ KEPT = "kept_"
 _TOKENS, _LOGITS, _ROWS = "allowed_tokens", "allowed_logits", "projected_rows"
 _ROWS_OF_GROUPS = "allowed_rows"
 _PRODUCT = "MatMulIntegerToFloat"
-_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32}
-"""Numpy's types by their numbers in onnx.proto."""
 _FLOAT, _INT8, _INT32, _INT64, _BOOL = 1, 3, 6, 7, 9
 
 
@@ -107,7 +107,7 @@ def candidate_graph(
     results: dict[str, Any] = {}
     for view, rows in gathered:
         tensor = tensors.get(_source(part, view), TENSOR())
-        if tensor.kind not in _TYPES or not tensor.dims:
+        if tensor.kind not in NUMPY_TYPES or not tensor.dims:
             return None
         result, is_turned = _turned(part, rows)
         width = math.prod(tensor.dims[1:])
@@ -129,7 +129,7 @@ def candidate_graph(
 
 def _table(value: Any) -> Table:
     _, rows, columns = (dim.size for dim in value.type.tensor.shape.dims)
-    return Table(value.name, (rows, columns), np.dtype(_TYPES[value.type.tensor.kind]))
+    return Table(value.name, (rows, columns), np.dtype(NUMPY_TYPES[value.type.tensor.kind]))
 
 
 def _gather_rows(part: Any) -> None:
@@ -188,7 +188,7 @@ def _limit_to_numbers(
     tokens: Any,
 ) -> None:
     """Makes a graph of the nodes that give the numbers of candidates."""
-    kept = _copied(needed(nodes, list(results)))
+    kept = copied(needed(nodes, list(results)))
     for result, value in results.items():
         rename(kept, result, value.name)
     read = {name for node in kept for name in node.inputs}
@@ -208,7 +208,7 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
         limited.outputs.add(name=f"limited.{name}", type=types[value])
         if value != _LOGITS:
             limited.tensors.append(_empty(limited.outputs[-1]))
-    nodes = _copied(part.nodes)
+    nodes = copied(part.nodes)
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
     [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
     rename(nodes, logits, result)
@@ -227,10 +227,6 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
         make_node("If", ["has_rows"], names, then_branch=whole, else_branch=limited),
     ]
     put(outer, nodes=branches, tensors=[], known_shapes=[])
-
-
-def _copied(nodes: Iterable[Any]) -> list[Any]:
-    return [type(node).FromString(node.SerializeToString()) for node in nodes]
 
 
 def _gathers(node: Any) -> bool:
