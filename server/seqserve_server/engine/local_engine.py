@@ -96,10 +96,13 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
     Raises:
         ServiceError: A request failed.
     """
-    pending = [PendingAnswer(spec) for spec in specs]
-    for request in pending:
+    # Sources of similar length are encoded together, and the longest ones do not come last, when
+    # they would run with few beside them.
+    order = sorted(range(len(specs)), key=lambda index: -len(specs[index].source))
+    pending = {index: PendingAnswer(specs[index]) for index in order}
+    for request in pending.values():
         engine.submit(request)
-    for index, request in enumerate(pending):
+    for index, request in pending.items():
         if not request.options.needs_attention:
             continue
         answer = request.wait()
@@ -108,7 +111,8 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
             engine.submit(pending[index])
     # Backwards, so that this thread wakes about once, not once a request: it shares a lock with the
     # workers.
-    return [request.wait() for request in reversed(pending)][::-1]
+    answers = {index: pending[index].wait() for index in reversed(order)}
+    return [answers[index] for index in range(len(specs))]
 
 
 class LocalEngine:
@@ -184,16 +188,12 @@ class LocalEngine:
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
         self._check(sources, options)
-        # Sources of similar length are encoded together, and the longest ones do not come last,
-        # when they would run with few beside them.
-        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
         drafts = drafts or [()] * len(sources)
         specs = [
-            GenerateSpec(source=sources[index], options=options, draft=drafts[index])
-            for index in order
+            GenerateSpec(source=source, options=options, draft=draft)
+            for source, draft in zip(sources, drafts, strict=True)
         ]
-        answers = dict(zip(order, generate(self._engine, specs), strict=True))
-        return [answers[index] for index in range(len(sources))]
+        return generate(self._engine, specs)
 
     def _check(self, sources: Sequence[list[int]], options: DecodingOptions) -> None:
         """Refuses what does not fit a slot; the engine leaves that check to its callers."""
