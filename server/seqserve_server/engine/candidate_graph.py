@@ -50,7 +50,7 @@ _FLOAT, _INT8, _INT32, _INT64, _BOOL = 1, 3, 6, 7, 9
 
 
 class Table(NamedTuple):
-    """Numbers of every token, of which a step is given those of candidates."""
+    """Weights of every token, of which a step is given those of candidates."""
 
     input: str
     """Of the step's graph, and the output of the one that gathers them."""
@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all numbers of a group."""
+        """Of all weights of a group."""
         return self.dtype.itemsize * math.prod(self.shape)
 
 
@@ -68,8 +68,8 @@ class CandidateGraph(NamedTuple):
     """A graph, and what its steps are given besides the inputs of the decoder's."""
 
     graph: bytes
-    numbers: bytes | None
-    """The graph that gathers the numbers of groups of tokens; None where a step does."""
+    gather: bytes | None
+    """The graph that gathers the weights of groups of tokens; None where a step does."""
     tables: list[Table]
 
 
@@ -115,8 +115,8 @@ def candidate_graph(
         results[result] = make_value(f"{KEPT}{len(results)}", tensor.kind, ("groups", *shape))
     results = _divide_product(part, results, tensors)
     before = list(part.nodes)
-    numbers = MODEL.FromString(model.SerializeToString())
-    _limit_to_numbers(numbers.graph, before, results, tensors, tokens)
+    gather = MODEL.FromString(model.SerializeToString())
+    _limit_to_weights(gather.graph, before, results, tensors, tokens)
     for result, value in results.items():
         put(part, nodes=[node for node in part.nodes if result not in node.outputs])
         rename(part.nodes, result, value.name)
@@ -124,7 +124,7 @@ def candidate_graph(
     put(part, nodes=needed(part.nodes, [value.name for value in part.outputs]))
     _branch(graph, part, tensors)
     tables = [_table(value) for value in results.values()]
-    return CandidateGraph(model.SerializeToString(), numbers.SerializeToString(), tables)
+    return CandidateGraph(model.SerializeToString(), gather.SerializeToString(), tables)
 
 
 def _table(value: Any) -> Table:
@@ -180,14 +180,14 @@ def _divide_product(part: Any, results: dict[str, Any], tensors: dict[str, Any])
     return {**given, "product.zero_sums": added}
 
 
-def _limit_to_numbers(
+def _limit_to_weights(
     graph: Any,
     nodes: Iterable[Any],
     results: Mapping[str, Any],
     tensors: dict[str, Any],
     tokens: Any,
 ) -> None:
-    """Makes a graph of the nodes that give the numbers of candidates."""
+    """Leaves of a graph the nodes that give the weights of candidates."""
     kept = copied(needed(nodes, list(results)))
     for result, value in results.items():
         rename(kept, result, value.name)

@@ -90,7 +90,7 @@ def test_candidates_have_the_logits_of_the_whole_vocabulary_but_for_rounding(
     for row in range(2):
         cache.join(row, runtime.encode([[5, 6, 7, 2]]), 0)
     cache.limit(1, tokens)
-    cache.request(top_k=0, logits=True)
+    cache.set_outputs(top_k=0, logits=True)
     cache.advance(2)
     _, candidates = cache.candidates(1) or (tokens, cache.logits(1))
     np.testing.assert_allclose(candidates, cache.logits(0)[tokens], rtol=2**-10, atol=2**-10)

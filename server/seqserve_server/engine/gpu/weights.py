@@ -28,7 +28,6 @@ class Weights:
             MemoryError: It does not fit into the memory of the GPU.
         """
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            self.bytes = len(data)
             self._data = device.zeros((len(data),), np.dtype(np.uint8))
             host = np.frombuffer(data, np.uint8)
             device.upload(device.address(self._data), host.ctypes.data, len(data))

@@ -49,7 +49,7 @@ def proposal_for(row: int, options: DecodingOptions) -> Proposal:
     for length, token in enumerate((A, B), 1):
         rows.append(np.array([1]), length, np.array([token]), np.zeros(1))
     cache.lengths[1] = 2
-    cache.request(top_k=3, logits=True)
+    cache.set_outputs(top_k=3, logits=True)
     cache.advance(2)
     return Proposals(rows).of(row)
 
