@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Event, Failed, Finished, Progress
@@ -155,12 +154,7 @@ class LocalEngine:
         """Returns the object itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stops the engine."""
         self.close()
 
