@@ -236,7 +236,7 @@ class SlotCache:
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Returns the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
-        tokens, log_probabilities = self._listed()
+        tokens, log_probabilities = self._all_top_tokens()
         return tokens[rows], log_probabilities[rows]
 
     def logits(self, rows: int | Array) -> Array:
@@ -271,7 +271,7 @@ class SlotCache:
         self._step.run(rows, self._sizes)
         self._choice = self._candidate_step.choose(self._logits, self._masks.by_row)
         if self._choice is not None:
-            self._take(self._choice)
+            self._apply(self._choice)
         self._running_lengths += 1
         self._num_tokens += 1
 
@@ -291,8 +291,8 @@ class SlotCache:
         if sums is not self._graph_sums:
             self._graph_sums, self._sizes = sums, None
 
-    def _take(self, choice: Choice) -> None:
-        """Takes the choice of rows that have candidates, in place of the graph's."""
+    def _apply(self, choice: Choice) -> None:
+        """Puts the choice of rows that have candidates in the place of the graph's."""
         rows = choice.rows
         self.tokens[rows, 0] = choice.tokens
         if not self.returned_logprobs:
@@ -300,11 +300,11 @@ class SlotCache:
         log_totals = choice.log_totals()
         self.log_probabilities[rows] = 0.0 - log_totals
         if self.top_k:
-            tokens, log_probabilities = self._listed()
+            tokens, log_probabilities = self._all_top_tokens()
             top = choice.top(self.top_k, log_totals, self._eos)
             tokens[rows], log_probabilities[rows] = top
 
-    def _listed(self) -> tuple[Array, Array]:
+    def _all_top_tokens(self) -> tuple[Array, Array]:
         """Returns the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""
         end, shape = self.slots * self.top_k, (self.slots, self.top_k)
         return (
