@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Sized
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 Row = TypeVar("Row", bound=Sized)
@@ -26,12 +25,7 @@ class Closing:
         """Returns the object itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Closes it."""
         self.close()
 

@@ -1,6 +1,6 @@
 """Engines with one worker on one device, CPU or GPU; their rows in flight change from run to run.
 
-Each is made in a process of its own, by :class:`~bench.drivers.apart.Apart`.
+Each is made in a process of its own, by :class:`~bench.drivers.remote_object.RemoteObject`.
 """
 
 from __future__ import annotations
@@ -124,10 +124,8 @@ class _Seqserve:
     def decode(self, sources: Rows, rows: int) -> Rows:
         if rows != self._rows:
             self._start(rows)
-        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
-        specs = [GenerateSpec(source=sources[index], options=self._options) for index in order]
-        answers = dict(zip(order, generate(self._engine, specs), strict=True))
-        return [answers[index].best.token_ids for index in range(len(sources))]
+        specs = [GenerateSpec(source=source, options=self._options) for source in sources]
+        return [answer.best.token_ids for answer in generate(self._engine, specs)]
 
     def _start(self, rows: int) -> None:
         self.close()

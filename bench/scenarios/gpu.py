@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.drivers import Rows
-from bench.drivers.apart import Apart
 from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
 from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.drivers.device_models import ModelWriter
+from bench.drivers.remote_object import RemoteObject
 from bench.models import random_sources
 from bench.random_artifact import SHAPES, folder_name
 from bench.scenarios.roofline import Work
@@ -176,10 +176,10 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: _Clock) -> DeviceLimits:
     threads = max(1, available_cores() // len(shapes))
     with ExitStack() as stack:
         writers = {
-            shape: stack.enter_context(Apart(shape, ModelWriter, plan.device, threads))
+            shape: stack.enter_context(RemoteObject(shape, ModelWriter, plan.device, threads))
             for shape in shapes
         }
-        probe = stack.enter_context(Apart("limits", LimitsProbe, plan.device))
+        probe = stack.enter_context(RemoteObject("limits", LimitsProbe, plan.device))
         for process in (*writers.values(), probe):
             process.wait(clock.patience_s())
         for shape, writer in writers.items():
@@ -205,10 +205,10 @@ class _Engines:
     def __init__(self, plan: Plan, clock: _Clock, stack: ExitStack) -> None:
         self._plan, self._clock, self._stack = plan, clock, stack
         self._kinds = kinds(plan.device, _SOURCE_LENGTH)
-        self._started: dict[tuple[str, str], Apart] = {}
+        self._started: dict[tuple[str, str], RemoteObject] = {}
         self._failed: dict[tuple[str, str], str] = {}
 
-    def of(self, case: Case) -> tuple[dict[str, Apart], dict[str, str]]:
+    def of(self, case: Case) -> tuple[dict[str, RemoteObject], dict[str, str]]:
         """Returns the engines of a case, and the reasons of those that cannot be had."""
         names = [
             name
@@ -219,7 +219,7 @@ class _Engines:
         for name in new:
             kind = self._kinds[name]
             folder = self._plan.folder / _place(case.shape, kind.folder)
-            engine = Apart(name, kind.make, folder, self._plan.device, LENGTH)
+            engine = RemoteObject(name, kind.make, folder, self._plan.device, LENGTH)
             self._started[case.shape, name] = self._stack.enter_context(engine)
         for name in new:
             try:
@@ -274,11 +274,11 @@ class _Run:
             name, lambda engine: engine.call("turn", *arguments, timeout_s=patience_s)
         )
 
-    def _warm(self, name: str, engine: Apart) -> Any:
+    def _warm(self, name: str, engine: RemoteObject) -> Any:
         most_s = _COMPILED_START_S if name.endswith("compiled") else _START_S
         return engine.receive(self._clock.patience_s(most_s))
 
-    def _try(self, name: str, call: Callable[[Apart], Any]) -> Any:
+    def _try(self, name: str, call: Callable[[RemoteObject], Any]) -> Any:
         if name in self.failed:
             return None
         try:

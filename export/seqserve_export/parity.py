@@ -29,6 +29,7 @@ from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_export.sensitivity import mean_difference, sensitivity
 from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.allocator import trim_memory
+from seqserve_model.batches import padded
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
@@ -174,23 +175,18 @@ def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) ->
     for batch in tqdm(
         list(batches_by_length(decoded.targets, rows)), desc="scoring", unit="batch", disable=None
     ):
-        sources = [decoded.sources[index] for index in batch]
+        source, lengths = padded([decoded.sources[index] for index in batch], special.pad)
         targets = [[special.bos, *decoded.targets[index]] for index in batch]
         inputs = {
-            "source": _padded(sources, special.pad),
-            "source_lengths": np.array([len(ids) for ids in sources], np.int32),
-            "target": _padded(targets, special.pad),
+            "source": source.numpy(),
+            "source_lengths": lengths.int().numpy(),
+            "target": padded(targets, special.pad)[0].numpy(),
         }
         [scored] = graph.run(["log_probabilities"], inputs)
         for row, index in enumerate(batch):
             # A copy: what ONNX Runtime returned keeps all memory of the session.
             log_probabilities[index] = scored[row, : len(decoded.targets[index])].copy()
     return [log_probabilities[index] for index in range(len(decoded.targets))]
-
-
-def _padded(rows: Sequence[list[int]], pad: int) -> NDArray[Any]:
-    width = max(map(len, rows))
-    return np.array([row + [pad] * (width - len(row)) for row in rows], np.int64)
 
 
 def _differences(

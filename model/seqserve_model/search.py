@@ -44,13 +44,13 @@ def greedy_in_batches(
     order of the rows.
     """
     device = next(model.parameters()).device
-    found: list[list[int]] = [[] for _ in rows]
+    targets: list[list[int]] = [[] for _ in rows]
     for batch in batches_by_length(rows, batch_rows):
         source, lengths = padded([rows[index] for index in batch], model.config.pad_id)
         decoded = greedy(model, source.to(device), lengths.to(device), max_decoding_length)
-        for index, row in zip(batch, decoded, strict=True):
-            found[index] = row
-    return found
+        for index, target in zip(batch, decoded, strict=True):
+            targets[index] = target
+    return targets
 
 
 def batches_by_length(rows: Sequence[list[int]], size: int) -> Iterator[list[int]]:

@@ -199,10 +199,6 @@ class Transformer(nn.Module):
         logits: Tensor = self.output_projection(features)
         return logits if self.logits_bias is None else logits + self.logits_bias
 
-    def decode(self, target: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
-        """Computes logits ``[B, T, V]`` for every next token of known targets ``[B, T]``."""
-        return self.project(self.advance(target, self.begin(memory, source_lengths)))
-
     def encode(
         self, source: Tensor, source_lengths: Tensor, record: AttentionRecord | None = None
     ) -> Tensor:

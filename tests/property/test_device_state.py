@@ -117,7 +117,7 @@ class Pair:
             self.both(lambda cache: cache.suppress(row, tokens))
 
     def request(self, top_k: int) -> None:
-        self.both(lambda cache: cache.request(top_k=top_k, logits=False))
+        self.both(lambda cache: cache.set_outputs(top_k=top_k, logits=False))
 
     def step(self, seed: int, with_scores: bool) -> None:
         """Steps all rows; whatever the step chooses, both read the same token next."""
@@ -187,6 +187,6 @@ def test_a_device_keeps_of_rows_what_the_host_does(
 ) -> None:
     pair = Pair(*runtimes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "_MIN_LENGTH", 2)
+        patch.setattr(step, "_MIN_BOUND_LENGTH", 2)
         for name, *arguments in (first, *works, ("step", 0, True)):
             getattr(pair, str(name))(*arguments)

@@ -61,7 +61,10 @@ def write_shortlist(
     path = folder / shortlist_file.FILE
     shortlist.write(path)
     record = ShortlistRecord(
-        frequent=len(shortlist.frequent), best=shortlist.best, origin=origin, verification=None
+        frequent=len(shortlist.frequent),
+        best=shortlist.max_translations,
+        origin=origin,
+        verification=None,
     )
     files = manifest.files | {path.name: digest_of(path)}
     manifest = replace(manifest, files=files, shortlist=record)

@@ -47,14 +47,18 @@ class EngineLimits(QueueLimits):
         return [
             replace(
                 self,
-                # The first ones have one more where workers are left over.
-                workers=-(-(self.workers - index) // engines),
+                workers=workers,
                 slots=-(-self.slots // engines),
                 max_queue=-(-self.max_queue // engines),
                 max_queue_tokens=self.max_queue_tokens / engines,
             )
-            for index in range(engines)
+            for workers in worker_shares(self.workers, engines)
         ]
+
+
+def worker_shares(workers: int, engines: int) -> list[int]:
+    """Divides workers among engines; the first ones have one more where some are left over."""
+    return [-(-(workers - index) // engines) for index in range(engines)]
 
 
 MAX_SMALL_BYTES = 128 << 20

@@ -19,7 +19,7 @@ from seqserve_server.contract.alphabet import Alphabet
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.spelling import Spelled, Spelling
 from seqserve_server.contract.text_stream import TextStream
-from seqserve_server.contract.words import START, Joiner, Words, has_rules
+from seqserve_server.contract.words import START, Joiner, WordCache, has_rules
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"
@@ -297,7 +297,7 @@ class _Side:
         if not has_rules(self.library):
             return self._ids
         starts = (id_ for id_, token in self.spelled.items() if token.startswith(START))
-        return Words(self._ids, frozenset(starts)).divide
+        return WordCache(self._ids, frozenset(starts)).divide
 
     def _ids(self, text: str) -> list[int]:
         return self._without_controls(self.library.encode(text, add_special_tokens=False).ids)

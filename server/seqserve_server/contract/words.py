@@ -1,8 +1,8 @@
-"""The rules of the vocabularies that we learn, and what they make simple.
+"""The rules by which our own vocabularies divide and join texts, and faster ways to follow them.
 
 They divide a word alike wherever it stands, because they look at white space first and at nothing
-beyond it; and most words of a text have come before. Tokens that are no bytes join to a text as
-they are spelled. The library takes many times as long for both.
+beyond it; and most words of a text have come before: :class:`WordCache`. Tokens that are no bytes
+join to a text as they are spelled: :class:`Joiner`. The library takes many times as long for both.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def has_rules(tokenizer: tokenizers.Tokenizer) -> bool:
     )
 
 
-class Words:
+class WordCache:
     """The token ids of words that came before."""
 
     def __init__(self, divide: Callable[[str], list[int]], starts: frozenset[int]) -> None:

@@ -170,13 +170,11 @@ class CorpusOptions(DecodingOptions):
 
     def engines(self, folder: Path) -> list[EngineSettings]:
         """Returns the settings of each process of this machine."""
-        from seqserve_server.contract.limits import is_small
+        from seqserve_server.contract.limits import is_small, worker_shares
 
         workers = self.worker_count()
         processes = self.processes or (workers if is_small(folder) else 1)
-        # The first ones have one more where workers are left over.
-        shares = (-(-(workers - index) // processes) for index in range(processes))
-        return [self.engine(folder, share) for share in shares]
+        return [self.engine(folder, share) for share in worker_shares(workers, processes)]
 
     def opened(self) -> CorpusFile:
         """Opens the corpus.

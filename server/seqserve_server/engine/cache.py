@@ -33,10 +33,13 @@ class SlotCache:
         # Before what is written at once: it is the largest, and fails before it takes memory.
         self._target, self._cross = runtime.decoder_state(slots)
         self.tokens = np.zeros((slots, 1), np.int64)
-        """Newest token of each row: what the next step reads."""
+        """Newest token of each row: what the next step reads, ``[B, 1]``."""
         self.log_probabilities = np.zeros(slots, np.float32)
+        """Of these tokens, ``[B]``, where the last step computed them."""
         self.lengths = np.zeros(slots, np.int32)
+        """Tokens that each row has read, and so has generated, ``[B]``."""
         self.source_lengths = np.zeros(slots, np.int32)
+        """Tokens of each row's source, ``[B]``."""
         self._source_last_index = np.zeros(slots, np.int32)
         # How many rows the two maxima below belong to; 0 where they must be found again.
         self._rows_measured = 0
@@ -59,11 +62,11 @@ class SlotCache:
         self._logits = np.zeros(slots * self.vocabulary_size + 1, np.float32)
         self._logits[-1] = -np.inf
         self._sizes: StepSizes | None = None
-        self._limited = CandidateStep(
+        self._candidate_step = CandidateStep(
             slots,
             self.vocabulary_size,
             runtime.candidate_tables,
-            runtime.candidate_numbers,
+            runtime.candidate_weights,
             runtime.allowed_shape,
         )
         self._choice: Choice | None = None
@@ -83,7 +86,7 @@ class SlotCache:
             "return_logprobs": self._return_logprobs,
             "top_k": np.zeros(MAX_TOP_K, np.int64),
             "num_logits": np.zeros(self.vocabulary_size, np.int64),
-            **self._limited.inputs,
+            **self._candidate_step.inputs,
             "projected_rows": np.arange(self.slots),
             **self._target.arrays,
             **self._cross.arrays,
@@ -96,7 +99,7 @@ class SlotCache:
             "top_tokens": self._top_tokens,
             "top_log_probabilities": self._top_log_probabilities,
             "logits": self._logits,
-            "allowed_logits": self._limited.logits,
+            "allowed_logits": self._candidate_step.logits,
             **{f"new_{name}": array for name, array in written.items()},
         }
         return inputs, outputs
@@ -125,7 +128,7 @@ class SlotCache:
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
         self.suppress(target, self.suppressed(source))
-        self.limit(target, self._limited.rows.of(source))
+        self.limit(target, self._candidate_step.candidates.of(source))
         self.release(source)
         self._rows_measured = 0
 
@@ -162,7 +165,7 @@ class SlotCache:
             "bias_values": self._masks.values[:0, None],
             "top_k": np.empty(0, np.int64),
             "num_logits": np.empty(0, np.int64),
-            "allowed_tokens": self._limited.inputs["allowed_tokens"][:0],
+            "allowed_tokens": self._candidate_step.inputs["allowed_tokens"][:0],
             "projected_rows": np.arange(rows),
             **{name: array[only, :, :length] for name, array in self._target.arrays.items()},
             **{name: array[only, :, :source_length] for name, array in self._cross.arrays.items()},
@@ -197,7 +200,7 @@ class SlotCache:
     def suppress(self, row: int, tokens: Sequence[int]) -> None:
         """Masks some tokens of a row in all steps from now on; none lifts the mask."""
         if self._masks.put(row, tokens):
-            self._limited.forget_masks()
+            self._candidate_step.forget_masks()
 
     def limit(self, row: int, candidates: Array | None) -> None:
         """Lets a row choose among some tokens only in all steps from now on, which run it; None for
@@ -210,7 +213,7 @@ class SlotCache:
             candidates: Token ids ``[N]``, rising, at least one; the same object for rows that
                 share them.
         """
-        self._limited.rows.put(row, candidates)
+        self._candidate_step.candidates.put(row, candidates)
 
     def release(self, row: int) -> None:
         """Lifts the mask and the limit of a row."""
@@ -221,7 +224,7 @@ class SlotCache:
         """Lists the masked tokens of a row."""
         return self._masks.by_row.get(row, ())
 
-    def request(self, *, top_k: int, logits: bool) -> None:
+    def set_outputs(self, *, top_k: int, logits: bool) -> None:
         """Sets what the next steps compute for every row, beside its next token.
 
         Args:
@@ -234,7 +237,7 @@ class SlotCache:
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Returns the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
-        tokens, log_probabilities = self._listed()
+        tokens, log_probabilities = self._all_top_tokens()
         return tokens[rows], log_probabilities[rows]
 
     def logits(self, rows: int | Array) -> Array:
@@ -246,7 +249,7 @@ class SlotCache:
 
         Suppressed ones are masked. None where the row chooses among all tokens.
         """
-        if self._choice is None or self._limited.rows.of(row) is None:
+        if self._choice is None or self._candidate_step.candidates.of(row) is None:
             return None
         return self._choice.candidates(row)
 
@@ -255,7 +258,7 @@ class SlotCache:
         if rows != self._rows_measured:
             self._measure(rows)
         self._max_length[0] = max(self._num_tokens + 1, MIN_LENGTH)
-        if self._limited.prepare():
+        if self._candidate_step.prepare():
             self._sizes = None
         if self._masks.write(rows):
             self._sizes = None
@@ -267,30 +270,30 @@ class SlotCache:
             self._return_logprobs[...] = self._sizes.logprobs
         self._cross.flush()
         self._step.run(rows, self._sizes)
-        self._choice = self._limited.choose(self._logits, self._masks.by_row)
+        self._choice = self._candidate_step.choose(self._logits, self._masks.by_row)
         if self._choice is not None:
-            self._take(self._choice)
+            self._apply(self._choice)
         self._running_lengths += 1
         self._num_tokens += 1
 
     def _step_sizes(self, rows: int) -> StepSizes:
-        limited, logprobs = self._limited, self._graph_sums
-        allowed = limited.groups, limited.rows_of_group
-        if limited.groups and len(limited.rows) == rows:
+        candidates, logprobs = self._candidate_step, self._graph_sums
+        allowed = candidates.groups, candidates.rows_of_group
+        if candidates.groups and len(candidates.candidates) == rows:
             return StepSizes(0, 0, 0, *allowed, projects=False, logprobs=logprobs)
-        logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
+        logits = self.vocabulary_size if candidates.needs_all_logits else self.num_logits
         biases = self._masks.width if self._masks.by_row else 0
         return StepSizes(biases, self.top_k, logits, *allowed, logprobs=logprobs)
 
     def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
         self.returned_logprobs = return_logprobs
         # The graph need not sum over all tokens for rows that do not choose among all.
-        sums = return_logprobs and len(self._limited.rows) < rows
+        sums = return_logprobs and len(self._candidate_step.candidates) < rows
         if sums is not self._graph_sums:
             self._graph_sums, self._sizes = sums, None
 
-    def _take(self, choice: Choice) -> None:
-        """Takes the choice of rows that have candidates, in place of the graph's."""
+    def _apply(self, choice: Choice) -> None:
+        """Puts the choice of rows that have candidates in the place of the graph's."""
         rows = choice.rows
         self.tokens[rows, 0] = choice.tokens
         if not self.returned_logprobs:
@@ -298,11 +301,11 @@ class SlotCache:
         log_totals = choice.log_totals()
         self.log_probabilities[rows] = 0.0 - log_totals
         if self.top_k:
-            tokens, log_probabilities = self._listed()
+            tokens, log_probabilities = self._all_top_tokens()
             top = choice.top(self.top_k, log_totals, self._eos)
             tokens[rows], log_probabilities[rows] = top
 
-    def _listed(self) -> tuple[Array, Array]:
+    def _all_top_tokens(self) -> tuple[Array, Array]:
         """Returns the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""
         end, shape = self.slots * self.top_k, (self.slots, self.top_k)
         return (
@@ -317,7 +320,7 @@ class SlotCache:
             AssertionError: One has.
         """
         assert not self._masks.by_row
-        assert (self.top_k, self.num_logits, len(self._limited.rows)) == (0, 0, 0)
+        assert (self.top_k, self.num_logits, len(self._candidate_step.candidates)) == (0, 0, 0)
 
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""

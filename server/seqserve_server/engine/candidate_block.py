@@ -1,4 +1,4 @@
-"""Where the candidates of all rows are in a step, and the numbers that it is given of them.
+"""Where the candidates of all rows are in a step, and the weights that it is given of them.
 
 Each set of candidates has groups of its own, which the rows that share the set are multiplied with:
 those of one request. So no row pays for the candidates of others. A set keeps its groups while rows
@@ -35,7 +35,7 @@ class CandidateBlock:
         capacity: int,
         slots: int,
         tables: Sequence[Table],
-        numbers: Callable[[Array], Sequence[Array]],
+        weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
         """Allocates room; memory is touched when it is first written.
@@ -43,12 +43,12 @@ class CandidateBlock:
         Args:
             capacity: The most tokens of all groups.
             slots: The most rows that share a set.
-            tables: Numbers that a step is given of each candidate.
-            numbers: Gives them of groups of tokens ``[K, 64]``.
+            tables: Weights that a step is given of each candidate.
+            weights_of: Gathers them for groups of tokens ``[K, 64]``, an array for each table.
             allowed_shape: That of the runtime.
         """
         self._allowed_shape = allowed_shape
-        self._numbers = numbers
+        self._weights_of = weights_of
         shape = groups, self._size = allowed_shape(capacity)
         self._tokens = np.zeros(shape, np.int64)
         self._rows = np.zeros(groups * slots, np.int64)
@@ -106,8 +106,8 @@ class CandidateBlock:
         of_groups = np.full((len(groups), self._size), tokens[-1])
         of_groups.reshape(-1)[: len(tokens)] = tokens
         self._tokens[groups] = of_groups
-        for kept, numbers in zip(self._kept, self._numbers(of_groups), strict=True):
-            kept[groups] = numbers
+        for kept, weights in zip(self._kept, self._weights_of(of_groups), strict=True):
+            kept[groups] = weights
         columns = (groups[:, None] * self._size + np.arange(self._size)).reshape(-1)
         return _Placed(tokens, groups, columns[: len(tokens)])
 

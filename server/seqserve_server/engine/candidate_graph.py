@@ -27,8 +27,10 @@ import numpy as np
 from seqserve_server.engine.graph_messages import (
     GRAPH,
     MODEL,
+    NUMPY_TYPES,
     TENSOR,
     branches_of,
+    copied,
     graphs_of,
     make_node,
     make_value,
@@ -44,13 +46,11 @@ KEPT = "kept_"
 _TOKENS, _LOGITS, _ROWS = "allowed_tokens", "allowed_logits", "projected_rows"
 _ROWS_OF_GROUPS = "allowed_rows"
 _PRODUCT = "MatMulIntegerToFloat"
-_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32}
-"""Numpy's types by their numbers in onnx.proto."""
 _FLOAT, _INT8, _INT32, _INT64, _BOOL = 1, 3, 6, 7, 9
 
 
 class Table(NamedTuple):
-    """Numbers of every token, of which a step is given those of candidates."""
+    """Weights of every token, of which a step is given those of candidates."""
 
     input: str
     """Of the step's graph, and the output of the one that gathers them."""
@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all numbers of a group."""
+        """Of all weights of a group."""
         return self.dtype.itemsize * math.prod(self.shape)
 
 
@@ -68,8 +68,8 @@ class CandidateGraph(NamedTuple):
     """A graph, and what its steps are given besides the inputs of the decoder's."""
 
     graph: bytes
-    numbers: bytes | None
-    """The graph that gathers the numbers of groups of tokens; None where a step does."""
+    gather: bytes | None
+    """The graph that gathers the weights of groups of tokens; None where a step does."""
     tables: list[Table]
 
 
@@ -107,7 +107,7 @@ def candidate_graph(
     results: dict[str, Any] = {}
     for view, rows in gathered:
         tensor = tensors.get(_source(part, view), TENSOR())
-        if tensor.kind not in _TYPES or not tensor.dims:
+        if tensor.kind not in NUMPY_TYPES or not tensor.dims:
             return None
         result, is_turned = _turned(part, rows)
         width = math.prod(tensor.dims[1:])
@@ -115,8 +115,8 @@ def candidate_graph(
         results[result] = make_value(f"{KEPT}{len(results)}", tensor.kind, ("groups", *shape))
     results = _divide_product(part, results, tensors)
     before = list(part.nodes)
-    numbers = MODEL.FromString(model.SerializeToString())
-    _limit_to_numbers(numbers.graph, before, results, tensors, tokens)
+    gather = MODEL.FromString(model.SerializeToString())
+    _limit_to_weights(gather.graph, before, results, tensors, tokens)
     for result, value in results.items():
         put(part, nodes=[node for node in part.nodes if result not in node.outputs])
         rename(part.nodes, result, value.name)
@@ -124,12 +124,12 @@ def candidate_graph(
     put(part, nodes=needed(part.nodes, [value.name for value in part.outputs]))
     _branch(graph, part, tensors)
     tables = [_table(value) for value in results.values()]
-    return CandidateGraph(model.SerializeToString(), numbers.SerializeToString(), tables)
+    return CandidateGraph(model.SerializeToString(), gather.SerializeToString(), tables)
 
 
 def _table(value: Any) -> Table:
     _, rows, columns = (dim.size for dim in value.type.tensor.shape.dims)
-    return Table(value.name, (rows, columns), np.dtype(_TYPES[value.type.tensor.kind]))
+    return Table(value.name, (rows, columns), np.dtype(NUMPY_TYPES[value.type.tensor.kind]))
 
 
 def _gather_rows(part: Any) -> None:
@@ -180,15 +180,15 @@ def _divide_product(part: Any, results: dict[str, Any], tensors: dict[str, Any])
     return {**given, "product.zero_sums": added}
 
 
-def _limit_to_numbers(
+def _limit_to_weights(
     graph: Any,
     nodes: Iterable[Any],
     results: Mapping[str, Any],
     tensors: dict[str, Any],
     tokens: Any,
 ) -> None:
-    """Makes a graph of the nodes that give the numbers of candidates."""
-    kept = _copied(needed(nodes, list(results)))
+    """Leaves of a graph the nodes that give the weights of candidates."""
+    kept = copied(needed(nodes, list(results)))
     for result, value in results.items():
         rename(kept, result, value.name)
     read = {name for node in kept for name in node.inputs}
@@ -208,7 +208,7 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
         limited.outputs.add(name=f"limited.{name}", type=types[value])
         if value != _LOGITS:
             limited.tensors.append(_empty(limited.outputs[-1]))
-    nodes = _copied(part.nodes)
+    nodes = copied(part.nodes)
     [logits] = [value.name for value in part.outputs if value.name.endswith(_LOGITS)]
     [result] = [value.name for value in limited.outputs if value.name.endswith(_LOGITS)]
     rename(nodes, logits, result)
@@ -227,10 +227,6 @@ def _branch(graph: Any, part: Any, tensors: dict[str, Any]) -> None:
         make_node("If", ["has_rows"], names, then_branch=whole, else_branch=limited),
     ]
     put(outer, nodes=branches, tensors=[], known_shapes=[])
-
-
-def _copied(nodes: Iterable[Any]) -> list[Any]:
-    return [type(node).FromString(node.SerializeToString()) for node in nodes]
 
 
 def _gathers(node: Any) -> bool:

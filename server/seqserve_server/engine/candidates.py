@@ -19,7 +19,7 @@ from seqserve_server.engine.step import MASKED_LOGIT
 # more than all of it, which is packed.
 _MAX_SHARE, _SHARE_OF_OTHERS = 1 / 4, 1 / 16
 _MAX_BYTES = 128 << 20
-"""Of the numbers of all candidates."""
+"""Of the weights of all candidates."""
 
 
 class Layout(NamedTuple):
@@ -51,21 +51,24 @@ class Layout(NamedTuple):
         return int(self.rows.searchsorted(row))
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
-        """Finds some tokens of some rows among all places, ``[M]``; others are left out."""
-        wanted = [
+        """Finds the places of tokens among all lines, one after the other, ``[M]``.
+
+        A token that is no candidate of its row has none.
+        """
+        keys = [
             (line << 32) + token
             for line, row in enumerate(self.rows.tolist())
             for token in tokens_of_rows.get(row, ())
         ]
-        if not wanted:
+        if not keys:
             return np.empty(0, np.int64)
         # All lines are one rising series with their numbers in the upper bits.
         series = self.flat + (np.arange(len(self.rows)) << 32).repeat(self.sizes)
-        found = np.minimum(series.searchsorted(wanted), len(series) - 1)
-        found = found[series[found] == wanted]
-        lines = series[found] >> 32
+        indices = np.minimum(series.searchsorted(keys), len(series) - 1)
+        indices = indices[series[indices] == keys]
+        lines = series[indices] >> 32
         begins = self.sizes.cumsum() - self.sizes
-        places: Array = lines * self.tokens.shape[1] + found - begins[lines]
+        places: Array = lines * self.tokens.shape[1] + indices - begins[lines]
         return places
 
 
@@ -74,16 +77,16 @@ class Candidates:
 
     def __init__(self) -> None:
         """Starts with no such row."""
-        self._of: dict[int, Array] = {}
+        self._by_row: dict[int, Array] = {}
         self._layout: Layout | None = None
 
     def __len__(self) -> int:
         """Counts the rows."""
-        return len(self._of)
+        return len(self._by_row)
 
     def of(self, row: int) -> Array | None:
         """Returns the candidates of a row; None where it chooses among all tokens."""
-        return self._of.get(row)
+        return self._by_row.get(row)
 
     def put(self, row: int, tokens: Array | None) -> None:
         """Sets the candidates of a row; None lets it choose among all tokens.
@@ -93,9 +96,9 @@ class Candidates:
             tokens: Token ids ``[N]``, rising, at least one; the same object for rows that share
                 them.
         """
-        before = self._of.pop(row, None)
+        before = self._by_row.pop(row, None)
         if tokens is not None:
-            self._of[row] = tokens
+            self._by_row[row] = tokens
         if before is not None or tokens is not None:
             self._layout = None
 
@@ -104,16 +107,16 @@ class Candidates:
 
         The result is the same object until a row's candidates change.
         """
-        if self._layout is None and self._of:
-            self._layout = Layout.of(self._of)
+        if self._layout is None and self._by_row:
+            self._layout = Layout.of(self._by_row)
         return self._layout
 
     def sets(self) -> tuple[list[Array], list[list[int]]]:
         """Lists the sets of candidates, and the rows of each, rising."""
         rows_of: dict[int, list[int]] = {}
-        for row in sorted(self._of):
-            rows_of.setdefault(id(self._of[row]), []).append(row)
-        return [self._of[rows[0]] for rows in rows_of.values()], list(rows_of.values())
+        for row in sorted(self._by_row):
+            rows_of.setdefault(id(self._by_row[row]), []).append(row)
+        return [self._by_row[rows[0]] for rows in rows_of.values()], list(rows_of.values())
 
 
 class CandidateStep:
@@ -124,13 +127,21 @@ class CandidateStep:
         slots: int,
         vocabulary_size: int,
         tables: Sequence[Table],
-        numbers: Callable[[Array], Sequence[Array]],
+        weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; tables, ``numbers`` and ``allowed_shape`` are those of the runtime."""
+        """Allocates them.
+
+        Args:
+            slots: Maximum number of rows.
+            vocabulary_size: Tokens of targets.
+            tables: As of ``Runtime.candidate_tables``.
+            weights_of: ``Runtime.candidate_weights``.
+            allowed_shape: ``Runtime.allowed_shape``.
+        """
         _, size = allowed_shape(1)
         capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
-        self._block = CandidateBlock(capacity, slots, tables, numbers, allowed_shape)
+        self._block = CandidateBlock(capacity, slots, tables, weights_of, allowed_shape)
         self.inputs = self._block.inputs
         """What a step reads of all candidates, by the names of the graph's inputs."""
         groups, _ = self.inputs["allowed_tokens"].shape
@@ -139,7 +150,7 @@ class CandidateStep:
         self.logits[-1] = -np.inf
         self.groups = 0
         """How many groups the next step computes."""
-        self.rows = Candidates()
+        self.candidates = Candidates()
         self._vocabulary_size = vocabulary_size
         self._layout: Layout | None = None
         # Where the logits of the candidates are among those computed, and which are suppressed.
@@ -158,15 +169,15 @@ class CandidateStep:
 
     def prepare(self) -> bool:
         """Writes the candidates of all rows, where they have changed; tells whether they have."""
-        layout = self.rows.layout()
+        layout = self.candidates.layout()
         if layout is self._layout:
             return False
         self._layout, self._masked = layout, None
-        sets, rows_of = self.rows.sets()
+        sets, rows_of = self.candidates.sets()
         is_placed = self._are_few(sets) and self._block.place(sets, rows_of)
         self.groups = self._block.groups if is_placed else 0
         if layout is not None:
-            self._places = self._found_places(layout, sets, rows_of)
+            self._places = self._logit_places(layout, sets, rows_of)
         return True
 
     def _are_few(self, sets: Sequence[Array]) -> bool:
@@ -174,10 +185,10 @@ class CandidateStep:
         share = _MAX_SHARE + max(len(sets) - 1, 0) * _SHARE_OF_OTHERS
         return sum(map(len, sets)) <= share * self._vocabulary_size
 
-    def _found_places(
+    def _logit_places(
         self, layout: Layout, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]
     ) -> Array:
-        """Finds the candidates of each row among all logits, ``[R, N]``.
+        """Finds the logits of each row's candidates among all that are computed, ``[R, N]``.
 
         Behind those of a row stands the last logit of all.
         """

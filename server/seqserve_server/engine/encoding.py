@@ -87,7 +87,7 @@ class SourceEncoder:
                 return sum(self._encode([request]) for request in requests)
             [request] = requests
             # One that waits is tried again when it has a slot.
-            if not request.is_ahead:
+            if not request.is_encoded_ahead:
                 _log.exception(
                     "request %s: a source of %d tokens could not be encoded",
                     request.spec.call_id,

@@ -172,13 +172,13 @@ class Engine:
 
         A thread that hangs is left behind after a timeout, and its requests get no event.
         """
-        left = self._scheduler.stop()
+        waiting = self._scheduler.stop()
         self._begin_steps()
         self._join(self._step_threads)
-        left += self._score_queue.stop()
+        waiting += self._score_queue.stop()
         self._join([self._score_thread])
         error = EngineFault("the engine was stopped")
-        events: Events = [(request, Failed(error)) for request in left]
+        events: Events = [(request, Failed(error)) for request in waiting]
         for worker, thread in zip(self._workers, self._step_threads, strict=True):
             if not thread.is_alive():
                 events += worker.fail(error)

@@ -1,4 +1,4 @@
-"""The parts of an ONNX file that the engine changes or reads; the rest stays as it is.
+"""The parts of an ONNX file that the engine checks or changes; the rest stays as it is.
 
 Source: onnx/onnx.proto of https://github.com/onnx/onnx.
 """
@@ -8,14 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 _INTEGER, _GRAPH, _INTEGERS = 2, 5, 7
 
+NUMPY_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
+"""Numpy's types by the kinds of tensors."""
+
 _FIELDS = {
-    "Model": {"graph": (7, "Graph", "")},
+    "Model": {
+        "graph": (7, "Graph", ""),
+        "training": (20, "Training", "many"),
+        "functions": (25, "Function", "many"),
+    },
     "Graph": {
         "nodes": (1, "Node", "many"),
         "name": (2, "string", ""),
@@ -23,7 +31,10 @@ _FIELDS = {
         "inputs": (11, "Value", "many"),
         "outputs": (12, "Value", "many"),
         "known_shapes": (13, "Value", "many"),
+        "sparse": (15, "Sparse", "many"),
     },
+    "Training": {"initialization": (1, "Graph", ""), "algorithm": (2, "Graph", "")},
+    "Function": {"nodes": (7, "Node", "many"), "attributes": (11, "Attribute", "many")},
     "Node": {
         "inputs": (1, "string", "many"),
         "outputs": (2, "string", "many"),
@@ -35,9 +46,14 @@ _FIELDS = {
     "Attribute": {
         "name": (1, "string", ""),
         "integer": (3, "int64", ""),
+        "tensor": (5, "Tensor", ""),
         "graph": (6, "Graph", ""),
         "integers": (8, "int64", "many"),
+        "tensors": (10, "Tensor", "many"),
+        "graphs": (11, "Graph", "many"),
         "type": (20, "int32", ""),
+        "sparse": (22, "Sparse", ""),
+        "sparses": (23, "Sparse", "many"),
     },
     "Value": {"name": (1, "string", ""), "type": (2, "Type", "")},
     "Type": {"tensor": (1, "TensorType", "")},
@@ -51,9 +67,13 @@ _FIELDS = {
         "raw": (9, "bytes", ""),
         "external": (13, "Entry", "many"),
     },
+    "Sparse": {"values": (1, "Tensor", ""), "indices": (2, "Tensor", "")},
     "Entry": {"key": (1, "string", ""), "value": (2, "string", "")},
 }
-"""Messages and fields of onnx.proto, each field with its number and type; names are ours."""
+"""Messages and fields of onnx.proto, each field with its number and type; names are ours.
+
+Every field is here through which a graph can name a file of weights.
+"""
 
 
 def _declare() -> list[Any]:
@@ -76,8 +96,8 @@ def _declare() -> list[Any]:
     return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
 
 
-_MESSAGES = ("Model", "Graph", "Node", "Value", "TensorType", "Dim", "Tensor")
-MODEL, GRAPH, _NODE, VALUE, _TENSOR_TYPE, DIM, TENSOR = _declare()
+_MESSAGES = ("Model", "Graph", "Node", "Value", "TensorType", "Dim", "Tensor", "Entry")
+MODEL, GRAPH, _NODE, VALUE, _TENSOR_TYPE, DIM, TENSOR, ENTRY = _declare()
 
 
 def make_node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
@@ -148,12 +168,15 @@ def rename(nodes: Iterable[Any], before: str, after: str) -> None:
 def put(message: Any, **fields: Iterable[Any]) -> None:
     """Sets fields that hold many messages; they may come from the message itself."""
     for field, values in fields.items():
-        copies = [_copy(value) for value in values]
+        copies = copied(values)
         message.ClearField(field)
         getattr(message, field).extend(copies)
 
 
-def _copy(message: Any) -> Any:
-    copied = type(message)()
-    copied.CopyFrom(message)
-    return copied
+def copied(messages: Iterable[Any]) -> list[Any]:
+    """Copies messages."""
+    copies = []
+    for message in messages:
+        copies.append(type(message)())
+        copies[-1].CopyFrom(message)
+    return copies

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
 
 from seqserve_server.contract import logs
 
@@ -29,12 +28,7 @@ class LoadingLog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Ends; nothing is logged after this."""
         self._ended.set()
         self._thread.join()

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Event, Failed, Finished, Progress
@@ -96,10 +95,13 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
     Raises:
         ServiceError: A request failed.
     """
-    pending = [PendingAnswer(spec) for spec in specs]
-    for request in pending:
+    # Sources of similar length are encoded together, and the longest ones do not come last, when
+    # they would run with few beside them.
+    order = sorted(range(len(specs)), key=lambda index: -len(specs[index].source))
+    pending = {index: PendingAnswer(specs[index]) for index in order}
+    for request in pending.values():
         engine.submit(request)
-    for index, request in enumerate(pending):
+    for index, request in pending.items():
         if not request.options.needs_attention:
             continue
         answer = request.wait()
@@ -108,7 +110,8 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
             engine.submit(pending[index])
     # Backwards, so that this thread wakes about once, not once a request: it shares a lock with the
     # workers.
-    return [request.wait() for request in reversed(pending)][::-1]
+    answers = {index: pending[index].wait() for index in reversed(order)}
+    return [answers[index] for index in range(len(specs))]
 
 
 class LocalEngine:
@@ -151,12 +154,7 @@ class LocalEngine:
         """Returns the object itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stops the engine."""
         self.close()
 
@@ -184,16 +182,12 @@ class LocalEngine:
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
         self._check(sources, options)
-        # Sources of similar length are encoded together, and the longest ones do not come last,
-        # when they would run with few beside them.
-        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
         drafts = drafts or [()] * len(sources)
         specs = [
-            GenerateSpec(source=sources[index], options=options, draft=drafts[index])
-            for index in order
+            GenerateSpec(source=source, options=options, draft=draft)
+            for source, draft in zip(sources, drafts, strict=True)
         ]
-        answers = dict(zip(order, generate(self._engine, specs), strict=True))
-        return [answers[index] for index in range(len(sources))]
+        return generate(self._engine, specs)
 
     def _check(self, sources: Sequence[list[int]], options: DecodingOptions) -> None:
         """Refuses what does not fit a slot; the engine leaves that check to its callers."""

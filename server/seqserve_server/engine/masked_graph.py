@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqserve_server.engine.graph_messages import MODEL, graphs_of, rename
+from seqserve_server.engine.graph_messages import MODEL, copied, graphs_of, rename
 
 _MASK = "ScatterElements"
 _MASKED_TOKENS = "bias_tokens"
@@ -40,8 +40,7 @@ def _move(mask: Any, branch: Any, graph: Any) -> None:
     unmasked = f"unmasked_{logits}"
     for node in graph.nodes:
         node.outputs[:] = [unmasked if name == logits else name for name in node.outputs]
-    first = type(mask)()
-    first.CopyFrom(mask)
+    [first] = copied([mask])
     first.inputs[0], first.outputs[0] = unmasked, logits
     first.ClearField("name")  # names of nodes differ within a graph only
     branch.nodes.remove(mask)

@@ -32,7 +32,7 @@ class Request:
     """Whether the call was cancelled because its deadline had come."""
     passed_rows: int = 0
     """Slots that later requests took first, because this one needs more than were free."""
-    is_ahead: bool = False
+    is_encoded_ahead: bool = False
     """Whether a worker encodes its source while it waits."""
     encoded: EncodedSource | None = None
     """Its encoded source, until it is copied into slots."""

@@ -39,7 +39,7 @@ from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
-from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, AnyStep, Step
+from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, DecoderStep, Step
 
 _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 
@@ -70,7 +70,15 @@ class Runtime:
         packs: bool = True,
         profile: Path | None = None,
     ) -> None:
-        """Opens the graphs of the artifact in ``folder``; ``packs`` as of :func:`open_session`.
+        """Opens the graphs of an artifact.
+
+        Args:
+            folder: Folder of the artifact.
+            manifest: Of the artifact.
+            provider: What runs the graphs.
+            threads: Threads within a run.
+            packs: As of :func:`open_session`.
+            profile: As of :func:`open_session`.
 
         Raises:
             ProviderError: The provider is not available here.
@@ -80,21 +88,22 @@ class Runtime:
         self.provider = provider
         self._folder = folder
         self._threads = threads
+        self._packs = packs
         self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
         for name in manifest.files:
             if name.endswith(".onnx"):
                 check_references(folder / name, manifest.files)
-        self._encoder = self._open(ENCODER, packs)
+        self._encoder = self._open(ENCODER)
         self._masked = masked_graph(folder / DECODER)
-        candidates = self._candidate_graph(self._masked)
+        candidates = self._candidate_graph()
         graph = candidates.graph if candidates else self._masked
-        self._decoder = self._open(DECODER, packs, graph)
+        self._decoder = self._open(DECODER, graph)
         self.candidate_tables = candidates.tables if candidates else []
         """What steps are given of each candidate; empty where they gather it themselves."""
-        numbers = candidates.numbers if candidates else None
-        self._candidate_numbers = self._open_unprofiled(numbers) if numbers else None
+        gather = candidates.gather if candidates else None
+        self._candidate_gather = self._open_unprofiled(gather) if gather else None
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
@@ -103,9 +112,9 @@ class Runtime:
         # A large model opens it when it is first needed: it takes a quarter of the memory of all
         # graphs, and most models are never asked for scores.
         opens_scorer = self.can_score and is_small(folder)
-        self._scorer = self._open(SCORER, packs) if opens_scorer else None
+        self._scorer = self._open(SCORER) if opens_scorer else None
         self._scorer_lock = threading.Lock()
-        self.draft_reader = self._draft_reader(packs)
+        self.draft_reader = self._draft_reader()
         """Reads drafts; None where steps are as fast, or where it could change an answer."""
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
@@ -136,17 +145,17 @@ class Runtime:
         groups = -(-groups // unit) * unit
         return max(groups, self._threads) if groups else 0, self._group
 
-    def candidate_numbers(self, tokens: Array) -> list[Array]:
+    def candidate_weights(self, tokens: Array) -> list[Array]:
         """Gathers what steps are given of candidates, for each table.
 
         Args:
             tokens: Groups of token ids, int64 ``[G, 64]``.
         """
-        if self._candidate_numbers is None:
+        if self._candidate_gather is None:
             return []
-        return self._candidate_numbers.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
+        return self._candidate_gather.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
 
-    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> AnyStep:
+    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DecoderStep:
         """Makes a step over the buffers given; see :class:`Step`."""
         return Step(self._decoder, inputs, outputs)
 
@@ -240,11 +249,11 @@ class Runtime:
             )
         return int(shapes["allowed_tokens"][1])
 
-    def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
+    def _candidate_graph(self) -> CandidateGraph | None:
         keeps = self.manifest.precision != "fp16"
-        return candidate_graph(self._folder / DECODER, masked, keeps=keeps)
+        return candidate_graph(self._folder / DECODER, self._masked, keeps=keeps)
 
-    def _draft_reader(self, packs: bool) -> DraftReader | None:
+    def _draft_reader(self) -> DraftReader | None:
         manifest = self.manifest
         # With half floats, the last bits of a row depend on the rows beside it.
         is_exact = manifest.precision != "fp16"
@@ -256,7 +265,7 @@ class Runtime:
 
         def opened() -> ort.InferenceSession:
             check_file(self._folder / WEIGHTS, manifest.files[WEIGHTS])
-            return self._open(DECODER, packs, graph)
+            return self._open(DECODER, graph)
 
         return DraftReader(opened)
 
@@ -271,7 +280,10 @@ class Runtime:
                 self._scorer = self._open(SCORER, packs=False)
             return self._scorer
 
-    def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
+    def _open(
+        self, name: str, graph: bytes | None = None, *, packs: bool | None = None
+    ) -> ort.InferenceSession:
+        packs = self._packs if packs is None else packs
         place = (self._folder, name, self.manifest, self.provider, self._threads)
         return open_session(*place, packs=packs, profile=self._profile, graph=graph)
 

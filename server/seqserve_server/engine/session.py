@@ -32,13 +32,20 @@ def open_session(
     provider_options: tuple[str, dict[str, str]] | None = None,
     share: Callable[[ort.SessionOptions], None] | None = None,
 ) -> ort.InferenceSession:
-    """Opens the graph ``name`` of the artifact in ``folder``, whose references have been checked.
+    """Opens a graph of an artifact, whose references have been checked.
 
-    One that was made from it, ``graph``, goes in its place.
-
-    Unless it ``packs`` the weights as its kernels like them, it runs slower on those of the file,
-    which take no memory of their own. ``provider_options`` are the provider's name and options,
-    where it has some, and ``share`` gives the session weights that it need not load.
+    Args:
+        folder: Folder of the artifact.
+        name: File of the graph.
+        manifest: Of the artifact.
+        provider: What runs the graph.
+        threads: Threads within a run.
+        packs: Whether to copy the weights into the layout of the kernels. If not, runs are slower,
+            on the mapped file, which takes no memory of its own.
+        profile: Beginning of the path of a profile to write; None for none.
+        graph: Runs in the place of the file, from which it was made.
+        provider_options: Name and options of the execution provider, where it has some.
+        share: Gives the session's options weights that it need not load.
 
     Raises:
         ProviderError: The provider fails, or ONNX Runtime takes another one.

@@ -51,7 +51,7 @@ class Shortlist:
         return cls(np.fromiter(frequent, _NUMBER), offsets, flat)
 
     @property
-    def best(self) -> int:
+    def max_translations(self) -> int:
         """The most translations that a source token has."""
         return int(np.diff(self.offsets.astype(np.int64)).max(initial=0))
 

@@ -45,8 +45,8 @@ class StepSizes(NamedTuple):
         return self == StepSizes(biases=self.biases, top_k=self.top_k, logprobs=True)
 
 
-_SHARED = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
-"""Inputs that all rows share."""
+SHARED_INPUTS = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
+"""Inputs that all rows share; the host reads them, on a GPU too."""
 _SIZED = {"top_k": "top_k", "num_logits": "logits", "allowed_tokens": "allowed_groups"}
 """Inputs whose length is one of the sizes."""
 _ROW_SIZED = {
@@ -65,13 +65,13 @@ _OPTIONAL = {"log_probabilities", _ALLOWED_LOGITS, *_ROW_SIZED} - {"bias_tokens"
 """Arrays that have no rows if the step is plain."""
 _LOGITS = {"logits", _ALLOWED_LOGITS}
 """Arrays that have no rows if the step computes log-probabilities and top tokens alone."""
-INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_OPTIONAL, *_ROW_SIZED, *_PROJECTED}
+INPUTS_AND_OUTPUTS = {*SHARED_INPUTS, *_SIZED, *_OPTIONAL, *_ROW_SIZED, *_PROJECTED}
 """What a decoder graph must have, its caches apart."""
 
 _MAX_BINDINGS = 1024
 
 
-class AnyStep(Protocol):
+class DecoderStep(Protocol):
     """A decoder step for any number of leading rows."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
@@ -126,7 +126,7 @@ class Step:
 
 def shape_of(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
     """Returns the shape of the part of a buffer that a step uses."""
-    if name in _SHARED:
+    if name in SHARED_INPUTS:
         return list(array.shape)
     if name.startswith(KEPT):
         return [sizes.allowed_groups, *array.shape[1:]]

@@ -70,8 +70,9 @@ class Worker:
         # looked for in vain, but none is missed.
         self._next_deadline_s = math.inf
         self._next_limit_s = math.inf
+        # The request of each row, None where it has left.
         self._rows: list[Request | None] = []
-        # Rows that have left, the lowest last; a step runs only when there are none.
+        # Rows whose request has left, the lowest last; a step runs only when there are none.
         self._holes: list[int] = []
         # Running requests that report progress, and those whose steps compute log-probabilities.
         self._streaming: set[Request] = set()
@@ -146,8 +147,8 @@ class Worker:
         ended = list(dict.fromkeys([*self._running(), *self._joining]))
         self._end(ended, answered=False)
         self._vacate([row for row, request in enumerate(self._rows) if request])
-        for left in (self._rows, self._holes, self._joining, self._without_token):
-            left.clear()
+        for each in (self._rows, self._holes, self._joining, self._without_token):
+            each.clear()
         self._events += [(request, Failed(error)) for request in ended]
         return self._take_events()
 
@@ -158,7 +159,7 @@ class Worker:
     def _drop(self, now_s: float) -> None:
         """Removes requests that are cancelled or late."""
         for request in self._scheduler.expire(now_s):
-            self._events.append((request, _unbegun(request, now_s)))
+            self._events.append((request, _expired(request, now_s)))
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
             request.count_tokens(self._search.interrupt(request))
@@ -335,8 +336,8 @@ class Worker:
         self._scheduler.finish(requests, answered=answered)
 
 
-def _unbegun(request: Request, now_s: float) -> Event:
-    """Ends a request that waited too long: with an empty answer at its time limit."""
+def _expired(request: Request, now_s: float) -> Event:
+    """Ends a request that waited too long: with an empty answer where its time limit has come."""
     spec = request.spec
     if spec.deadline_s is not None and spec.deadline_s <= now_s:
         return Failed(DeadlinePassed(Stage.QUEUE))

@@ -71,7 +71,7 @@ def test_a_map_has_a_line_for_what_is_always_allowed_and_for_each_source_token(
 def test_each_word_translates_to_itself_and_others() -> None:
     listed = draw_shortlist(TINY)
     assert listed.frequent.tolist() == list(range(FREQUENT))
-    assert listed.best == BEST
+    assert listed.max_translations == BEST
     for word in (4, 5, TINY.vocabulary_size - 1):
         begin, end = listed.offsets[word : word + 2]
         translations = listed.translations[begin:end].tolist()

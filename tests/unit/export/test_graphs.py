@@ -207,7 +207,7 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
         tokens = np.sort(draw.permutation(VOCABULARY_SIZE)[:count])
         for row in range(1, len(sources)):
             cache.limit(row, tokens)
-        cache.request(top_k=0, logits=True)
+        cache.set_outputs(top_k=0, logits=True)
         cache.advance(len(sources))
         for row in range(len(sources)):
             logits = cache.logits(row)

@@ -50,9 +50,9 @@ def test_weights_are_halves_and_logits_are_not(tiny_model: Transformer) -> None:
     assert halved.output_projection.weight is halved.target_embedding.weight
     assert {weight.dtype for weight in tiny_model.parameters()} == {torch.float32}
     memory = halved.encode(SOURCE, LENGTHS)
-    logits = halved.decode(TARGET, memory, LENGTHS)
+    logits = halved(SOURCE, LENGTHS, TARGET)
     assert (memory.dtype, logits.dtype) == (torch.float16, torch.float32)
-    whole = tiny_model.decode(TARGET, tiny_model.encode(SOURCE, LENGTHS), LENGTHS)
+    whole = tiny_model(SOURCE, LENGTHS, TARGET)
     torch.testing.assert_close(logits, whole, atol=0.05, rtol=0)
 
 
@@ -61,7 +61,7 @@ def test_tokens_stay_suppressed_by_numbers_that_halves_lack() -> None:
     with torch.no_grad():
         model.logits_bias[7] = -1e30  # type: ignore[index]
     halved = halve(model)
-    logits = halved.decode(TARGET, halved.encode(SOURCE, LENGTHS), LENGTHS)
+    logits = halved(SOURCE, LENGTHS, TARGET)
     assert logits.isfinite().all()
     assert (logits[..., 7] == -1e30).all()
 
@@ -90,7 +90,7 @@ def test_candidates_have_the_logits_of_the_whole_vocabulary_but_for_rounding(
     for row in range(2):
         cache.join(row, runtime.encode([[5, 6, 7, 2]]), 0)
     cache.limit(1, tokens)
-    cache.request(top_k=0, logits=True)
+    cache.set_outputs(top_k=0, logits=True)
     cache.advance(2)
     _, candidates = cache.candidates(1) or (tokens, cache.logits(1))
     np.testing.assert_allclose(candidates, cache.logits(0)[tokens], rtol=2**-10, atol=2**-10)

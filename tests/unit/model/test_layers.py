@@ -172,4 +172,4 @@ def test_decoder_matches_torch(
         memory_key_padding_mask=torch.arange(7) >= lengths[:, None],
     )
     expected = hidden @ model.target_embedding.weight.T
-    assert_same(model.decode(target, memory, lengths), expected)
+    assert_same(model.project(model.advance(target, model.begin(memory, lengths))), expected)

@@ -34,7 +34,7 @@ class BeamSearch:
         self.pool = state.pool
         self.options = options = state.options
         self.constraints = state.constraints
-        self._all = rows
+        self._all_rows = rows
         self._alternative = state.index if options.return_alternatives else None
         self._finished: list[FinishedHypothesis] = []
         """Those that may be in the answer."""
@@ -65,15 +65,15 @@ class BeamSearch:
         proposed = [proposals.of(row) for row in self.rows]
         self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in proposed]
         self._is_dropped = proposed[0].is_dropped
-        scores = self._all.scores[self.rows]
-        if proposed[0].only:
-            return continue_with(scores, *proposed[0].only)
+        scores = self._all_rows.scores[self.rows]
+        if proposed[0].next_token:
+            return continue_with(scores, *proposed[0].next_token)
         if not self.options.needs_distribution:
             return None
         distributions = [cast(Distribution, proposal.choices) for proposal in proposed]
         if self._terms:
-            length = int(self._all.cache.lengths[self.rows[0]])
-            outputs = [self._all.output(row, length - 1) for row in self.rows]
+            length = int(self._all_rows.cache.lengths[self.rows[0]])
+            outputs = [self._all_rows.output(row, length - 1) for row in self.rows]
             return self._terms.continuations(scores, distributions, outputs)
         listed = [distribution.top(2 * len(self.rows)) for distribution in distributions]
         tokens, log_probabilities = (np.stack(part)[None] for part in zip(*listed, strict=True))
@@ -95,10 +95,10 @@ class BeamSearch:
         self._num_finished += 1
         self._top_finished |= is_top
         row = self.rows[beam]
-        length = int(self._all.cache.lengths[row])
+        length = int(self._all_rows.cache.lengths[row])
         if self._is_beaten(normalized(score, length, self.options.length_penalty)):
             return
-        before = self._all.hypothesis(row, length - 1)
+        before = self._all_rows.hypothesis(row, length - 1)
         hypothesis = before.extended(token, log_probability, score, self.top_tokens(beam))
         end = self.constraints.end(hypothesis.token_ids)
         assert end is not None
@@ -134,7 +134,7 @@ class BeamSearch:
         if self._alternative and self.options.is_within_shared_prefix(length):
             # All alternatives are one until their own first token.
             return []
-        going = (self._all.hypothesis(row, length) for row in self.rows)
+        going = (self._all_rows.hypothesis(row, length) for row in self.rows)
         self._finished += [
             FinishedHypothesis.cut(partial, self.options)
             for partial in going

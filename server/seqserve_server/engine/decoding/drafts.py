@@ -89,23 +89,23 @@ class Drafts:
     def __init__(self, rows: Rows, row_decoder: RowDecoder, draft_pass: DraftPass) -> None:
         """Starts with none."""
         self._rows, self._row_decoder, self._draft_pass = rows, row_decoder, draft_pass
-        self._of: dict[RowState, Draft] = {}
+        self._drafts: dict[RowState, Draft] = {}
 
     def __len__(self) -> int:
         """Counts the rows that have one."""
-        return len(self._of)
+        return len(self._drafts)
 
     def put(self, row: int, tokens: tuple[int, ...]) -> None:
         """Sets the draft of a new row."""
-        self._of[self._rows.states[row]] = Draft(tokens)
+        self._drafts[self._rows.states[row]] = Draft(tokens)
 
     def remove(self, state: RowState) -> None:
         """Forgets the draft of a row that leaves."""
-        self._of.pop(state, None)
+        self._drafts.pop(state, None)
 
     def follow(self) -> None:
         """Takes the newest token of each row after a step."""
-        for state, draft in self._of.items():
+        for state, draft in self._drafts.items():
             draft.append(int(self._rows.cache.tokens[state.row, 0]))
 
     def verify(self) -> Verified | None:
@@ -116,7 +116,7 @@ class Drafts:
         """
         if len(self._rows.states) > _MAX_ROWS:
             return None
-        for state, draft in self._of.items():
+        for state, draft in self._drafts.items():
             length = int(self._rows.cache.lengths[state.row])
             tokens = draft.following(int(self._rows.max_lengths[state.row]) - length)
             if tokens and state.constraints.forced(length) is None:

@@ -19,8 +19,9 @@ class Proposal(NamedTuple):
 
     choices: RankedTokens | Distribution | None = None
     """What it chooses among; None where the graph's own choice stands."""
-    only: tuple[int, float] | None = None
-    """The one token that comes next, and its log-probability: NaN where it is forced."""
+    next_token: tuple[int, float] | None = None
+    """The token that comes next, where there is no choice, and its log-probability: NaN where it is
+    forced."""
     top_tokens: Sequence[tuple[int, float]] = ()
     """Top tokens of the step for the answer; empty unless asked for."""
     is_dropped: bool = False
@@ -40,7 +41,7 @@ class Proposals:
         options = state.options
         forced = state.constraints.forced(length - 1)
         if forced is not None:
-            return Proposal(only=(forced, math.nan))
+            return Proposal(next_token=(forced, math.nan))
         is_branching = options.is_branching_token(length)
         if not (state.processors or options.return_top_tokens or is_branching):
             return Proposal()

@@ -32,7 +32,7 @@ class RowDecoder:
         self._rows = rows
         self._proposals = proposals
         self._eos = eos
-        self._all = np.arange(rows.cache.slots)
+        self._all_rows = np.arange(rows.cache.slots)
 
     def advance(self, count: int) -> tuple[list[int], list[tuple[Request, Finished]]]:
         """Chooses the next tokens after a step.
@@ -97,11 +97,11 @@ class RowDecoder:
             if rows.states[row].needs_proposals:
                 self._choose(row, tokens, log_probabilities)
         log_probabilities[self._force_ends(lengths, tokens)] = 0.0
-        rows.append(self._all[:count], lengths, tokens, log_probabilities)
+        rows.append(self._all_rows[:count], lengths, tokens, log_probabilities)
         # Forced tokens have no log-probability.
         added = np.nan_to_num(log_probabilities) if inspected else log_probabilities
-        scores, mine = rows.scores[:count], rows.has_no_beam[:count]
-        np.add(scores, added, out=scores, where=mine)
+        scores = rows.scores[:count]
+        np.add(scores, added, out=scores, where=rows.has_no_beam[:count])
 
     def _force_ends(self, lengths: Array, tokens: Array) -> Array:
         """Gives rows that want it the end token at their maximum length; returns these rows."""
@@ -120,7 +120,7 @@ class RowDecoder:
         listed, listed_probabilities = cache.top_tokens(sampling)  # [R, K]
         params = rows.sampling.of(sampling)
         columns = sample(listed_probabilities, params, self._random(sampling))
-        chosen = self._all[: len(sampling)], columns
+        chosen = self._all_rows[: len(sampling)], columns
         tokens[sampling] = listed[chosen]
         log_probabilities[sampling] = listed_probabilities[chosen]
 
@@ -130,7 +130,7 @@ class RowDecoder:
         for row in sampling.tolist():
             if candidates := cache.candidates(row):
                 limited.append(row)
-                only, (columns, logits) = self._all[row : row + 1], candidates
+                only, (columns, logits) = self._all_rows[row : row + 1], candidates
                 [column], [below] = self._sampled(only, logits[None])
                 tokens[row] = columns[column]
                 log_probabilities[row] -= below
@@ -154,8 +154,8 @@ class RowDecoder:
         state = self._rows.states[row]
         proposal = self._proposals.of(row)
         state.is_dropped = proposal.is_dropped
-        if proposal.only:
-            tokens[row], log_probabilities[row] = proposal.only
+        if proposal.next_token:
+            tokens[row], log_probabilities[row] = proposal.next_token
         elif isinstance(proposal.choices, Distribution):
             column = self._column(row, state, proposal.choices.log_probabilities)
             tokens[row] = proposal.choices.token(column)
@@ -167,7 +167,7 @@ class RowDecoder:
         """Chooses among log-probabilities ``[N]``: the best one, or one at random."""
         if not state.options.sampling:
             return int(log_probabilities.argmax())
-        only = self._all[row : row + 1]
+        only = self._all_rows[row : row + 1]
         if not state.options.sampling.is_ranked:
             return int(self._sampled(only, log_probabilities[None])[0][0])
         columns = sorted_for_sampling(log_probabilities, state.options.sampling)

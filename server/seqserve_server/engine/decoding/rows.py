@@ -28,7 +28,13 @@ class RowState:
     )
 
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
-        """Reads the options; ``beams`` are the rows of its search, one list for all of them."""
+        """Reads the options of the request.
+
+        Args:
+            pool: Collects the hypotheses of the request.
+            index: Of the row's search among those of the request.
+            beams: Rows of that search, best first; one list for all of them.
+        """
         self.pool = pool
         self.index = index
         self.beams = beams
@@ -59,16 +65,20 @@ class Rows:
         self.cache = cache
         self.states: dict[int, RowState] = {}
         self.tokens = np.zeros((slots, max_tokens), np.int32)
+        """Generated tokens, ``[B, T]``."""
         self.log_probabilities = np.zeros((slots, max_tokens))
-        """Of each token; NaN where it was forced."""
+        """Of each token, ``[B, T]``; NaN where it was forced."""
         self.scores = np.zeros(slots)
-        """Sums of the log-probabilities, forced tokens left out."""
+        """Sums of the log-probabilities, forced tokens left out, ``[B]``."""
         self.max_lengths = np.zeros(slots, np.int32)
+        """Most tokens of each row, ``[B]``."""
         self.forced_ends = np.full(slots, -1, np.int32)
         """Token that each row ends with at its maximum length; -1 where any may come."""
         self.num_forced_ends = 0
         self.has_no_beam = np.zeros(slots, np.bool_)
+        """Rows that choose by themselves: greedy search and sampling."""
         self.num_without_beam = 0
+        """How many there are."""
         self.inspected_from = np.full(slots, NEVER, np.int32)
         """Tokens that a row without a beam has when it is first looked at by itself after a
         step."""

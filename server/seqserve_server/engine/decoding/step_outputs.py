@@ -63,18 +63,18 @@ class RequestedOutputs:
         """Counts rows that need the same."""
         self._rows[outputs] += rows
         if self._rows[outputs] == rows:
-            self._request()
+            self._set_up()
 
     def remove(self, outputs: StepOutputs) -> None:
         """Takes away one row."""
         self._rows[outputs] -= 1
         if not self._rows[outputs]:
             del self._rows[outputs]
-            self._request()
+            self._set_up()
 
-    def _request(self) -> None:
+    def _set_up(self) -> None:
         top_k = max((outputs.top_k for outputs in self._rows), default=0)
-        self._cache.request(
+        self._cache.set_outputs(
             top_k=-(-top_k // _TOP_K_STEP) * _TOP_K_STEP,
             logits=any(outputs.logits for outputs in self._rows),
         )

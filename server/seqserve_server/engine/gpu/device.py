@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,9 @@ class Device:
         """Begins to queue on the stream."""
         self._stream.__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Goes back to the stream that was there before."""
-        self._stream.__exit__(kind, error, trace)
+        self._stream.__exit__(*error)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Allocates an array.

@@ -82,11 +82,6 @@ class DeviceRuntime(Runtime):
         self._encoder.run_with_iobinding(binding, self._queued)
         return CrossKV(packed, last, starts)
 
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of weights on the device."""
-        return self._weights.bytes
-
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DeviceStep:
         """Makes a step over the buffers given; see :class:`DeviceStep`."""
         return DeviceStep(self._ends, self._device, inputs, outputs)
@@ -133,15 +128,17 @@ class DeviceRuntime(Runtime):
     def free_scratch(self) -> None:
         """Keeps the memory of runs of the scorer graph: what gives it back is for CPUs."""
 
-    def _candidate_graph(self, masked: bytes | None) -> CandidateGraph | None:
-        # The numbers of candidates would be copied to the device in each step.
-        return candidate_graph(self._folder / DECODER, masked, keeps=False)
+    def _candidate_graph(self) -> CandidateGraph | None:
+        # The weights of candidates would be copied to the device in each step.
+        return candidate_graph(self._folder / DECODER, self._masked, keeps=False)
 
-    def _draft_reader(self, packs: bool) -> DraftReader | None:
+    def _draft_reader(self) -> DraftReader | None:
         # The last bits of a row may depend on the rows beside it.
         return None
 
-    def _open(self, name: str, packs: bool, graph: bytes | None = None) -> ort.InferenceSession:
+    def _open(
+        self, name: str, graph: bytes | None = None, *, packs: bool | None = None
+    ) -> ort.InferenceSession:
         data = graph or (self._folder / name).read_bytes()
         if name == SCORER:
             return self._open_shared(name, data, self._device.provider(has_stream=False))

@@ -15,35 +15,34 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnxruntime as ort
 
+from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End
 from seqserve_server.engine.packing import Array
-from seqserve_server.engine.step import StepSizes, shape_of
+from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
 
-_ON_HOST = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
-"""Inputs that nodes read before they start a kernel."""
 _ONLY_SIZES = {"top_k", "num_logits"}
 """Inputs of which a step reads the length alone."""
 _LENGTHS = ("max_length", "max_source_length")
 _CONSTANT = "projected_rows"
-_PLACES = ("lengths", "source_last_index")
+_READ_LENGTHS = ("lengths", "source_last_index")
 """Inputs that say how far attention reads the caches of a row, int32 ``[B]``."""
 
 _GROWING = {"logits", "allowed_tokens", "allowed_rows", "allowed_logits"}
 """Arrays of steps that are not recorded. They get room for what steps take of them: for all that
 they could take, many slots would need gigabytes."""
 
-_MIN_LENGTH = 128
+_MIN_BOUND_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
 _ROWS = 8
 """More rows are rounded up to a multiple of this, or of an eighth of the power of two below."""
 _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""
-_NUMBER, _NOT_RECORDED = "gpu_graph_id", "-1"
+_GRAPH_ID, _NOT_RECORDED = "gpu_graph_id", "-1"
 """Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
-_NUMBERS = itertools.count(1)
-"""Of CUDA graphs. Steps over other buffers run in the same sessions, so no number comes twice."""
+_IDS = itertools.count(1)
+"""Of CUDA graphs. Steps over other buffers run in the same sessions, so no id comes twice."""
 
 
 _Key: TypeAlias = tuple[int, StepSizes, int, int]
@@ -85,7 +84,7 @@ class DeviceStep:
         self._sessions = sessions
         self._device = device
         self._inputs, self._outputs = inputs, outputs
-        self._twins: dict[int, Any] = {}
+        self._copies_on_device: dict[int, Any] = {}
         """Where arrays of the host lie on the device, by their addresses on the host."""
         self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
         self._slots = len(inputs["tokens"])
@@ -97,7 +96,7 @@ class DeviceStep:
         }
         self._plans: dict[_Key, _Plan] = {}
         self._recorded: dict[_Key, str] = {}
-        """Numbers of CUDA graphs, by sizes whose rows are rounded up."""
+        """Ids of CUDA graphs, by sizes whose rows are rounded up."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one token, and waits for it."""
@@ -121,7 +120,7 @@ class DeviceStep:
 
         What ran there before may have been longer than the maximum lengths of the next step.
         """
-        for name in _PLACES:
+        for name in _READ_LENGTHS:
             array = self._inputs[name]
             zeros = np.zeros(self._slots - row, array.dtype)
             address = self._device.address(self._on_device(name, array)) + row * array.itemsize
@@ -129,7 +128,7 @@ class DeviceStep:
 
     def _rounded_length(self, name: str) -> int:
         length, capacity = int(self._inputs[name][0]), self._capacities[name]
-        return min(max(1 << (length - 1).bit_length(), _MIN_LENGTH), capacity)
+        return min(max(1 << (length - 1).bit_length(), _MIN_BOUND_LENGTH), capacity)
 
     def _plan(self, rows: int, sizes: StepSizes, target: int, source: int) -> _Plan:
         if len(self._plans) >= _MAX_PLANS:
@@ -143,7 +142,7 @@ class DeviceStep:
         for bind, arrays in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
             for name, array in arrays.items():
                 shape = shape_of(name, array, padded, sizes)
-                if name in _ON_HOST:
+                if name in SHARED_INPUTS:
                     own = np.full(array.shape, lengths.get(name, array), array.dtype)
                     kind, address = "cpu", own.ctypes.data
                 else:
@@ -167,20 +166,20 @@ class DeviceStep:
         It runs the step several times for that, and each run writes the next tokens where they are
         read. The step that follows sends tokens anew, and keys and values are written again.
         """
-        number = self._recorded.get(key)
-        if number is not None:
-            plan.options.add_run_config_entry(_NUMBER, number)
+        graph_id = self._recorded.get(key)
+        if graph_id is not None:
+            plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
             return
         is_full = len(self._recorded) >= _MAX_RECORDED
-        number = _NOT_RECORDED if is_full else str(next(_NUMBERS))
-        plan.options.add_run_config_entry(_NUMBER, number)
+        graph_id = _NOT_RECORDED if is_full else str(next(_IDS))
+        plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
         if not is_full:
             self._run_to_record(plan)
         # Not before: a step that failed would count as recorded, and run twice where it counts.
-        self._recorded[key] = number
+        self._recorded[key] = graph_id
 
     def _run_to_record(self, plan: _Plan) -> None:
-        """Runs a step whose number is new, and puts states of recurrent layers back."""
+        """Runs a step whose CUDA graph is new, and puts states of recurrent layers back."""
         with self._device:
             before = [states.copy() for states in self._states]
         for address, host, size in plan.uploads:
@@ -202,12 +201,12 @@ class DeviceStep:
         if self._device.is_home_of(array):
             return array
         key = array.ctypes.data
-        if key not in self._twins or len(self._twins[key]) < size:
+        if key not in self._copies_on_device or len(self._copies_on_device[key]) < size:
             room = array.size
             if name in _GROWING:
                 room = min(1 << (size - 1).bit_length(), room)
-            self._twins[key] = self._device.zeros((max(room, 1),), array.dtype)
-        return self._twins[key]
+            self._copies_on_device[key] = self._device.zeros((max(room, 1),), array.dtype)
+        return self._copies_on_device[key]
 
     def _send_constants(self, inputs: Mapping[str, Array]) -> None:
         array = inputs[_CONSTANT]
@@ -220,7 +219,7 @@ class DeviceStep:
         """Lists what is copied of arrays of the host: what these rows use, not what is bound."""
         copies = []
         for name, array in arrays.items():
-            if name in _ON_HOST or name in _ONLY_SIZES or name == _CONSTANT:
+            if name in SHARED_INPUTS or name in _ONLY_SIZES or name == _CONSTANT:
                 continue
             if not self._device.is_home_of(array):
                 size = math.prod(shape_of(name, array, rows, sizes))
@@ -259,5 +258,5 @@ def _names(entries: Iterable[Any]) -> list[str]:
 
 
 def _capacity(inputs: Mapping[str, Array], name: str) -> int:
-    """Returns the tokens that a cache has room for; 2 where there is none."""
-    return inputs[name].shape[2] if name in inputs else 2
+    """Returns the tokens that a cache has room for; the least where there is none."""
+    return inputs[name].shape[2] if name in inputs else MIN_LENGTH

@@ -15,10 +15,7 @@ import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.engine.gpu.device import Device
-from seqserve_server.engine.graph_messages import graphs_of
-
-_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
-"""Numpy's types by their numbers in onnx.proto."""
+from seqserve_server.engine.graph_messages import NUMPY_TYPES, graphs_of
 
 
 class Weights:
@@ -31,7 +28,6 @@ class Weights:
             MemoryError: It does not fit into the memory of the GPU.
         """
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            self.bytes = len(data)
             self._data = device.zeros((len(data),), np.dtype(np.uint8))
             host = np.frombuffer(data, np.uint8)
             device.upload(device.address(self._data), host.ctypes.data, len(data))
@@ -60,6 +56,6 @@ class Weights:
     def _tensor(self, tensor: Any) -> Any:
         entries = {entry.key: entry.value for entry in tensor.external}
         begin, dims = int(entries.get("offset", 0)), tuple(tensor.dims)
-        dtype = np.dtype(_TYPES[tensor.kind])
+        dtype = np.dtype(NUMPY_TYPES[tensor.kind])
         end = begin + math.prod(dims) * dtype.itemsize
         return self._data[begin:end].view(dtype).reshape(dims)

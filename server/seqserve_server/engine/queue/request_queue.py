@@ -89,8 +89,8 @@ class RequestQueue:
         """Hands out nothing more; returns the requests that still waited."""
         with self._changed:
             self._stopped = True
-            left = self._waiting()
-            for request in left:
+            waiting = self._waiting()
+            for request in waiting:
                 self._leave(request)
             self._changed.notify_all()
-        return left
+        return waiting

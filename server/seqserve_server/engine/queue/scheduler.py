@@ -126,11 +126,11 @@ class Scheduler(RequestQueue):
         with self._changed:
             left = budget_tokens - max(0, self._tokens_ahead - budget_tokens)
             for request in islice(self._queue, _MAX_LOOK_AHEAD):
-                if not request.is_ahead:
+                if not request.is_encoded_ahead:
                     left -= len(request.spec.source)
                     if left < 0:
                         break
-                    request.is_ahead = True
+                    request.is_encoded_ahead = True
                     self._tokens_ahead += len(request.spec.source)
                     ahead.append(request)
         return ahead
@@ -145,8 +145,8 @@ class Scheduler(RequestQueue):
 
     def _end_ahead(self, request: Request) -> None:
         """Counts a request no longer that runs, leaves or could not be encoded."""
-        if request.is_ahead:
-            request.is_ahead = False
+        if request.is_encoded_ahead:
+            request.is_encoded_ahead = False
             self._tokens_ahead -= len(request.spec.source)
 
     def _rows_to_run(self, now_s: float) -> float:
@@ -158,7 +158,7 @@ class Scheduler(RequestQueue):
         """Finds the next request for a worker with ``free`` slots, and those that it passes."""
         passed: list[Request] = []
         for request in self._queue:
-            if request.is_ahead and request.encoded is None:
+            if request.is_encoded_ahead and request.encoded is None:
                 # Another worker is encoding it.
                 continue
             rows = request.spec.rows

@@ -13,7 +13,7 @@ from tokenizers import normalizers, pre_tokenizers
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_server.contract import words
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.contract.words import Words, has_rules
+from seqserve_server.contract.words import WordCache, has_rules
 
 TEXTS = ["The coffee tastes good.", "Der Kaffee schmeckt gut.", "Grüße aus Köln 🙂"] * 5
 TOKENIZER = learn_vocabulary(TEXTS, size=330, characters=40)
@@ -54,9 +54,9 @@ class Divider:
         return ids_of(text)
 
 
-def words_of(divide: Callable[[str], list[int]]) -> Words:
+def words_of(divide: Callable[[str], list[int]]) -> WordCache:
     spelled = TOKENIZER.vocabulary.items()
-    return Words(divide, frozenset(id_ for id_, token in spelled if token.startswith("▁")))
+    return WordCache(divide, frozenset(id_ for id_, token in spelled if token.startswith("▁")))
 
 
 def test_only_new_words_are_divided() -> None:

@@ -271,7 +271,7 @@ class FakeRuntime(CpuRuntime):
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         return -(-tokens // GROUP), GROUP
 
-    def candidate_numbers(self, tokens: Array) -> list[Array]:
+    def candidate_weights(self, tokens: Array) -> list[Array]:
         return []
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Sets of candidates: each in groups of its own with its numbers, whatever was there before."""
+"""Sets of candidates: each in groups of its own with its weights, whatever was there before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import Array
 
 VOCABULARY_SIZE, CAPACITY, GROUP, WIDTH, SLOTS = 90, 60, 4, 3, 5
-NUMBERS = np.arange(1, 1 + VOCABULARY_SIZE * WIDTH, dtype=np.float32).reshape(-1, WIDTH)
+WEIGHTS = np.arange(1, 1 + VOCABULARY_SIZE * WIDTH, dtype=np.float32).reshape(-1, WIDTH)
 TABLES = [
     Table("kept_0", (GROUP, WIDTH), np.dtype("f4")),
     Table("kept_1", (WIDTH, GROUP), np.dtype("f4")),
@@ -27,19 +27,19 @@ def allowed_shape(tokens: int) -> tuple[int, int]:
     return -(-tokens // GROUP), GROUP
 
 
-class Numbers:
-    """Gives the numbers of tokens, and counts how often."""
+class Weights:
+    """Gives the weights of tokens, and counts how often."""
 
     def __init__(self) -> None:
         self.runs = 0
 
     def __call__(self, tokens: Array) -> list[Array]:
         self.runs += 1
-        return [NUMBERS[tokens], NUMBERS[tokens].swapaxes(1, 2)]
+        return [WEIGHTS[tokens], WEIGHTS[tokens].swapaxes(1, 2)]
 
 
-def make_block(numbers: Numbers | None = None) -> CandidateBlock:
-    return CandidateBlock(CAPACITY, SLOTS, TABLES, numbers or Numbers(), allowed_shape)
+def make_block(weights: Weights | None = None) -> CandidateBlock:
+    return CandidateBlock(CAPACITY, SLOTS, TABLES, weights or Weights(), allowed_shape)
 
 
 def rows_of_groups(block: CandidateBlock) -> Array:
@@ -76,19 +76,19 @@ def test_each_candidate_has_one_column_and_its_numbers_there(
         for tokens, mine, rows in zip(sets, columns, rows_of.values(), strict=True):
             places = mine // GROUP, mine % GROUP
             assert (block.inputs["allowed_tokens"][places] == tokens).all()
-            assert (block.inputs["kept_0"][places] == NUMBERS[tokens]).all()
-            assert (block.inputs["kept_1"].swapaxes(1, 2)[places] == NUMBERS[tokens]).all()
+            assert (block.inputs["kept_0"][places] == WEIGHTS[tokens]).all()
+            assert (block.inputs["kept_1"].swapaxes(1, 2)[places] == WEIGHTS[tokens]).all()
             assert (rows_of_groups(block)[mine // GROUP, : len(rows)] == rows).all()
 
 
 def test_what_stays_keeps_its_place_and_is_not_written_again() -> None:
-    numbers = Numbers()
-    block = make_block(numbers)
+    weights = Weights()
+    block = make_block(weights)
     block.place(SETS[2:5], [[0], [1], [2]])
     before = [block.columns(tokens).tolist() for tokens in SETS[3:5]]
     block.place([SETS[4], SETS[3]], [[0], [1]])
     assert [block.columns(tokens).tolist() for tokens in SETS[3:5]] == before
-    assert numbers.runs == 3
+    assert weights.runs == 3
     # The groups that are free again are the lowest ones.
     block.place([SETS[4], SETS[3], SETS[1]], [[0], [1], [2]])
     assert block.columns(SETS[1]).tolist() == [0, 1, 2]

@@ -129,7 +129,7 @@ def _stepped(
         for row in range(first, min(first + 1 + event.shares, rows)):
             cache.limit(row, candidates)
     cache.suppress(first, [EOS] * event.biased)
-    cache.request(top_k=event.top_k, logits=False)
+    cache.set_outputs(top_k=event.top_k, logits=False)
     cache.advance(rows, return_logprobs=event.returns_logprobs)
     yield cache.tokens[:rows].copy()
     for row in range(rows):
@@ -156,7 +156,7 @@ def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> 
     runtime = Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, 1)
     [table] = runtime.candidate_tables
     tokens = np.random.default_rng(1).integers(0, 384, (3, 64))
-    [found] = runtime.candidate_numbers(tokens)
+    [found] = runtime.candidate_weights(tokens)
     assert found.shape == (3, *table.shape) and found.dtype == table.dtype
     model = onnx.load(tiny_artifact / "decoder.onnx")
     weights = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
@@ -167,14 +167,14 @@ def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> 
 def test_a_product_of_eight_bits_sums_integers(tiny_int8_artifact: Path) -> None:
     """Without a zero point, as the kernel for a single row has none."""
     made = candidate_graph(tiny_int8_artifact / "decoder.onnx")
-    assert made is not None and made.numbers is not None
+    assert made is not None and made.gather is not None
     nodes = list(nodes_of(onnx.load_model_from_string(made.graph).graph))
     products = [node for node in nodes if made.tables[0].input in node.input]
     # One of steps without any other row, and one of others.
     assert [(node.op_type, len(node.input)) for node in products] == [("MatMulInteger", 2)] * 2
     runtime = Runtime(tiny_int8_artifact, Manifest.load(tiny_int8_artifact), Provider.CPU, 1)
     tokens = np.random.default_rng(1).integers(0, 384, (3, 64))
-    weights, _, zero_sums = runtime.candidate_numbers(tokens)
+    weights, _, zero_sums = runtime.candidate_weights(tokens)
     expected = MIDDLE * weights.sum(axis=1, keepdims=True, dtype=np.int32)
     np.testing.assert_array_equal(zero_sums, expected)
 

@@ -178,7 +178,7 @@ def test_log_probabilities_are_shares_of_what_the_candidates_have_together(
     runtime.of_rows[0, [4, 7, 9]] = np.log([1, 2, 5])
     limit(cache, 0, 4, 7, 9)
     limit(cache, 1, 5)
-    cache.request(top_k=4, logits=False)
+    cache.set_outputs(top_k=4, logits=False)
     cache.advance(2)
     assert cache.log_probabilities[:2] == pytest.approx([np.log(5 / 8), 0.0])
     tokens, found = cache.top_tokens([0, 1])
@@ -225,7 +225,7 @@ def outcome(rows: list[tuple[Array, set[int]]], top_k: int) -> list[tuple[Any, .
     """Gives all that one step tells of each row, in bits."""
     runtime = LogitsRuntime()
     cache = filled(runtime)
-    cache.request(top_k=top_k, logits=False)
+    cache.set_outputs(top_k=top_k, logits=False)
     for row, (values, tokens) in enumerate(rows):
         runtime.of_rows[row] = values
         limit(cache, row, *sorted(tokens))
@@ -258,7 +258,7 @@ def test_the_best_candidates_come_first_and_among_equals_the_lowest(
         assert found[2] == [*ranked, *[EOS] * top_k][:top_k]
 
 
-def test_numbers_of_candidates_take_a_bounded_amount_of_memory() -> None:
+def test_weights_of_candidates_take_a_bounded_amount_of_memory() -> None:
     tables = [Table("kept_0", (2048, 64), np.dtype("f4")), Table("kept_1", (64, 1), np.dtype("f4"))]
     step = CandidateStep(
         32, 50_000, tables, lambda tokens: [], lambda tokens: (-(-tokens // 64), 64)

@@ -256,7 +256,7 @@ def test_logits_of_candidates_equal_those_of_the_whole_vocabulary_whatever_runs_
     size = runtime.manifest.architecture.vocabulary_size
     sources = [[5, 6, 7, 2], [8, 2], [2], [9, 10, 11, 12, 13, 2], [14, 15, 2]]
     whole, some = SlotCache(runtime, 5), SlotCache(runtime, 5)
-    whole.request(top_k=0, logits=True)
+    whole.set_outputs(top_k=0, logits=True)
     for row in range(5):
         for cache in (whole, some):
             cache.join(row, runtime.encode([sources[row]]), 0)
@@ -290,7 +290,7 @@ def test_a_step_writes_no_output_over_the_vocabulary_where_all_rows_have_few_can
     for row in range(2):
         cache.join(row, cross_kv, row)
         cache.limit(row, np.array([8, 9]))
-    cache.request(top_k=0, logits=True)
+    cache.set_outputs(top_k=0, logits=True)
     cache.suppress(0, [5, 6, 8])
     cache.advance(2, return_logprobs=False)
     assert cache.tokens[0, 0] == 9

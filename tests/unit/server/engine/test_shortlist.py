@@ -33,7 +33,7 @@ def test_a_source_may_become_frequent_tokens_and_translations_of_its_own() -> No
     assert candidates(SHORTLIST, [7, 3], 19, 5) == [0, 1, 2, 4, 5, 9, 19]
     # Tokens that have no translations, and those after the last that has.
     assert candidates(SHORTLIST, [2, 8, SIZE - 1]) == [0, 1, 5]
-    assert SHORTLIST.best == 2
+    assert SHORTLIST.max_translations == 2
 
 
 tokens = st.integers(0, SIZE - 1)

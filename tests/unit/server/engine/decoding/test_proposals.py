@@ -49,7 +49,7 @@ def proposal_for(row: int, options: DecodingOptions) -> Proposal:
     for length, token in enumerate((A, B), 1):
         rows.append(np.array([1]), length, np.array([token]), np.zeros(1))
     cache.lengths[1] = 2
-    cache.request(top_k=3, logits=True)
+    cache.set_outputs(top_k=3, logits=True)
     cache.advance(2)
     return Proposals(rows).of(row)
 
@@ -60,7 +60,7 @@ def test_the_graphs_own_choice_stands_by_default() -> None:
 
 def test_a_prefix_is_forced_without_a_log_probability() -> None:
     proposal = proposal_for(1, make_options(prefix=(A, B, D), return_top_tokens=2))
-    assert proposal.only == (D, pytest.approx(math.nan, nan_ok=True))
+    assert proposal.next_token == (D, pytest.approx(math.nan, nan_ok=True))
     assert (proposal.choices, proposal.top_tokens) == (None, ())
 
 
@@ -75,7 +75,7 @@ def test_the_first_alternative_begins_with_the_best_token_and_is_never_dropped(
 ) -> None:
     options = {"prefix": (A, B), "num_hypotheses": 2, "return_alternatives": True}
     found = proposal_for(1, make_options(**options, min_alternative_expansion_prob=probability))
-    assert (found.only, found.is_dropped) == ((A, log(0.4)), False)
+    assert (found.next_token, found.is_dropped) == ((A, log(0.4)), False)
 
 
 def test_the_graphs_top_tokens_are_enough_where_no_probability_changes() -> None:

@@ -53,7 +53,7 @@ class FakeCache:
     def __init__(self) -> None:
         self.requested: list[tuple[int, bool]] = []
 
-    def request(self, *, top_k: int, logits: bool) -> None:
+    def set_outputs(self, *, top_k: int, logits: bool) -> None:
         self.requested.append((top_k, logits))
 
 

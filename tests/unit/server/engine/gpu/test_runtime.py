@@ -90,11 +90,11 @@ def test_rows_that_run_because_their_number_is_rounded_up_read_nothing_of_others
                 array[rows:] = np.nan
         run(self, rows, sizes)
         for name, largest in zip(PLACES, LARGEST, strict=True):
-            sent = self._twins[self._inputs[name].ctypes.data]
+            sent = self._copies_on_device[self._inputs[name].ctypes.data]
             assert sent.max() < self._inputs[largest][0]
 
     monkeypatch.setattr(DeviceStep, "run", run_beside_garbage)
-    monkeypatch.setattr(step, "_MIN_LENGTH", 2)
+    monkeypatch.setattr(step, "_MIN_BOUND_LENGTH", 2)
     draw = random.Random(7)
     requests = [(source, WAYS[draw.choice(list(WAYS))]) for source in sources * 2]
     runtime, _ = on_device(folder)
@@ -137,8 +137,8 @@ def test_a_device_has_room_for_the_logits_that_steps_give_not_for_all_that_they_
 
 
 def test_weights_are_on_the_device_once(tiny_artifact: Path) -> None:
-    runtime, _ = on_device(tiny_artifact)
-    assert runtime.weight_bytes <= (tiny_artifact / "weights.bin").stat().st_size
+    _, device = on_device(tiny_artifact)
+    assert device.allocated == (tiny_artifact / "weights.bin").stat().st_size
 
 
 def test_given_targets_have_the_scores_and_the_attention_of_the_host(tiny_artifact: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from bench.drivers.apart import Apart
+from bench.drivers.remote_object import RemoteObject
 
 PATIENCE_S = 30.0
 
@@ -34,7 +34,7 @@ class Counter:
 
 
 def test_calls_give_results_and_errors_in_turn() -> None:
-    with Apart("counter", Counter, 5) as counter:
+    with RemoteObject("counter", Counter, 5) as counter:
         counter.wait(PATIENCE_S)
         assert counter.call("add", 2, timeout_s=PATIENCE_S) == 7
         with pytest.raises(RuntimeError, match="counter: ZeroDivisionError: division by zero"):
@@ -45,14 +45,14 @@ def test_calls_give_results_and_errors_in_turn() -> None:
 
 def test_an_object_that_cannot_be_made_says_why() -> None:
     with (
-        Apart("counter", Counter, -1) as counter,
+        RemoteObject("counter", Counter, -1) as counter,
         pytest.raises(RuntimeError, match="counter: ValueError: -1 is negative"),
     ):
         counter.wait(PATIENCE_S)
 
 
 def test_a_process_that_ends_is_an_error_at_once_and_later() -> None:
-    with Apart("counter", Counter, 0) as counter:
+    with RemoteObject("counter", Counter, 0) as counter:
         counter.wait(PATIENCE_S)
         for _ in range(2):
             with pytest.raises(RuntimeError, match="counter: its process ended with status 3"):
@@ -60,8 +60,8 @@ def test_a_process_that_ends_is_an_error_at_once_and_later() -> None:
 
 
 def test_a_call_that_takes_too_long_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.drivers.apart._PATIENCE_S", 0.1)
-    with Apart("counter", Counter, 0) as counter:
+    monkeypatch.setattr("bench.drivers.remote_object._PATIENCE_S", 0.1)
+    with RemoteObject("counter", Counter, 0) as counter:
         counter.wait(PATIENCE_S)
         began_s = time.monotonic()
         with pytest.raises(RuntimeError, match="counter: no answer after 0 s"):

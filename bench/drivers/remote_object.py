@@ -18,7 +18,7 @@ from bench.drivers import Closing
 _PATIENCE_S = 5.0
 
 
-class Apart(Closing):
+class RemoteObject(Closing):
     """Calls the methods of an object that another process makes.
 
     Arguments and results are pickled.
