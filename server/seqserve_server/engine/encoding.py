@@ -9,14 +9,10 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.packing import EncodedSource
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
-from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.runtime import EncodingLimits, Runtime
 
 # Only attention pays for padding: sources up to this many times as long as the shortest share it.
 _MAX_PADDED = 2
-
-_GROUP_SOURCES = 4
-# New sources wait for one more step, for others to be encoded with, for each so many running rows.
-_ROWS_FOR_A_STEP = 8
 
 _log = logging.getLogger(__name__)
 
@@ -25,19 +21,19 @@ class SourceEncoder:
     """Encodes for one worker."""
 
     def __init__(
-        self, runtime: Runtime, scheduler: Scheduler, group_tokens: int, observer: Observer
+        self, runtime: Runtime, scheduler: Scheduler, limits: EncodingLimits, observer: Observer
     ) -> None:
         """Takes the model, and the queue whose next sources may be encoded with new ones.
 
         Args:
             runtime: The model.
             scheduler: The queue of requests.
-            group_tokens: Source tokens encoded together.
+            limits: How many sources are encoded together.
             observer: Receives statistics.
         """
         self._runtime = runtime
         self._scheduler = scheduler
-        self._group_tokens = group_tokens
+        self._limits = limits
         self._observer = observer
         self._steps_waited = 0
 
@@ -47,8 +43,8 @@ class SourceEncoder:
         The more of the worker's rows are ``busy``, the longer they may wait, and the sooner others
         come.
         """
-        is_group = self._scheduler.queue_depth >= _GROUP_SOURCES
-        has_waited = self._steps_waited >= busy // _ROWS_FOR_A_STEP
+        is_group = self._scheduler.queue_depth >= self._limits.group_sources
+        has_waited = self._steps_waited >= busy // self._limits.rows_for_a_step
         if is_group or has_waited or not self._scheduler.has_to_encode:
             self._steps_waited = 0
             return False
@@ -64,7 +60,7 @@ class SourceEncoder:
             Seconds in ONNX Runtime.
         """
         tokens = sum(len(request.spec.source) for request in new)
-        left = self._group_tokens - tokens
+        left = self._limits.group_tokens - tokens
         ahead = self._scheduler.take_ahead(left) if left > 0 else []
         duration_s = sum(self._encode(group) for group in _grouped_by_length(new + ahead))
         if ahead:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime as ort
@@ -47,6 +47,10 @@ _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "ten
 # groups also drive the decoder's weights out of the CPU's cache less often.
 _GROUP_TOKENS = 192
 
+# A CPU's cache holds the weights of a smaller model, until a source is encoded: the next four steps
+# take longer, together about as long as one more step.
+_CACHED_BYTES = 24 << 20
+
 # The steps of a smaller model find its weights in the CPU's cache, and a pass over a draft, whose
 # graph has copies of its own, takes about as long as the steps that it saves.
 _MIN_DRAFTED_BYTES = 48 << 20
@@ -55,6 +59,19 @@ _MIN_DRAFTED_BYTES = 48 << 20
 def doubling(largest: int) -> list[int]:
     """Lists the sizes 1, 2, 4, .. below ``largest``, and ``largest``."""
     return [*(2**power for power in range((largest - 1).bit_length())), largest]
+
+
+class EncodingLimits(NamedTuple):
+    """How many sources are encoded together."""
+
+    budget_tokens: int
+    """Source tokens encoded between two steps."""
+    group_tokens: int
+    """Source tokens encoded at once."""
+    group_sources: int = 4
+    """As many waiting sources are encoded at once; fewer may wait some steps for others."""
+    rows_for_a_step: int = 8
+    """They wait one step at most for each so many running rows."""
 
 
 class Runtime:
@@ -167,13 +184,16 @@ class Runtime:
         """Lists the steps to run beforehand: their rows, and whether with log-probabilities."""
         return [(rows, True) for rows in doubling(slots)]
 
-    def encoding_budget(self, limit: int) -> tuple[int, int]:
-        """Says how many source tokens are encoded between two steps, and how many at once.
+    def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
+        """Says how many sources are encoded together.
 
         Args:
-            limit: As the options of the server have it.
+            budget_tokens: Source tokens between two steps, as the options of the server have it.
         """
-        return limit, min(limit, _GROUP_TOKENS)
+        limits = EncodingLimits(budget_tokens, min(budget_tokens, _GROUP_TOKENS))
+        if self.manifest.files[WEIGHTS].bytes > _CACHED_BYTES:
+            return limits
+        return limits._replace(group_sources=16, rows_for_a_step=4)
 
     def gpu_memory(self) -> tuple[int, int]:
         """Returns the bytes in use, and all bytes, of the memory of its GPU; 0 if it has none."""

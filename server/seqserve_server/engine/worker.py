@@ -55,8 +55,9 @@ class Worker:
             idle_s: How long an idle worker sleeps before it looks for late requests.
         """
         self._scheduler = scheduler
-        self._max_source_tokens, group_tokens = runtime.encoding_budget(max_source_tokens)
-        self._encoder = SourceEncoder(runtime, scheduler, group_tokens, observer)
+        encoding = runtime.encoding_limits(max_source_tokens)
+        self._max_source_tokens = encoding.budget_tokens
+        self._encoder = SourceEncoder(runtime, scheduler, encoding, observer)
         self._observer = observer
         self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)

@@ -28,7 +28,7 @@ from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
-from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.runtime import EncodingLimits, Runtime
 from seqserve_server.engine.session import check_provider, open_session
 
 _PRECISION = "fp16"
@@ -95,10 +95,10 @@ class DeviceRuntime(Runtime):
         sizes = sorted({rounded_rows(rows, slots) for rows in range(1, slots + 1)})
         return [(rows, with_scores) for rows in sizes for with_scores in (True, False)]
 
-    def encoding_budget(self, limit: int) -> tuple[int, int]:
-        """Says how many source tokens are encoded between two steps, and how many at once."""
-        budget = max(limit, _GROUP_TOKENS)
-        return budget, budget
+    def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
+        """Says how many sources are encoded together."""
+        budget_tokens = max(budget_tokens, _GROUP_TOKENS)
+        return EncodingLimits(budget_tokens, budget_tokens)
 
     def gpu_memory(self) -> tuple[int, int]:
         """Returns the bytes in use, and all bytes, of the memory of its GPU."""

@@ -32,7 +32,7 @@ from seqserve_server.engine.decoder_state import (
     allocate_state,
 )
 from seqserve_server.engine.packing import Array, CrossKV, starts_of
-from seqserve_server.engine.runtime import doubling
+from seqserve_server.engine.runtime import EncodingLimits, doubling
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 
@@ -212,8 +212,8 @@ class CpuRuntime:
     def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
         return [(rows, True) for rows in doubling(slots)]
 
-    def encoding_budget(self, limit: int) -> tuple[int, int]:
-        return limit, min(limit, GROUP_TOKENS)
+    def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
+        return EncodingLimits(budget_tokens, min(budget_tokens, GROUP_TOKENS))
 
     def gpu_memory(self) -> tuple[int, int]:
         return 0, 0

@@ -16,6 +16,7 @@ from seqserve_server.contract import limits
 from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
 from seqserve_server.contract.manifest import Manifest, Requirements
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine import runtime as module
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.runtime import Runtime, doubling
 from seqserve_server.engine.session import check_provider, check_version
@@ -51,6 +52,23 @@ def test_sources_encoded_together_get_the_keys_and_values_of_each_alone(
             np.testing.assert_array_equal(together.of_source(packed, index), single)
         for packed, last in zip(together.packed, together.last, strict=True):
             np.testing.assert_array_equal(last[index, 0], together.of_source(packed, index)[-1])
+
+
+def test_sources_of_a_model_that_fits_a_cache_wait_longer_for_others(
+    tiny_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tiny_runtime.encoding_limits(512)
+    monkeypatch.setattr(module, "_CACHED_BYTES", 0)
+    large = tiny_runtime.encoding_limits(512)
+    assert small.group_sources > large.group_sources
+    assert small.rows_for_a_step < large.rows_for_a_step
+    assert small[:2] == large[:2]
+
+
+def test_no_more_tokens_are_encoded_at_once_than_between_two_steps(tiny_runtime: Runtime) -> None:
+    assert tiny_runtime.encoding_limits(8)[:2] == (8, 8)
+    budget, group = tiny_runtime.encoding_limits(10_000)[:2]
+    assert budget == 10_000 > group
 
 
 def test_a_missing_provider_is_refused_with_the_remedy(
