@@ -15,8 +15,10 @@ MAX_DECODING_LENGTH = 64
 
 def caller_of(address: str, *, streamed: bool = False) -> GrpcCaller:
     """Makes a caller of one server, for answers at once or streamed."""
-    # The other engines compute no scores either.
-    request = generate_request("", max_decoding_length=MAX_DECODING_LENGTH, return_scores=False)
+    # The other engines compute no scores and divide no texts.
+    request = generate_request(
+        "", max_decoding_length=MAX_DECODING_LENGTH, return_scores=False, segmentation="none"
+    )
     return GrpcCaller(address, request, streamed=streamed)
 
 
