@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from seqserve.options import nearest
@@ -28,6 +29,13 @@ _PLACE = re.compile(r" at \w+\.([\w.\[\]]+)$")
 _MOST_DIGITS = 100
 _MOST_SHOWN = 200
 _FEW = 8
+_SCALARS: dict[int, tuple[Any, str]] = {
+    FieldDescriptor.CPPTYPE_STRING: (str, "a text"),
+    FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
+}
+"""What stands in JSON for a value of each kind of field, and what it is called."""
+_NUMBER: tuple[Any, str] = (str | float | int, "a number")
+"""Of all other kinds; a text that is a number is one."""
 _NO_INTEGER = "invalid literal for int() with base 10: "
 """What protobuf passes on in Python's own words."""
 
@@ -105,8 +113,10 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
         if field is None:
             reason = f"there is no such field{_known(name, list(fields))}"
             raise _invalid(reason, f"{path}{name or repr(name)}")
-        if field.message_type is None or value is None:
-            _check_scalar(value, f"{path}{name}")
+        if value is None:
+            continue
+        if field.message_type is None:
+            _check_values(value, field, f"{path}{name}")
             continue
         # A message on its own has presence, a list of them has none.
         if not isinstance(value, dict if field.has_presence else list):
@@ -120,6 +130,22 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
             if not isinstance(member, dict):
                 raise _invalid("is not an object", place)
             _check_objects(member, field.message_type, f"{place}.")
+
+
+def _check_values(value: object, field: Any, path: str) -> None:
+    """Refuses what is no value of a field, or no list of them, in the words of JSON."""
+    if not isinstance(field.default_value, list):
+        values = {path: value}
+    elif isinstance(value, list):
+        values = {f"{path}[{number}]": member for number, member in enumerate(value)}
+    else:
+        raise _invalid("is not a list", path)
+    types, kind = _SCALARS.get(field.cpp_type, _NUMBER)
+    for place, each in values.items():
+        # Python takes True for a number.
+        if not isinstance(each, types) or (isinstance(each, bool) and types is not bool):
+            raise _invalid(f"is not {kind}", place)
+        _check_scalar(each, place)
 
 
 def _known(name: str, names: list[str]) -> str:
