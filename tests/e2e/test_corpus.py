@@ -28,7 +28,7 @@ def start(corpus: Path, out: Path) -> subprocess.Popen[str]:
         # Several processes and few slots, so that it takes a while and answers are out of order.
         [
             *(sys.executable, "-m", "seqserve", "corpus", str(corpus), str(out), *flags),
-            *("--workers", "2", "--processes", "2", "--slots", "4"),
+            *("--workers", "2", "--processes", "2", "--slots", "2"),
         ],
         stderr=subprocess.PIPE,
         text=True,
@@ -69,7 +69,7 @@ def test_each_text_has_one_answer_whatever_is_killed(tmp_path: Path) -> None:
     corpus.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     status, _ = break_off(corpus, out, 100, lambda command: command)
     assert status == -signal.SIGKILL
-    status, error = break_off(corpus, out, 500, engine)
+    status, error = break_off(corpus, out, 300, engine)
     assert status == 1
     assert "has ended by signal 9; the same command goes on where this one has stopped" in error
 

@@ -28,7 +28,13 @@ BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "README.md"])
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 FOREIGN_FLAGS = {
-    *("--build-arg", "--enable-feature", "--gpus", "--secret"),  # Docker, Prometheus
+    *(
+        "--build-arg",
+        "--enable-feature",
+        "--gpus",
+        "--pids-limit",
+        "--secret",
+    ),  # Docker, Prometheus
     *("--strict", "--streaming"),  # pip-audit, perf_analyzer
 }
 FOREIGN_VARIABLES = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}  # Compose

@@ -100,7 +100,7 @@ class EchoRuntime(CpuRuntime):
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         return tokens, 1
 
-    def candidate_numbers(self, tokens: Array) -> list[Array]:
+    def candidate_weights(self, tokens: Array) -> list[Array]:
         return []
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
