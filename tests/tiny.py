@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqserve_export.artifact import Description
     from seqserve_export.quantization import Calibration
+    from seqserve_model.config import TransformerConfig
     from seqserve_model.transformer import Transformer
     from seqserve_server.contract.tokenizer import Tokenizer
 
@@ -45,6 +47,19 @@ def make_model(tokenizer: Tokenizer, **changes: Any) -> Transformer:
         "max_target_length": 20,
     }
     return random_model(TransformerConfig(**shape | changes))
+
+
+def cut_down(shape: TransformerConfig) -> TransformerConfig:
+    """Makes the sizes of a shape tiny; its other properties stay."""
+    return replace(
+        shape,
+        vocabulary_size=400,
+        width=64,
+        heads=4,
+        feed_forward_width=128,
+        encoder_layers=1,
+        decoder_layers=1,
+    )
 
 
 def make_ssru_model(tokenizer: Tokenizer) -> Transformer:

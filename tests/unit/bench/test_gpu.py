@@ -15,16 +15,9 @@ from bench.models import MARIAN_BASE
 from bench.scenarios import gpu
 from bench.scenarios.gpu import CASES, Case, Plan, tables
 from bench.scenarios.roofline import Work
+from tests.tiny import cut_down
 
-TINY = dataclasses.replace(
-    MARIAN_BASE,
-    vocabulary_size=400,
-    width=64,
-    heads=4,
-    feed_forward_width=128,
-    encoder_layers=1,
-    decoder_layers=1,
-)
+TINY = cut_down(MARIAN_BASE)
 
 
 @pytest.mark.parity

@@ -11,20 +11,13 @@ from bench import random_artifact
 from bench.models import BART_LARGE, marian_base, write_unproven
 from bench.random_artifact import draw_halved, random_model, trace, write
 from tests.step_graphs import operators_parsed_once
+from tests.tiny import cut_down
 
 from seqserve_export.pipeline import Rounding
 from seqserve_export.precision import Precision
 from seqserve_server.contract.manifest import FILE, WEIGHTS, Manifest
 
-TINY = dataclasses.replace(
-    BART_LARGE,
-    vocabulary_size=400,
-    width=64,
-    heads=4,
-    feed_forward_width=128,
-    encoder_layers=1,
-    decoder_layers=1,
-)
+TINY = cut_down(BART_LARGE)
 """Of the shapes the one with most tables: its positions are learned."""
 
 
