@@ -61,6 +61,9 @@ def worker_shares(workers: int, engines: int) -> list[int]:
     return [-(-(workers - index) // engines) for index in range(engines)]
 
 
+RAISE_THREADS = "raise it: `ulimit -u`, TasksMax= in systemd, --pids-limit of a container"
+"""What to do where the system's limit on threads is too low."""
+
 MAX_SMALL_BYTES = 128 << 20
 """Weights up to this size are those of a small model: further copies of them cost little."""
 

@@ -6,6 +6,7 @@ import logging
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
@@ -44,8 +45,7 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     except Exception as error:
         if str(error) == _NO_THREAD:
             raise ArtifactError(
-                f"{label}: the limit on threads leaves none for it; raise it: `ulimit -u`,"
-                " TasksMax= in systemd, --pids-limit of a container"
+                f"{label}: the limit on threads leaves none for it; {RAISE_THREADS}"
             ) from None
         # What a broken artifact makes a library raise must not keep sound ones from service.
         _log.exception("model %s", label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from seqserve_server.contract.errors import StartupError
+from seqserve_server.contract.limits import RAISE_THREADS
 
 # On two cores the front has 13, most of them of gRPC.
 _OWN_THREADS = 16
@@ -26,8 +27,7 @@ def refuse_few_threads() -> None:
     except RuntimeError:
         raise StartupError(
             f"the limit on threads leaves {len(begun)} beside those of the models, and the server"
-            f" needs {_OWN_THREADS}; raise it: `ulimit -u`, TasksMax= in systemd, --pids-limit of a"
-            " container"
+            f" needs {_OWN_THREADS}; {RAISE_THREADS}"
         ) from None
     finally:
         is_over.set()
