@@ -100,10 +100,10 @@ class Glossaries:
         glossaries = [file.glossary for file in self._files.values() if file.glossary]
         return sorted(glossaries, key=lambda glossary: glossary.label)
 
-    def file_fault(self, glossary: Glossary) -> str:
-        """Tells why the newest file of a glossary is not used; empty if it is."""
-        files = self._files.values()
-        return next((file.fault for file in files if file.glossary is glossary), "")
+    @property
+    def faults(self) -> dict[Glossary, str]:
+        """Why the newest file of each glossary is not used; empty if it is."""
+        return {file.glossary: file.fault for file in self._files.values() if file.glossary}
 
     def reloads(self) -> dict[str, Reload]:
         """Returns whether all files are in use as they are, and when the last one was read."""

@@ -77,7 +77,8 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self, request: pb.ListGlossariesRequest, call: ServerCall
     ) -> pb.ListGlossariesResponse:
         """Lists every glossary, without its entries."""
-        listed = map(self._glossary, self._glossaries.listed)
+        glossaries, faults = self._glossaries.listed, self._glossaries.faults
+        listed = [_glossary(glossary, faults[glossary]) for glossary in glossaries]
         return pb.ListGlossariesResponse(glossaries=listed)
 
     async def GetGlossary(
@@ -86,7 +87,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         """Gives the entries of one glossary."""
         languages = request.source_language, request.target_language
         glossary = self._glossaries.find(request.glossary, *languages, field="glossary")
-        described = self._glossary(glossary)
+        described = _glossary(glossary, self._glossaries.faults[glossary])
         await call.reserve(AnswerSize({"glossary": glossary.num_bytes}), request)
         return pb.GetGlossaryResponse(glossary=described, entries=glossary.entries)
 
@@ -125,15 +126,16 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.queue_depth = reply.queue_depth
         return message
 
-    def _glossary(self, glossary: Glossary) -> pb.Glossary:
-        return pb.Glossary(
-            name=glossary.label.name,
-            source_language=glossary.label.source,
-            target_language=glossary.label.target,
-            entry_count=len(glossary.entries),
-            modified_s=glossary.modified_s,
-            fault=self._glossaries.file_fault(glossary),
-        )
+
+def _glossary(glossary: Glossary, fault: str) -> pb.Glossary:
+    return pb.Glossary(
+        name=glossary.label.name,
+        source_language=glossary.label.source,
+        target_language=glossary.label.target,
+        entry_count=len(glossary.entries),
+        modified_s=glossary.modified_s,
+        fault=fault,
+    )
 
 
 def _pairs(pairs: Pairs) -> list[pb.LanguagePair]:

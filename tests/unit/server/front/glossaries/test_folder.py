@@ -122,7 +122,7 @@ async def test_a_broken_file_keeps_its_last_version(folder: Path) -> None:
     (folder / "products.en-de.tsv").write_text("tea")
     await settled(glossaries)
     assert targets(glossaries, "tea") == ["Tee"]
-    faults = [glossaries.file_fault(glossary) for glossary in glossaries.listed]
+    faults = [glossaries.faults[glossary] for glossary in glossaries.listed]
     assert faults[0].startswith("line 1: has 1 columns") and not faults[1]
     assert not is_sound(glossaries)
     (folder / "products.en-de.tsv").write_text("tea\tTasse")
