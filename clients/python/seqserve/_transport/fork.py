@@ -65,7 +65,7 @@ class ForkGuard:
 
     def forking(self) -> None:
         """Waits until gRPC has ended after the last channel, where the system lists threads."""
-        if not self._is_ending or self._channels:
+        if not self._is_ending or self._channels or self._has_asyncio:
             return
         until_s = time.monotonic() + _PATIENCE_S
         while self._has_new_threads() and time.monotonic() < until_s:
@@ -73,8 +73,8 @@ class ForkGuard:
         self._is_ending = False
 
     def _has_new_threads(self) -> bool:
-        pythons = {thread.native_id for thread in threading.enumerate()}
-        return not _threads() - self._threads_before <= pythons
+        python_threads = {thread.native_id for thread in threading.enumerate()}
+        return bool(_threads() - self._threads_before - python_threads)
 
     def forked(self) -> None:
         """Notes that this process has been forked."""
