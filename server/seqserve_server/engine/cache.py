@@ -277,11 +277,11 @@ class SlotCache:
         self._num_tokens += 1
 
     def _step_sizes(self, rows: int) -> StepSizes:
-        candidates, logprobs = self._candidate_step, self._graph_sums
-        allowed = candidates.groups, candidates.rows_of_group
-        if candidates.groups and len(candidates.candidates) == rows:
+        step, logprobs = self._candidate_step, self._graph_sums
+        allowed = step.groups, step.rows_of_group
+        if step.groups and len(step.candidates) == rows:
             return StepSizes(0, 0, 0, *allowed, projects=False, logprobs=logprobs)
-        logits = self.vocabulary_size if candidates.needs_all_logits else self.num_logits
+        logits = self.vocabulary_size if step.needs_all_logits else self.num_logits
         biases = self._masks.width if self._masks.by_row else 0
         return StepSizes(biases, self.top_k, logits, *allowed, logprobs=logprobs)
 
