@@ -57,9 +57,9 @@ def take_gpu(number: int) -> None:
 def prepare() -> None:
     """Loads the libraries of CUDA that pip has installed, before a session looks for them.
 
-    It also chooses the kernels of attention. Over caches, the kernel that ONNX Runtime prefers takes
-    up to three times as long for one query in each of many short rows. Kernels of cuDNN build a
-    plan for each new shape, which takes tens of milliseconds and may fail while a CUDA graph is
+    It also chooses the kernels of attention. Over caches, the kernel that ONNX Runtime prefers
+    takes up to three times as long for one query in each of many short rows. Kernels of cuDNN build
+    a plan for each new shape, which takes tens of milliseconds and may fail while a CUDA graph is
     recorded.
 
     Raises:
