@@ -29,7 +29,8 @@ from seqserve_export.pipeline import Rounding
 from seqserve_export.precision import Precision
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import SCORER, WEIGHTS, Manifest, digest_of
+from seqserve_server.artifact.files import digest_of
+from seqserve_server.artifact.manifest import SCORER, WEIGHTS, Manifest
 
 SHAPES = {"Marian base": MARIAN_BASE, "BART-large": BART_LARGE, "NLLB-600M": NLLB_600M}
 """By the name of a model that has the shape."""

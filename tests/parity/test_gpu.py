@@ -21,13 +21,13 @@ from tests.random_weights import random_model
 from seqserve_export.halving import halve
 from seqserve_export.restore import restore
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import FILE, Tokenizer
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 pytestmark = pytest.mark.gpu
 
