@@ -1,4 +1,4 @@
-"""Why a request gets no answer, and problem+json, the shape in which most forms say so.
+"""Why a request gets no answer, and the shapes in which forms write it.
 
 Source: RFC 9457, "Problem Details for HTTP APIs", section 3; RFC 9110, sections 10.2.3 and 15.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from seqserve.errors import CallError, Unreachable
 
@@ -62,7 +63,7 @@ class Failure(Exception):
     @classmethod
     def of(cls, error: CallError) -> Self:
         """Returns the failure for an error of a call to the server."""
-        # The address of the server is nobody's business; the command reports the outage.
+        # Do not reveal the address of the server; the command reports the outage.
         is_away = isinstance(error, Unreachable)
         details = "the server behind the gateway cannot be reached" if is_away else error.details
         return cls(
@@ -109,3 +110,14 @@ def problem(failure: Failure, request_id: str) -> Response:
     """Writes a failure as ``application/problem+json``."""
     text = failure.text(request_id)
     return Response(text, failure.status, media_type="application/problem+json")
+
+
+def reason_as(member: str) -> Callable[[Failure, str], Response]:
+    """Returns a function that writes a failure as translation services do: one member of JSON."""
+
+    def write(failure: Failure, request_id: str) -> Response:
+        # Their clients know 403 for every key that is not good enough.
+        status = 403 if failure.status == 401 else failure.status
+        return JSONResponse({member: failure.details}, status)
+
+    return write

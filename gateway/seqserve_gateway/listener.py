@@ -3,7 +3,7 @@
 uvicorn waits without limit for a request that does not come, or comes a byte at a time. Here a
 connection without a request is closed after a time, and further ones are closed at once, so that
 half-sent requests cannot keep others out. An endpoint is reached only by a request whose headers
-have arrived; :mod:`seqserve_gateway.bodies` bounds the time for the body.
+have arrived; ``Bodies`` bounds the time for the body.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from seqserve.errors import OptionError
 from seqserve.pem import read_pair
-from seqserve_gateway.form import Gateway
+from seqserve_gateway.endpoint import Gateway
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ends the server once it has drained, and connections that take nothing."""
         is_drained = (
-            self._gateway.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
+            self._gateway.admission.in_progress == 0 or time.monotonic() >= self._drained_by_s
         )
         self.should_exit |= not self._gateway.admission.is_open and is_drained
         if counter % _TICKS_OF_LOOK == 0:

@@ -18,8 +18,8 @@ from tests.examples import examples
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token
 from seqserve.command.main import main
-from seqserve_gateway.forms import FORMS
-from seqserve_gateway.reference import document_of
+from seqserve_gateway.app import FORMS
+from seqserve_gateway.openapi import document_of
 
 from .gateway import Gateway, gateway_of
 from .process import PATIENCE_S, ServerProcess, until
@@ -107,7 +107,7 @@ def test_error_of_the_server_has_its_field_and_reason(client: httpx.Client) -> N
     assert (problem["status"], problem["reason"]) == (404, "MODEL_NOT_FOUND")
 
 
-def test_calls_under_way_end_before_the_gateway_does(server: ServerProcess) -> None:
+def test_calls_in_progress_end_before_the_gateway_does(server: ServerProcess) -> None:
     body = ENDLESS | {"options": {"time_limit_ms": 1000}}
     with gateway_of(server.target) as gateway, gateway.client() as client:
         with client.stream("POST", "/v1/generate:stream", json=body) as answer:

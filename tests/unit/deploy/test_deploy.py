@@ -17,7 +17,7 @@ import yaml  # type: ignore[import-untyped]
 from seqserve.options import parse
 from seqserve.variables import variable_of
 from seqserve_gateway.command import GatewayOptions
-from seqserve_gateway.metrics import Metrics as HttpMetrics
+from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -7,8 +7,8 @@ from tests.clock import Clock
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import gateway_of, opened
 
-from seqserve_gateway.probes import Readiness
-from seqserve_gateway.v1.routes import FORM
+from seqserve_gateway.app import Readiness
+from seqserve_gateway.v1 import FORM
 
 ORIGIN = "https://example.com"
 OTHER_SITE = {"origin": ORIGIN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}

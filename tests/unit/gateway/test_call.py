@@ -13,7 +13,7 @@ from tests.unit.gateway.without_socket import Reader, gateway_of, opened, texts_
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
 from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
-from seqserve_gateway.form import Endpoint, Form
+from seqserve_gateway.endpoint import Endpoint, Form
 
 
 async def shout_all(call: Call) -> Response:

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from seqserve_gateway.guard import Guard
+from seqserve_gateway.app import Guard
 
 PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
 

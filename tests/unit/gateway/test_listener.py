@@ -23,9 +23,9 @@ from tests.unit.gateway.without_socket import gateway_of
 
 from seqserve.errors import OptionError
 from seqserve_gateway.app import app_of
-from seqserve_gateway.form import Gateway
+from seqserve_gateway.endpoint import Gateway
 from seqserve_gateway.listener import ListenerLimits, listener_at, run
-from seqserve_gateway.v1.routes import FORM
+from seqserve_gateway.v1 import FORM
 
 HEAD = b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\n"
 JSON = {"Content-Type": "application/json"}
@@ -191,19 +191,19 @@ def test_two_thousand_slow_connections_keep_nobody_out(server: FakeServer) -> No
         assert "seqserve_http_requests_in_progress 0.0" in metrics
 
 
-def test_call_under_way_is_finished_and_no_other_begun(server: FakeServer) -> None:
+def test_call_in_progress_is_finished_and_no_other_begun(server: FakeServer) -> None:
     with (
         running(server, ListenerLimits()) as gateway,
         ThreadPoolExecutor() as pool,
         gateway.connect() as connection,
     ):
-        under_way = pool.submit(gateway.generate, "hang on")
+        in_progress = pool.submit(gateway.generate, "hang on")
         until(lambda: bool(server.requests))
         gateway.gateway.admission.is_open = False
         connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 503 " in connection.recv(4096)
         server.cancelled.set()
-        assert under_way.result(PATIENCE_S)[0] == 200
+        assert in_progress.result(PATIENCE_S)[0] == 200
 
 
 def test_client_that_leaves_ends_its_call_on_the_server(server: FakeServer) -> None:
@@ -232,7 +232,7 @@ def test_client_that_leaves_before_its_many_answers_is_no_fault(
         server.cancelled.set()
         connections = gateway.gateway.metrics.connections
         until(lambda: connections.collect()[0].samples[0].value == 0)
-        until(lambda: gateway.gateway.admission.under_way == 0)
+        until(lambda: gateway.gateway.admission.in_progress == 0)
         _, metrics = gateway.request("GET", "/metrics")
     assert 'code="INTERNAL"' not in metrics and caplog.text == ""
 

@@ -17,7 +17,7 @@ from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_gateway.forms import FORMS
+from seqserve_gateway.app import FORMS
 
 CONFIDENCE = 0.875
 """Of every language that is detected."""

@@ -12,10 +12,9 @@ import httpx
 from tests.unit.client.fake_server import FakeServer
 
 from seqserve.retry import RetryPolicy
-from seqserve_gateway.admission import Admission
+from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.app import app_of
-from seqserve_gateway.bodies import Bodies
-from seqserve_gateway.form import Form, Gateway
+from seqserve_gateway.endpoint import Form, Gateway
 from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
 
