@@ -39,7 +39,7 @@ export async function look(request, isPivot, onChoice) {
   const numbers = (count) => Array.from({ length: count }, (_, index) => [String(index), String(index + 1)]);
   offer($("#layer"), numbers(layers).reverse());
   offer($("#head"), [["", "mean"], ...numbers(heads)]);
-  $("#layer").oninput = $("#head").oninput = () => draw(request, onChoice);
+  $("#layer").onchange = $("#head").onchange = () => draw(request, onChoice);
   draw(request, onChoice);
 }
 

@@ -264,8 +264,9 @@ $("#source").addEventListener("keydown", (event) => {
   clearTimeout(pause);
   ask();
 });
-$("#model").addEventListener("input", offerLanguages);
-$("#from").addEventListener("input", offerLanguages);
+$("#model").addEventListener("change", offerLanguages);
+$("#from").addEventListener("change", offerLanguages);
+$("#options").addEventListener("change", wait);
 $("#options").addEventListener("input", wait);
 $("#options").addEventListener("submit", (event) => event.preventDefault());
 $("#prefix button").addEventListener("click", () => ask());

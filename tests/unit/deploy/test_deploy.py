@@ -23,6 +23,7 @@ from seqserve_server.front.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
+DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
 DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
 KUBERNETES = (ROOT / "deploy" / "kustomize" / "seqserve.yaml").read_text()
@@ -195,6 +196,17 @@ def test_the_guide_lists_every_alert_and_metrics_that_exist(rules: list[dict[str
     assert alerts == set(re.findall(r"^\| `(Seqserve\w+)` \|", DEPLOY_GUIDE, re.MULTILINE))
     recorded = {rule["record"] for rule in rules if "record" in rule}
     assert set(re.findall(r"`(\w+:\w+:\w+)`", DEPLOY_GUIDE)) <= recorded
+
+
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_every_panel_says_what_to_read_from_it_and_asks_the_chosen_source(file: Path) -> None:
+    board = json.loads(file.read_text(encoding="utf-8"))
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    assert board["uid"] == file.stem and board["description"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for panel in panels:
+        assert panel["title"] and panel["description"] and panel["targets"]
+        assert panel["datasource"]["uid"] == "${datasource}"
 
 
 def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -> None:
