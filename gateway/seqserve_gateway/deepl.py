@@ -10,8 +10,7 @@ send.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -22,15 +21,14 @@ from starlette.responses import JSONResponse, Response
 
 from seqserve.decoding import GenerateOptions
 from seqserve.documents import html
-from seqserve.errors import CallError
 from seqserve.glossary import Glossary
 from seqserve.language_codes import AUTO, folded
 from seqserve_gateway import DATA
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form
-from seqserve_gateway.failure import Failure, reason_as
-from seqserve_gateway.fields import Fields, fields_of, refusal
-from seqserve_gateway.languages import Languages, name_of, targets_of
+from seqserve_gateway.failure import Failure, reason_as, refusal
+from seqserve_gateway.fields import Fields, fields_of
+from seqserve_gateway.languages import name_of, names_of, targets_of
 from seqserve_gateway.translation import Parse, Translated, plain, translated, xml
 
 _SCHEME = "deepl-auth-key"
@@ -50,14 +48,8 @@ async def _translate(call: Call) -> Response:
     texts = fields.texts("text")
     options = await _options(call, fields)
     parse = _parse_of(fields)
-    languages = Languages(
-        source=fields.text("source_lang", "") or AUTO,
-        target=fields.text("target_lang"),
-        source_field="source_lang",
-        target_field="target_lang",
-    )
-    with _glossary_errors():
-        results = await translated(call, texts, parse, languages, options)
+    source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
+    results = await translated(call, texts, parse, source, target, options)
     billed = [{"billed_characters": len(text)} for text in texts]
     shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
     return JSONResponse(
@@ -96,18 +88,6 @@ async def _usage(call: Call) -> Response:
 def _source_of(result: Translated) -> str:
     """Returns the code of a source, which has no region in DeepL's answers."""
     return folded(result.source.language).name.upper()
-
-
-@contextmanager
-def _glossary_errors() -> Iterator[None]:
-    """Has the server's errors of a glossary name the field of the form."""
-    try:
-        yield
-    except CallError as error:
-        if error.field != "options.glossary":
-            raise
-        reason = error.details.removeprefix(f"{error.field}: ")
-        raise refusal("glossary_id", reason) from None
 
 
 async def _options(call: Call, fields: Fields) -> GenerateOptions:
@@ -248,5 +228,6 @@ FORM = Form(
         Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
     ],
     error=reason_as("message"),
+    names={**names_of("source_lang", "target_lang"), "options.glossary": "glossary_id"},
     openapi=json.loads((DATA / "deepl.json").read_text("utf-8")),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +61,8 @@ class Form:
     error: Callable[[Failure, str], Response] = problem
     """Writes a failure, for a request with this id, in the shape of the form. Headers such as
     ``Retry-After`` are added to what it returns."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Its names of fields, for errors of the server about fields of ``seqserve.v1``."""
     openapi: dict[str, Any] = field(default_factory=dict)
     """Members ``paths`` and ``components`` for ``/openapi.json``."""
 
@@ -184,7 +186,7 @@ class _EndpointApp:
             await self._answer(request, request_id, identified)
             code = "OK"
         except Exception as error:
-            failure = _failure_of(error, request_id)
+            failure = _failure_of(error, request_id).named_by(self._form.names)
             code = failure.code
             if failure is not _GONE and not has_begun:
                 response = self._form.error(failure, request_id)

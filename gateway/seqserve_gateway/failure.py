@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
@@ -74,6 +75,19 @@ class Failure(Exception):
             retry_after_s=error.retry_after_s,
         )
 
+    def named_by(self, names: Mapping[str, str]) -> Failure:
+        """Returns the failure of a field with the name that a form has for it, if it has one.
+
+        Args:
+            names: The form's names of fields, by those of ``seqserve.v1``.
+        """
+        if self.field not in names:
+            return self
+        known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        details = re.sub(known, lambda match: names[match[0]], self.details)
+        name = names[self.field]
+        return refusal(name, details.removeprefix(f"{name}: "))
+
     @property
     def headers(self) -> dict[str, str]:
         """Headers that belong to the status, whatever the shape of the body.
@@ -98,6 +112,11 @@ class Failure(Exception):
         if self.retry_after_s is not None:
             members["retry_after_s"] = self.retry_after_s
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+
+
+def refusal(name: str, reason: str) -> Failure:
+    """Returns the failure of a wrong field."""
+    return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
 
 
 def writable(text: str) -> str:

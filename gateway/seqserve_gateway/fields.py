@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from seqserve_gateway.call import JSON, Call
-from seqserve_gateway.failure import Failure, writable
+from seqserve_gateway.failure import Failure, refusal, writable
 
 _MOST_FIELDS = 1000
 _MOST_HEAD = 4096
@@ -58,6 +58,16 @@ class Fields:
         if not isinstance(value, str):
             raise refusal(name, "is missing" if value is None else "must be a text")
         return _whole(name, value)
+
+    def code(self, name: str) -> str:
+        """Returns the code of a language; for an empty one the server would choose a language.
+
+        Raises:
+            Failure: It is missing or empty.
+        """
+        if not (code := self.text(name)):
+            raise refusal(name, "is empty")
+        return code
 
     def texts(self, name: str) -> list[str]:
         """Returns the texts of a field that may be one text or several.
@@ -115,11 +125,6 @@ def fields_of(call: Call) -> Fields:
         values, files = _of_multipart(call.body, call.request.headers["content-type"])
         return Fields(query | values, files)
     return Fields(query | _of_form(_decoded(call.body)))
-
-
-def refusal(name: str, reason: str) -> Failure:
-    """Returns the failure of a wrong field."""
-    return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
 
 
 def _whole(name: str, text: str) -> str:

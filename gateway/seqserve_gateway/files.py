@@ -12,8 +12,8 @@ from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
 from seqserve.documents.passage import Malformed, Parser
 from seqserve.errors import OptionError
 from seqserve_gateway.call import Call
-from seqserve_gateway.fields import File, refusal
-from seqserve_gateway.languages import Languages
+from seqserve_gateway.failure import refusal
+from seqserve_gateway.fields import File
 from seqserve_gateway.translation import translated
 
 SUFFIXES = (
@@ -27,13 +27,14 @@ _MAX_UNPACKED = 64 << 20
 _MAX_TEXT = 4 << 20
 
 
-async def translated_file(call: Call, file: File, languages: Languages, field: str) -> File:
+async def translated_file(call: Call, file: File, source: str, target: str, field: str) -> File:
     """Translates the text of a file; the rest of it stays.
 
     Args:
         call: The request.
         file: The file.
-        languages: The languages.
+        source: Code of the language of the file, or AUTO.
+        target: Code of the language to translate to.
         field: Name of the file in the form, for errors.
 
     Raises:
@@ -45,14 +46,14 @@ async def translated_file(call: Call, file: File, languages: Languages, field: s
         raise refusal(field, reason)
     kind = format_of(path)
     parser = parser_of(kind, field=None, column=None, joins_lines=False)
-    name = f"{path.stem}_{languages.target}{path.suffix}"
+    name = f"{path.stem}_{target}{path.suffix}"
     try:
         if kind in ARCHIVES:
             parts = await call.in_thread(lambda: _parts(file, kind))
-            written = await _translated(call, parts, parser, languages)
+            written = await _translated(call, parts, parser, source, target)
             return File(name, await call.in_thread(lambda: _packed(file, kind, written)))
         text = file.content.decode("utf-8-sig")
-        [written_text] = (await _translated(call, {"": text}, parser, languages)).values()
+        [written_text] = (await _translated(call, {"": text}, parser, source, target)).values()
         return File(name, written_text.encode())
     except UnicodeDecodeError:
         raise refusal(field, "is not UTF-8") from None
@@ -61,10 +62,10 @@ async def translated_file(call: Call, file: File, languages: Languages, field: s
 
 
 async def _translated(
-    call: Call, texts: Mapping[str, str], parser: Parser, languages: Languages
+    call: Call, texts: Mapping[str, str], parser: Parser, source: str, target: str
 ) -> dict[str, str]:
     results = await translated(
-        call, [*texts.values()], lambda text: parser(io.StringIO(text, "")), languages
+        call, [*texts.values()], lambda text: parser(io.StringIO(text, "")), source, target
     )
     return {name: result.text for name, result in zip(texts, results, strict=True)}
 

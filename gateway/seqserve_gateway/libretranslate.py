@@ -21,10 +21,10 @@ from seqserve.results import DetectedLanguage
 from seqserve_gateway import DATA
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form
-from seqserve_gateway.failure import Failure, reason_as
-from seqserve_gateway.fields import Fields, File, fields_of, refusal
+from seqserve_gateway.failure import Failure, reason_as, refusal
+from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.files import SUFFIXES, translated_file
-from seqserve_gateway.languages import Languages, detect, name_of, targets_of
+from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
 from seqserve_gateway.translation import Parse, plain, translated
 
 _MOST_ALTERNATIVES = 15
@@ -79,14 +79,14 @@ class Downloads:
 async def _translate(call: Call) -> Response:
     fields = _fields(call)
     texts = fields.texts("q")
-    languages = _languages_of(fields)
+    source, target = fields.code("source"), fields.code("target")
     parse = _parse_of(fields.text("format", "text"))
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
-    results = await translated(call, texts, parse, languages, alternatives=alternatives)
+    results = await translated(call, texts, parse, source, target, alternatives=alternatives)
     answer: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     if alternatives:
         answer["alternatives"] = [list(result.alternatives) for result in results]
-    if languages.source == AUTO:
+    if source == AUTO:
         answer["detectedLanguage"] = [_detected(result.source) for result in results]
     if fields.has_list("q"):
         return JSONResponse(answer)
@@ -96,7 +96,8 @@ async def _translate(call: Call) -> Response:
 async def _translate_file(call: Call) -> Response:
     fields = _fields(call)
     file = fields.file("file")
-    written = await translated_file(call, file, _languages_of(fields), "file")
+    source, target = fields.code("source"), fields.code("target")
+    written = await translated_file(call, file, source, target, "file")
     key = call.request.app.state.downloads.add(written)
     url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
     return JSONResponse({"translatedFileUrl": url})
@@ -113,7 +114,8 @@ async def _download(call: Call) -> Response:
 async def _detect(call: Call) -> Response:
     fields = _fields(call)
     # An array is one text, in one language.
-    detected = await detect(call, "\n".join(fields.texts("q")))
+    text = "\n".join(fields.texts("q"))[:DETECTION_CHARS]
+    detected = await call.client.detect_language(text, timeout_s=call.left_s)
     return JSONResponse([_detected(each) for each in detected])
 
 
@@ -155,10 +157,6 @@ def _fields(call: Call) -> Fields:
     return fields
 
 
-def _languages_of(fields: Fields) -> Languages:
-    return Languages(fields.text("source"), fields.text("target"))
-
-
 def _parse_of(name: str) -> Parse:
     parsers: dict[str, Parse] = {"text": plain, "html": lambda text: html.parse([text])}
     if name not in parsers:
@@ -181,5 +179,6 @@ FORM = Form(
         Endpoint(path="/frontend/settings", answer=_settings, methods=["GET"]),
     ],
     error=reason_as("error"),
+    names=names_of("source", "target"),
     openapi=json.loads((DATA / "libretranslate.json").read_text("utf-8")),
 )

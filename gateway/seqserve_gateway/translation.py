@@ -15,12 +15,12 @@ from seqserve.decoding import GenerateOptions
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Passage, Translation, parts
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.translation import parts_of, source_of, translation_of
+from seqserve.documents.translation import parts_of, translation_of
 from seqserve.errors import FailedPrecondition
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.languages import Languages
+from seqserve_gateway.languages import are_equal, sources_of
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
 """Reads the passages of a text of one format."""
@@ -59,7 +59,8 @@ async def translated(
     call: Call,
     texts: Sequence[str],
     parse: Parse,
-    languages: Languages,
+    source: str,
+    target: str,
     options: GenerateOptions | None = None,
     alternatives: int = 0,
 ) -> list[Translated]:
@@ -71,7 +72,8 @@ async def translated(
         call: The request; its calls share a window.
         texts: The texts.
         parse: Reads the passages of each.
-        languages: The source and the target language.
+        source: Code of the language of the texts, or AUTO.
+        target: Code of the language to translate to.
         options: Further options of every call.
         alternatives: Most other translations of each text.
 
@@ -82,7 +84,7 @@ async def translated(
     options = {
         "segmentation": "sentences",
         "keep_placeholders": True,
-        "target_language": languages.target,
+        "target_language": target,
         **(options or {}),
     }
     if alternatives:
@@ -90,19 +92,18 @@ async def translated(
         options |= {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
     documents = await _parsed(call, texts, parse)
     answers = [[text] for text in texts]
-    with languages.errors():
-        sources = await languages.sources_of(call, [_words_of(each) for each in documents])
-        for code in dict.fromkeys(source.language for source in sources):
-            if languages.are_equal(code):
-                continue
-            numbers = [number for number, source in enumerate(sources) if source.language == code]
-            options["source_language"] = code
-            written = await _documents(call, [documents[n] for n in numbers], options)
-            for number, ranked in zip(numbers, written, strict=True):
-                answers[number] = ranked
+    sources = await sources_of(call, [_words_of(each) for each in documents], source, target)
+    for code in dict.fromkeys(each.language for each in sources):
+        if are_equal(code, target):
+            continue
+        numbers = [number for number, each in enumerate(sources) if each.language == code]
+        options["source_language"] = code
+        written = await _documents(call, [documents[n] for n in numbers], options)
+        for number, ranked in zip(numbers, written, strict=True):
+            answers[number] = ranked
     return [
-        Translated(best, source, others[:alternatives])
-        for (best, *others), source in zip(answers, sources, strict=True)
+        Translated(best, detected, others[:alternatives])
+        for (best, *others), detected in zip(answers, sources, strict=True)
     ]
 
 
@@ -180,8 +181,8 @@ def _requests(
             group, options, keep = [], {}, set()
         group.append(passage)
         keep.update(passage.kept)
-        _, own = source_of(passage)
-        options |= own
+        if passage.divided:
+            options["return_alignment"] = True
         if keep:
             options["keep"] = sorted(keep)
     if group:
@@ -191,14 +192,15 @@ def _requests(
 async def _written(
     call: Call, passage: Passage, result: Result | None, options: GenerateOptions
 ) -> list[str]:
-    if passage.divided is not None and (result is None or not translation_of(result).alignment):
+    best = None if result is None else translation_of(result)
+    if passage.divided is not None and (best is None or not best.alignment):
         # Its markup cannot be placed, so it divides the text.
-        answers = await _answers(call, [*parts_of(passage)], options)
+        divided = list(parts_of(passage))
+        answers = await _answers(call, divided, options)
         return ["".join(texts[0] for texts in answers)]
-    assert result is not None
-    translations = [translation_of(result)]
-    if passage.divided is None:
-        translations += map(Translation, _others(result))
+    assert best is not None and result is not None
+    others = [] if passage.divided else _others(result)
+    translations = [best, *map(Translation, others)]
     return [passage.before + passage.written(each) for each in translations]
 
 

@@ -6,12 +6,7 @@ import pytest
 from tests.unit.gateway.translating import translating
 
 from seqserve.language_codes import AUTO
-from seqserve_gateway.failure import Failure
-from seqserve_gateway.languages import Languages
-
-
-def languages(source: str, target: str) -> Languages:
-    return Languages(source, target, "source_lang", "target_lang")
+from seqserve_gateway.languages import are_equal
 
 
 @pytest.mark.parametrize(
@@ -43,7 +38,7 @@ async def test_codes_go_to_the_server_as_they_are_and_no_model_does(
 def test_languages_are_equal_whatever_their_regions(
     source: str, target: str, expected: bool
 ) -> None:
-    assert languages(source, target).are_equal(source) is expected
+    assert are_equal(source, target) is expected
 
 
 async def test_text_in_the_target_language_stays_as_it_is() -> None:
@@ -73,9 +68,12 @@ async def test_refusal_of_the_server_names_the_field_of_the_form(
 
 
 @pytest.mark.parametrize(("source", "target"), [("", "de"), ("en", "")])
-def test_empty_code_is_refused(source: str, target: str) -> None:
-    with pytest.raises(Failure, match="is empty"):
-        languages(source, target)
+async def test_empty_code_is_refused(source: str, target: str) -> None:
+    async with translating("en-de") as (client, server):
+        body = {"q": "a", "source": source, "target": target}
+        answer = await client.post("/translate", json=body)
+    assert answer.status_code == 400 and answer.json()["error"].endswith(": is empty")
+    assert server.requests == []
 
 
 async def test_every_text_of_an_array_has_its_own_language() -> None:
