@@ -79,11 +79,6 @@ def _grouped(pairs: Iterable[LanguagePair]) -> Targets:
     return {source: sorted(targets[source]) for source in sorted(targets)}
 
 
-def are_equal(source: str, target: str) -> bool:
-    """Tells whether two codes mean the same language, whatever their regions are."""
-    return folded(source).may_be(folded(target))
-
-
 def name_of(code: str) -> str:
     """Returns the English name of a language; the code itself if it is unknown."""
     return _NAMES.get(folded(code).name, code)

@@ -28,6 +28,7 @@ from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targe
 from seqserve_gateway.translation import Parse, plain, translated
 
 _MOST_ALTERNATIVES = 15
+_PARSERS: dict[str, Parse] = {"text": plain, "html": lambda text: html.parse([text])}
 
 
 class Downloads:
@@ -80,7 +81,8 @@ async def _translate(call: Call) -> Response:
     fields = _fields(call)
     texts = fields.texts("q")
     source, target = fields.code("source"), fields.code("target")
-    parse = _parse_of(fields.text("format", "text"))
+    if (parse := _PARSERS.get(fields.text("format", "text"))) is None:
+        raise refusal("format", f"{fields.text('format')} is not supported; there are text, html")
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
     results = await translated(call, texts, parse, source, target, alternatives=alternatives)
     answer: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
@@ -155,13 +157,6 @@ def _fields(call: Call) -> Fields:
     if key := fields.text("api_key", ""):
         call.token = key
     return fields
-
-
-def _parse_of(name: str) -> Parse:
-    parsers: dict[str, Parse] = {"text": plain, "html": lambda text: html.parse([text])}
-    if name not in parsers:
-        raise refusal("format", f"{name} is not supported; there are text, html")
-    return parsers[name]
 
 
 def _detected(detected: DetectedLanguage) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from seqserve.documents.passage import Passage, Translation, parts
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.translation import parts_of, translation_of
 from seqserve.errors import FailedPrecondition
+from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.languages import are_equal, sources_of
+from seqserve_gateway.languages import sources_of
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
 """Reads the passages of a text of one format."""
@@ -94,7 +95,8 @@ async def translated(
     answers = [[text] for text in texts]
     sources = await sources_of(call, [_words_of(each) for each in documents], source, target)
     for code in dict.fromkeys(each.language for each in sources):
-        if are_equal(code, target):
+        # A text in the target language stays, whatever the regions are.
+        if folded(code).may_be(folded(target)):
             continue
         numbers = [number for number, each in enumerate(sources) if each.language == code]
         options["source_language"] = code

@@ -202,8 +202,9 @@ async def test_glossaries_are_listed_described_and_read() -> None:
 async def test_glossary_of_a_translation() -> None:
     async with with_glossaries() as (client, server):
         body = {**TEXTS, "source_lang": "EN", "glossary_id": "products.en_GB-de"}
-        answer = await client.post("/v2/translate", json=body)
-    assert answer.status_code == 200
+        answers = [await client.post("/v2/translate", json=body) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert server.listings == 1
     assert {each.options.glossary for each in server.requests} == {"products"}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from tests.unit.client.fake_server import PATIENCE_S
 from tests.unit.gateway.translating import translating
 
 from seqserve.language_codes import AUTO
-from seqserve_gateway.languages import are_equal
 
 
 @pytest.mark.parametrize(
@@ -26,27 +28,23 @@ async def test_codes_go_to_the_server_as_they_are_and_no_model_does(
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "expected"),
-    [
-        ("de", "de-AT", True),
-        ("EN-US", "en_GB", True),
-        ("zh", "zh-Hans", True),
-        ("zh-CN", "zh-TW", False),
-        ("en", "de", False),
-    ],
+    ("source", "target"), [("de", "de-AT"), ("EN-US", "en_GB"), ("zh", "zh-Hans")]
 )
-def test_languages_are_equal_whatever_their_regions(
-    source: str, target: str, expected: bool
+async def test_text_in_the_target_language_stays_whatever_the_regions_are(
+    source: str, target: str
 ) -> None:
-    assert are_equal(source, target) is expected
-
-
-async def test_text_in_the_target_language_stays_as_it_is() -> None:
     async with translating("en-de") as (client, server):
-        for source, q in (("de-AT", "Möwe"), (AUTO, "Möwe")):
-            body = {"q": q, "source": source, "target": "de"}
-            answer = await client.post("/translate", data=body)
-            assert answer.json()["translatedText"] == q
+        body = {"q": ["Möwe"], "source": source, "target": target}
+        answer = await client.post("/translate", json=body)
+    assert answer.json()["translatedText"] == ["Möwe"]
+    assert server.requests == []
+
+
+async def test_text_that_is_detected_in_the_target_language_stays() -> None:
+    async with translating("en-de") as (client, server):
+        body = {"q": "Möwe", "source": AUTO, "target": "de"}
+        answer = await client.post("/translate", data=body)
+    assert answer.json()["translatedText"] == "Möwe"
     assert server.requests == []
 
 
@@ -122,8 +120,24 @@ async def test_nothing_is_detected_where_no_model_declares_languages() -> None:
     assert answer.json()["error"].startswith("source: ")
 
 
-async def test_pairs_are_not_listed_again_for_every_request_of_a_caller() -> None:
+async def test_languages_of_an_array_are_detected_at_a_time() -> None:
     async with translating("en-de") as (client, server):
-        for key in ("a", "a", "b"):
+        server.detecting = threading.Barrier(4, timeout=PATIENCE_S)
+        body = {"q": ["a", "b", "c", "d"], "source": AUTO, "target": "de"}
+        answer = await client.post("/translate", json=body)
+    assert answer.json()["translatedText"] == ["A", "B", "C", "D"]
+
+
+async def test_pairs_are_listed_once_for_each_of_several_callers() -> None:
+    async with translating("en-de") as (client, server):
+        for key in ("a", "b", "a", "b"):
             await client.get(f"/languages?api_key={key}")
     assert server.authorizations == ["Bearer a", "Bearer b"]
+
+
+async def test_pairs_of_a_few_callers_are_kept() -> None:
+    callers = [*range(20), 0]
+    async with translating("en-de") as (client, server):
+        for key in callers:
+            await client.get(f"/languages?api_key={key}")
+    assert server.authorizations == [f"Bearer {key}" for key in callers]
