@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
+from httpx import ASGITransport, AsyncClient
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 from tests.clock import Clock
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import gateway_of, opened
 
-from seqserve_gateway.app import Readiness
+from seqserve_gateway.app import Guard, Readiness
 from seqserve_gateway.v1 import FORM
 
 ORIGIN = "https://example.com"
 OTHER_SITE = {"origin": ORIGIN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}
+PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
+
+
+@pytest.fixture
+async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
+    async with opened(gateway_of(server), FORM) as client:
+        yield client
 
 
 async def test_ready_while_the_server_answers(server: FakeServer) -> None:
@@ -34,10 +46,9 @@ async def test_not_ready_while_it_drains(server: FakeServer) -> None:
         assert (await client.get("/readyz")).status_code == 503
 
 
-async def test_the_address_alone_leads_to_what_there_is(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.get("/")
-        assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+async def test_the_address_alone_leads_to_what_there_is(client: AsyncClient) -> None:
+    answer = await client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
 
 
 async def test_server_is_not_asked_for_every_probe(server: FakeServer) -> None:
@@ -66,19 +77,17 @@ async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
     ("method", "path", "status"), [("GET", "/v2", 404), ("GET", "/v1/generate", 405)]
 )
 async def test_path_that_is_not_there(
-    server: FakeServer, method: str, path: str, status: int
+    client: AsyncClient, method: str, path: str, status: int
 ) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.request(method, path, headers={"x-request-id": "i-1"})
-        assert answer.json()["detail"].endswith("; /docs lists what there is")
+    answer = await client.request(method, path, headers={"x-request-id": "i-1"})
+    assert answer.json()["detail"].endswith("; /docs lists what there is")
     assert (answer.status_code, answer.json()["status"]) == (status, status)
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "i-1"
 
 
-async def test_page_of_another_site_may_not_call(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.get("/v1/models", headers=OTHER_SITE)
-        preflight = await client.options("/v1/generate", headers=OTHER_SITE)
+async def test_page_of_another_site_may_not_call(client: AsyncClient) -> None:
+    answer = await client.get("/v1/models", headers=OTHER_SITE)
+    preflight = await client.options("/v1/generate", headers=OTHER_SITE)
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in preflight.headers
 
@@ -110,3 +119,46 @@ async def test_name_is_checked_only_where_names_are_given(server: FakeServer) ->
         assert (await client.get("/healthz", headers=headers)).status_code == 200
     async with opened(gateway_of(server), FORM, allowed_hosts=["lab"]) as client:
         assert (await client.get("/healthz", headers=headers)).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "192.0.2.7", "lab.example.com"],
+)
+def test_known_names_and_addresses_are_answered(host: str) -> None:
+    assert PAGE.get("/", headers={"host": host}).text == "page"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "", "[::1", "a:b:c"],
+)
+def test_other_names_are_refused(host: str) -> None:
+    answer = PAGE.get("/", headers={"host": host})
+    assert answer.status_code == 421
+    assert "--allowed-host" in answer.text
+    assert "content-security-policy" in answer.headers
+
+
+async def test_two_hosts_are_refused() -> None:
+    transport = ASGITransport(Guard(PlainTextResponse("page"), None))
+    headers = [("host", "localhost"), ("host", "evil.example")]
+    async with AsyncClient(transport=transport) as client:
+        answer = await client.get("http://localhost/", headers=headers)
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "status"),
+    [
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+        ("cross-site", "navigate", 200),
+        ("cross-site", "no-cors", 403),
+        ("cross-site", "cors", 403),
+        ("same-site", "cors", 403),
+    ],
+)
+def test_scripts_and_pictures_of_other_sites_are_refused(site: str, mode: str, status: int) -> None:
+    headers = {"host": "localhost", "sec-fetch-site": site, "sec-fetch-mode": mode}
+    assert PAGE.get("/", headers=headers).status_code == status

@@ -125,16 +125,6 @@ async def test_wrong_field_is_named_in_its_shape(fields: dict[str, str], name: s
     assert answer.json()["message"].startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize(
-    ("code", "status"), [("UNAUTHENTICATED", 403), ("RESOURCE_EXHAUSTED", 429)]
-)
-async def test_failures_have_the_statuses_that_its_clients_know(code: str, status: int) -> None:
-    async with translating("en-de") as (client, _):
-        body = {"text": f"fail {code}", "target_lang": "DE"}
-        answer = await client.post("/v2/translate", data=body)
-    assert (answer.status_code, [*answer.json()]) == (status, ["message"])
-
-
 async def test_languages_of_targets_have_regions_where_clients_need_them() -> None:
     async with translating("en-de", "de-en") as (client, _):
         sources = (await client.get("/v2/languages?type=source")).json()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import Reader, gateway_of, opened
@@ -36,54 +38,63 @@ def in_own_shape(failure: Failure, request_id: str) -> Response:
 SHOUT = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout)], error=in_own_shape)
 
 
+@pytest.fixture
+async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
+    async with opened(gateway_of(server), SHOUT) as client:
+        yield client
+
+
 async def test_endpoint_answers_with_the_server(server: FakeServer) -> None:
     async with opened(gateway_of(server), SHOUT) as client:
         answer = await client.post("/shout", json={"q": "a b"})
     assert (answer.status_code, answer.json()) == (200, {"text": "A B"})
 
 
-async def test_error_of_a_call_is_written_in_the_shape_of_the_form(server: FakeServer) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        headers = {"x-request-id": "mine"}
-        body = {"q": "fail RESOURCE_EXHAUSTED"}
-        answer = await client.post("/shout", json=body, headers=headers)
+async def test_error_of_a_call_is_written_in_the_shape_of_the_form(
+    client: AsyncClient,
+) -> None:
+    headers = {"x-request-id": "mine"}
+    body = {"q": "fail RESOURCE_EXHAUSTED"}
+    answer = await client.post("/shout", json=body, headers=headers)
     assert answer.status_code == 429
     assert answer.json() == {"error": "resource_exhausted, says the fake", "id": "mine"}
     assert answer.headers["retry-after"] == "1"
 
 
 async def test_fault_of_an_endpoint_shows_an_id_and_no_secret(
-    server: FakeServer, caplog: pytest.LogCaptureFixture
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        answer = await client.post("/shout", json={"q": "stumble"})
+    answer = await client.post("/shout", json={"q": "stumble"})
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert answer.json()["id"] in caplog.text
 
 
-async def test_every_call_carries_the_token_the_id_and_the_trace(server: FakeServer) -> None:
+async def test_every_call_carries_the_token_the_id_and_the_trace(
+    client: AsyncClient, server: FakeServer
+) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"authorization": "Bearer abc", "x-request-id": "i-1", "traceparent": trace}
-    async with opened(gateway_of(server), SHOUT) as client:
-        answer = await client.post("/shout", json={"q": "a"}, headers=headers)
+    answer = await client.post("/shout", json={"q": "a"}, headers=headers)
     sent = server.metadata[-1]
     assert (sent["authorization"], sent["x-request-id"]) == ("Bearer abc", "i-1")
     assert sent["traceparent"] == trace
     assert answer.headers["x-request-id"] == "i-1"
 
 
-async def test_form_may_take_the_token_from_elsewhere(server: FakeServer) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        await client.post("/shout", json={"q": "a", "api_key": "xyz"})
+async def test_form_may_take_the_token_from_elsewhere(
+    client: AsyncClient, server: FakeServer
+) -> None:
+    await client.post("/shout", json={"q": "a", "api_key": "xyz"})
     assert server.authorizations == ["Bearer xyz"]
 
 
-async def test_requests_at_a_time_do_not_mix_their_tokens(server: FakeServer) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        await asyncio.gather(
-            *(client.post("/shout", json={"q": f"late {n}", "api_key": f"k{n}"}) for n in range(8))
-        )
+async def test_requests_at_a_time_do_not_mix_their_tokens(
+    client: AsyncClient, server: FakeServer
+) -> None:
+    await asyncio.gather(
+        *(client.post("/shout", json={"q": f"late {n}", "api_key": f"k{n}"}) for n in range(8))
+    )
     carried = {
         request.source: sent["authorization"]
         for request, sent in zip(server.requests, server.metadata, strict=True)
@@ -102,31 +113,30 @@ async def test_malformed_token_is_refused_and_not_replaced(server: FakeServer, t
 
 
 @pytest.mark.parametrize("own", ["a b", "ü", "x" * 65, ""])
-async def test_id_that_a_log_could_not_hold_is_replaced(server: FakeServer, own: str) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        headers = {"x-request-id": own.encode()}
-        answer = await client.post("/shout", json={"q": "a"}, headers=headers)
+async def test_id_that_a_log_could_not_hold_is_replaced(
+    client: AsyncClient, server: FakeServer, own: str
+) -> None:
+    headers = {"x-request-id": own.encode()}
+    answer = await client.post("/shout", json={"q": "a"}, headers=headers)
     given = answer.headers["x-request-id"]
     assert given and given != own
     assert server.metadata[-1]["x-request-id"] == given
 
 
-async def test_deadline_is_that_of_the_header(server: FakeServer) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        headers = {"x-request-timeout-s": "10"}
-        await client.post("/shout", json={"q": "a"}, headers=headers)
-        late = {"x-request-timeout-s": "0.05"}
-        answer = await client.post("/shout", json={"q": "hang on"}, headers=late)
+async def test_deadline_is_that_of_the_header(client: AsyncClient, server: FakeServer) -> None:
+    headers = {"x-request-timeout-s": "10"}
+    await client.post("/shout", json={"q": "a"}, headers=headers)
+    late = {"x-request-timeout-s": "0.05"}
+    answer = await client.post("/shout", json={"q": "hang on"}, headers=late)
     # The default is 30 s; gRPC rounds a deadline, and clocks differ.
     assert server.timeouts_s[0] < 20
     assert answer.status_code == 504
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "301", ""])
-async def test_deadline_out_of_bounds_is_refused(server: FakeServer, text: str) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        headers = {"x-request-timeout-s": text}
-        answer = await client.post("/shout", json={"q": "a"}, headers=headers)
+async def test_deadline_out_of_bounds_is_refused(client: AsyncClient, text: str) -> None:
+    headers = {"x-request-timeout-s": text}
+    answer = await client.post("/shout", json={"q": "a"}, headers=headers)
     assert answer.status_code == 400
     assert "x-request-timeout-s" in answer.json()["error"]
 
@@ -215,6 +225,8 @@ async def test_client_that_leaves_cancels_its_call(server: FakeServer) -> None:
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
     assert (reader.status, gateway.admission.in_progress) == (0, 0)
+    labels = {"form": "shout", "path": "/shout", "code": "CANCELLED"}
+    assert gateway.metrics.registry.get_sample_value("seqserve_http_requests_total", labels) == 1
 
 
 async def test_cancelled_task_is_not_mistaken_for_a_client_that_left(server: FakeServer) -> None:
@@ -229,27 +241,11 @@ async def test_cancelled_task_is_not_mistaken_for_a_client_that_left(server: Fak
     server.cancelled.set()
 
 
-async def test_requests_are_counted_by_outcome(server: FakeServer) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        for text in ("a", "a", "fail NOT_FOUND"):
-            await client.post("/shout", json={"q": text})
-        metrics = (await client.get("/metrics")).text
+async def test_requests_are_counted_by_outcome(client: AsyncClient) -> None:
+    for text in ("a", "a", "fail NOT_FOUND"):
+        await client.post("/shout", json={"q": text})
+    metrics = (await client.get("/metrics")).text
     labels = 'form="shout",path="/shout"'
     assert f'seqserve_http_requests_total{{code="OK",{labels}}} 2.0' in metrics
     assert f'seqserve_http_requests_total{{code="NOT_FOUND",{labels}}} 1.0' in metrics
     assert f"seqserve_http_request_duration_seconds_count{{{labels}}} 2.0" in metrics
-
-
-async def test_request_that_was_cut_off_does_not_count_as_answered(server: FakeServer) -> None:
-    gateway = gateway_of(server)
-    app = app_of(gateway, [SHOUT])
-    reader = Reader("/shout", {"q": "hang on"})
-    async with app.router.lifespan_context(app):
-        visit = asyncio.create_task(reader.visit(app))
-        while not server.requests:
-            await asyncio.sleep(0.01)
-        reader.gone.set()
-        await asyncio.wait_for(visit, PATIENCE_S)
-    labels = {"form": "shout", "path": "/shout", "code": "CANCELLED"}
-    assert gateway.metrics.registry.get_sample_value("seqserve_http_requests_total", labels) == 1
-    server.cancelled.set()

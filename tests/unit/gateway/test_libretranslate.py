@@ -7,7 +7,12 @@ import zipfile
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 from tests.unit.gateway.translating import translating
+
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.fields import File
+from seqserve_gateway.libretranslate import Downloads
 
 ENGLISH = {"source": "en", "target": "de"}
 
@@ -79,18 +84,6 @@ async def test_key_is_the_token_of_the_caller() -> None:
         await client.post("/translate", data={"q": "a", "api_key": "key", **ENGLISH})
         await client.get("/languages?api_key=key")
     assert set(server.authorizations) == {"Bearer key"}
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [("UNAUTHENTICATED", 403), ("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
-     ("UNAVAILABLE", 503), ("INTERNAL", 500)],
-)  # fmt: skip
-async def test_failures_have_the_statuses_that_its_clients_know(code: str, status: int) -> None:
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/translate", data={"q": f"fail {code}", **ENGLISH})
-    assert (answer.status_code, [*answer.json()]) == (status, ["error"])
-    assert ("retry-after" in answer.headers) is (status in (429, 503))
 
 
 async def test_file_is_translated_and_fetched_once_more() -> None:
@@ -167,3 +160,24 @@ async def test_service_describes_itself() -> None:
     ]
     assert settings["language"]["source"] == {"code": "de", "name": "German"}
     assert ".srt" in settings["supportedFilesFormat"]
+
+
+def test_file_is_there_until_it_is_old() -> None:
+    clock = Clock()
+    downloads = Downloads(kept_s=10.0, clock=clock)
+    key = downloads.add(File("a.txt", b"a"))
+    clock.now_s += 10.0
+    assert downloads.get(key).content == b"a"
+    clock.now_s += 0.1
+    with pytest.raises(Failure) as refused:
+        downloads.get(key)
+    assert refused.value.status == 404
+
+
+def test_oldest_file_makes_room() -> None:
+    downloads = Downloads(max_bytes=10)
+    keys = [downloads.add(File(f"{n}", b"12345")) for n in range(3)]
+    assert len(set(keys)) == 3
+    with pytest.raises(Failure):
+        downloads.get(keys[0])
+    assert [downloads.get(key).name for key in keys[1:]] == ["1", "2"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.gateway.translating import translating
 
-from seqserve.v1 import generation_pb2
+from seqserve_gateway.translation import xml
 
 PAIR = {"source": "en", "target": "de"}
 
@@ -16,21 +16,6 @@ async def translate(client: Any, q: str | list[str], **more: object) -> Any:
     answer = await client.post("/translate", json={"q": q, **PAIR, **more})
     assert answer.status_code == 200, answer.text
     return answer.json()
-
-
-async def test_array_goes_through_the_window_at_low_priority() -> None:
-    texts = [f"w{n}" for n in range(30)]
-    async with translating("en-de") as (client, server):
-        answer = await translate(client, texts)
-    assert answer["translatedText"] == [text.upper() for text in texts]
-    assert {request.priority for request in server.requests} == {generation_pb2.PRIORITY_LOW}
-    assert {request.options.segmentation for request in server.requests} == {"sentences"}
-
-
-async def test_single_text_is_an_ordinary_call() -> None:
-    async with translating("en-de") as (client, server):
-        assert (await translate(client, "one. two."))["translatedText"] == "ONE. TWO."
-    assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
 
 
 @pytest.mark.parametrize("text", ["", " \n", "102", "<br/>"])
@@ -74,3 +59,41 @@ async def test_model_without_alignment_translates_between_the_tags() -> None:
             texts = ["<p>a <b>b</b> c</p>"] * count
             answer = await translate(client, texts, format="html")
             assert answer["translatedText"] == ["<p>A <b>B</b> C</p>"] * count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no tags",
+        "a <b>c</b> d",
+        "<s id='1'>a <x/> b</s> <!-- c --> <?d e?>",
+        "a &amp; b <![CDATA[<b>]]> c",
+        "a < b, <c, </d> and <e>",
+        "<ph>{0}</ph> is <ph>{1}</ph",
+        *(f"a <b>{begin}</b> d" for begin in ("<!--", "<?", "<!", "<![CDATA[")),
+        "<![CDATA[" * 100_000,
+        "<!--" * 100_000,
+    ],
+)
+def test_passages_joined_are_the_text(text: str) -> None:
+    passages = list(xml(text, ["ph"]))
+    assert "".join(passage.before + passage.source for passage in passages) == text
+
+
+def test_tag_within_a_sentence_does_not_divide_it() -> None:
+    texts = [
+        passage.text for passage in xml("The <x>old</x> house &amp; <y/> barn") if passage.text
+    ]
+    assert texts == ["The old house & barn"]
+
+
+def test_ignored_element_is_no_text() -> None:
+    passages = [p for p in xml("Dear <ph>NAME <b>x</b></ph>, hello", ["ph"]) if p.text]
+    assert "NAME" not in passages[0].text
+    assert "<ph>NAME <b>x</b></ph>" in passages[0].source
+
+
+def test_data_divides_and_stays() -> None:
+    texts = [passage.text for passage in xml("one <![CDATA[two]]> three") if passage.text]
+    assert texts == ["one", "three"]
