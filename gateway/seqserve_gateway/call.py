@@ -74,7 +74,7 @@ class Call:
 
     @property
     def media_type(self) -> str:
-        """What the body is, as its ``Content-Type`` says, in small letters; without parameters."""
+        """The ``Content-Type`` of the body in lower case, without parameters."""
         return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def check_json(self) -> None:

@@ -80,18 +80,17 @@ async def _languages(call: Call) -> Response:
 
 
 async def _usage(call: Call) -> Response:
-    """Says that nothing is counted and nothing is limited."""
     _fields(call)
     return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
 
 
 def _source_of(result: Translated) -> str:
-    """Returns the code of a source, which has no region in DeepL's answers."""
+    # DeepL's answers have no region.
     return folded(result.source.language).name.upper()
 
 
 async def _options(call: Call, fields: Fields) -> GenerateOptions:
-    """Reads what changes a translation, and refuses what would silently not be done."""
+    # Options that would silently not be done are refused.
     if fields.text("formality", "default") in ("more", "less"):
         raise refusal(
             "formality", "is not supported; leave it out, or use prefer_more, prefer_less"
@@ -153,7 +152,7 @@ async def _entries(call: Call) -> Response:
 
 
 async def _pairs(call: Call) -> Response:
-    """Lists the pairs that one model translates; over two there is no glossary."""
+    # Over a pivot there is no glossary.
     _fields(call)
     pairs = await call.client.language_pairs(timeout_s=call.left_s)
     codes = {
@@ -201,7 +200,7 @@ def _described(glossary: Glossary) -> dict[str, Any]:
 
 
 def _fields(call: Call) -> Fields:
-    """Reads the fields; the key, in its header or among them, is the caller's token."""
+    # The key, in its header or among them, is the caller's token.
     fields = fields_of(call)
     if key := _key_of(call.request) or fields.text("auth_key", ""):
         # The end by which its clients know the address of the free service.

@@ -34,7 +34,7 @@ _GONE = Failure("CANCELLED", "the client went away")
 _READ_S = 1.0
 """Time beyond the deadline that a client has to read the end of its answer."""
 _BUCKETS = [5e-4 * 1.5**power for power in range(29)]
-"""From 0.5 ms to 43 s, geometric like those of the server."""
+"""From 0.5 ms to 43 s, geometric like the buckets of the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Metrics:
     """Prometheus metrics of the gateway.
 
     Names begin with ``seqserve_http``, so that a sum over the calls of the servers
-    (``seqserve_requests_total``) does not count those of a gateway a second time.
+    (``seqserve_requests_total``) does not count the calls of a gateway a second time.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What all forms share: the server behind them, limits and metrics."""
+    """What all forms share: the server, limits and metrics."""
 
     upstream: Upstream
     admission: Admission
@@ -165,7 +165,7 @@ def routes_of(form: Form, gateway: Gateway) -> list[Route]:
 
 
 class _EndpointApp:
-    """One endpoint as an application of ASGI, with what a request goes through before and after."""
+    """An endpoint as an ASGI application: admission before it, failures and metrics after it."""
 
     def __init__(self, form: Form, endpoint: Endpoint, gateway: Gateway) -> None:
         self._form, self._endpoint, self._gateway = form, endpoint, gateway
@@ -210,11 +210,7 @@ class _EndpointApp:
 
 @asynccontextmanager
 async def _watch_disconnect(receive: Receive) -> AsyncGenerator[None, None]:
-    """Cancels the block when the client goes away.
-
-    Raises:
-        ClientDisconnect: It did.
-    """
+    # The block is cancelled when the client disconnects, and ends with ClientDisconnect.
     task = asyncio.current_task()
     assert task is not None
     is_gone = False

@@ -76,10 +76,10 @@ class Failure(Exception):
         )
 
     def named_by(self, names: Mapping[str, str]) -> Failure:
-        """Returns the failure of a field with the name that a form has for it, if it has one.
+        """Returns the failure with a form's name of the field, if the form has one.
 
         Args:
-            names: The form's names of fields, by those of ``seqserve.v1``.
+            names: The form's names of fields, by the names in ``seqserve.v1``.
         """
         if self.field not in names:
             return self

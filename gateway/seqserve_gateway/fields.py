@@ -35,15 +35,15 @@ class Fields:
     """Texts, numbers and files by the names of their fields."""
 
     def __init__(self, values: Mapping[str, Any], files: Mapping[str, File] | None = None) -> None:
-        """Takes what JSON can hold; a field that is repeated has a list."""
+        """Stores values of JSON; a repeated field has a list."""
         self._values, self._files = values, files or {}
 
     def has(self, name: str) -> bool:
-        """Tells whether there is a field of this name."""
+        """Returns whether the field has a value."""
         return self._values.get(name) is not None
 
     def has_list(self, name: str) -> bool:
-        """Tells whether a field is an array, or was sent more than once."""
+        """Returns whether the field is an array, or was sent more than once."""
         return isinstance(self._values.get(name), list)
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -90,11 +90,11 @@ class Fields:
         """Returns a whole number from 0 to a limit; 0 where the field is missing.
 
         Raises:
-            Failure: It is none, or too large.
+            Failure: It is not a number, or too large.
         """
         text = str(self._values.get(name) or 0)
         digits = text.lstrip("0") if text.isascii() and text.isdecimal() else str(limit + 1)
-        # Longer ones are too large, and Python does not read those of thousands of digits.
+        # Longer ones are too large, and Python does not read thousands of digits.
         if len(digits) > len(str(limit)) or int(digits or 0) > limit:
             raise refusal(name, f"must be a whole number from 0 to {limit}")
         return int(digits or 0)
@@ -103,7 +103,7 @@ class Fields:
         """Returns a file.
 
         Raises:
-            Failure: There is none of this name.
+            Failure: It is missing.
         """
         if name not in self._files:
             raise refusal(name, "is missing; send it as multipart/form-data")
@@ -111,7 +111,7 @@ class Fields:
 
 
 def fields_of(call: Call) -> Fields:
-    """Reads the fields of the body, and those of the query where the body has none of the name.
+    """Reads the fields of the body, then of the query.
 
     Raises:
         Failure: The body is not what its Content-Type says.

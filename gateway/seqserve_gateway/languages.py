@@ -73,7 +73,7 @@ async def targets_of(call: Call) -> Targets:
 def _grouped(pairs: Iterable[LanguagePair]) -> Targets:
     targets: Targets = {}
     for pair in pairs:
-        # Each of many pairs has codes of its own; one object for each language is kept.
+        # Share one object between the many pairs of a language.
         source, target = sys.intern(pair.source_language), sys.intern(pair.target_language)
         targets.setdefault(source, []).append(target)
     return {source: sorted(targets[source]) for source in sorted(targets)}

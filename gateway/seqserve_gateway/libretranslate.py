@@ -61,7 +61,7 @@ class Downloads:
         """Returns a file.
 
         Raises:
-            Failure: There is none of this key, or no longer.
+            Failure: The key is unknown, or the file has expired.
         """
         self._shrink()
         if key not in self._files:
@@ -132,7 +132,7 @@ async def _languages(call: Call) -> Response:
 
 
 async def _settings(call: Call) -> Response:
-    """Describes the service as LibreTranslate describes itself to its page."""
+    # As LibreTranslate describes itself to its page.
     _fields(call)
     source, targets = next(iter((await call.recent(targets_of)).items()), ("", [""]))
     return JSONResponse(
@@ -152,7 +152,7 @@ async def _settings(call: Call) -> Response:
 
 
 def _fields(call: Call) -> Fields:
-    """Reads the fields; the key among them is the caller's token."""
+    # The key among them is the caller's token.
     fields = fields_of(call)
     if key := fields.text("api_key", ""):
         call.token = key

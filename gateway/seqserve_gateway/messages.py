@@ -33,11 +33,11 @@ _SCALARS: dict[int, tuple[Any, str]] = {
     FieldDescriptor.CPPTYPE_STRING: (str, "a text"),
     FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
 }
-"""What stands in JSON for a value of each kind of field, and what it is called."""
+"""JSON types of each kind of field, and their name in errors."""
 _NUMBER: tuple[Any, str] = (str | float | int, "a number")
-"""Of all other kinds; a text that is a number is one."""
+"""All other kinds; a text that is a number is one."""
 _NO_INTEGER = "invalid literal for int() with base 10: "
-"""What protobuf passes on in Python's own words."""
+"""Python's own words, which protobuf passes on."""
 
 
 def message_of(body: bytes, message: M) -> M:
@@ -96,18 +96,16 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int | float:
-    """Reads a number; one that fits no field is infinite, as ``1e999`` is."""
+    # A number that fits no field is infinite, as 1e999 is.
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
-    """Refuses unknown fields, and what is no object where a message stands.
-
-    protobuf takes an empty list for one. Most other values are left to it.
-    """
+    # protobuf's errors about unknown fields lack their path, and it takes an empty list for an
+    # object. Most other values are left to it.
     fields = kind.fields_by_name
     for name, value in facts.items():
-        # protobuf cannot even look for such a name.
+        # protobuf fails to look such a name up.
         _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
@@ -133,7 +131,7 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
 
 
 def _check_values(value: object, field: Any, path: str) -> None:
-    """Refuses what is no value of a field, or no list of them, in the words of JSON."""
+    # Errors name the types of JSON, not of Python.
     if not isinstance(field.default_value, list):
         values = {path: value}
     elif isinstance(value, list):
@@ -149,7 +147,6 @@ def _check_values(value: object, field: Any, path: str) -> None:
 
 
 def _known(name: str, names: list[str]) -> str:
-    """Tells which field may have been meant, or all if they are few."""
     if near := nearest(name, names, least=2):
         return f"; did you mean {near}?"
     return (
@@ -158,7 +155,7 @@ def _known(name: str, names: list[str]) -> str:
 
 
 def _check_scalar(value: object, path: str) -> None:
-    """Refuses what protobuf fails at without an error of its own."""
+    # protobuf fails at these without a ParseError.
     if isinstance(value, str) and writable(value) != value:
         raise _invalid("has half of a surrogate pair", path)
     if isinstance(value, float) and math.isinf(value):
@@ -166,7 +163,6 @@ def _check_scalar(value: object, path: str) -> None:
 
 
 def _misfit(reason: str) -> Failure:
-    """Finds in an error of protobuf the field that it is about, and what is wrong with it."""
     names = []
     while wrong := _WRONG.match(reason):
         names.append(wrong[1])

@@ -1,6 +1,6 @@
 """``seqserve playground``: serves a page in the browser on which to try the models of a server.
 
-The page is static and asks ``/v1``, which this process serves beside it.
+The page is static and asks ``/v1``, which this process serves too.
 """
 
 from __future__ import annotations

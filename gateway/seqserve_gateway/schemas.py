@@ -56,7 +56,7 @@ def openapi_of(calls: Mapping[str, MethodDescriptor]) -> dict[str, Any]:
 
 
 def is_get(call: MethodDescriptor) -> bool:
-    """Tells whether the request is in the path and the query, and no body is sent."""
+    """Returns whether the request is in the path and the query, without a body."""
     return call.containing_service.name == "ModelService"
 
 

@@ -131,7 +131,6 @@ def _words_of(document: Sequence[Passage]) -> str:
 async def _documents(
     call: Call, documents: Sequence[Sequence[Passage]], options: GenerateOptions
 ) -> list[list[str]]:
-    """Returns the translations of each document, the best first."""
     passages = [passage for document in documents for passage in document]
     answers = iter(await _answers(call, passages, options))
     return [_joined([next(answers) for _ in document]) for document in documents]
@@ -140,7 +139,7 @@ async def _documents(
 async def _answers(
     call: Call, passages: Sequence[Passage], options: GenerateOptions
 ) -> list[list[str]]:
-    """Returns the translations of each passage, the best first, with what stands before it."""
+    """Returns the translations of each passage, the best first, with the text before it."""
     answers = [[passage.before + passage.source] for passage in passages]
     for is_marked in (False, True):
         numbers = [
@@ -157,7 +156,7 @@ async def _answers(
 async def _results(
     call: Call, passages: Sequence[Passage], options: GenerateOptions, is_marked: bool
 ) -> Sequence[Result | None]:
-    """Returns the results of passages; None if the model cannot align what it writes."""
+    # None where the model cannot align its text.
     results: list[Result | None] = []
     for group, own in _requests(passages):
         try:
@@ -173,7 +172,7 @@ async def _results(
 def _requests(
     passages: Sequence[Passage],
 ) -> Iterator[tuple[list[Passage], GenerateOptions]]:
-    """Groups passages, in order, with what their markup needs; a request keeps so many texts."""
+    # A request keeps a limited number of texts.
     group: list[Passage] = []
     options: GenerateOptions = {}
     keep: set[str] = set()
@@ -207,7 +206,7 @@ async def _written(
 
 
 def _others(result: Result) -> list[str]:
-    """Returns the texts after the best one, in which every segment has its next hypothesis."""
+    # In each text after the best one, every segment has its next hypothesis.
     if not result.segments:
         return [hypothesis.text for hypothesis in result.hypotheses[1:]]
     count = max(len(segment.hypotheses) for segment in result.segments)
@@ -229,7 +228,7 @@ def _text_of(result: Result, segment: Segment, rank: int) -> str:
 
 
 def _joined(answers: Sequence[Sequence[str]]) -> list[str]:
-    """Joins the passages of a text, for each rank; one that has no more has its best again."""
+    # A passage without a text of a rank has its best one again.
     count = max(map(len, answers), default=0)
     texts = [
         "".join(each[rank if rank < len(each) else 0] for each in answers) for rank in range(count)
