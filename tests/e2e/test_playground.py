@@ -139,13 +139,6 @@ def test_sentences_are_divided_and_the_beam_is_the_models_own(page: Browser) -> 
     assert "coffee" not in page.text("#map")
 
 
-def test_what_the_answer_keeps_is_marked(page: Browser) -> None:
-    page.type("Hello {name}, welcome back!")
-    page.until(lambda: bool(page.all("#answer mark")))
-    assert page.text("#answer mark") == "{name}"
-    assert "kept: " in (page.one("#answer mark").get_attribute("title") or "")
-
-
 def test_text_streams_in(page: Browser, rig: Rig) -> None:
     page.run(WATCH)
     with slowed(rig.server.engines()):
@@ -227,11 +220,12 @@ def test_nothing_is_asked_while_a_syllable_is_composed(page: Browser) -> None:
     page.until(lambda: "Film" in page.text("#answer"))
 
 
-def test_markup_of_a_source_is_text(page: Browser) -> None:
+def test_markup_of_a_source_is_text_and_marked_as_kept(page: Browser) -> None:
     markup = "<img src=x onerror=document.title=1>"
     page.type(f"{markup} coffee")
     page.until(lambda: bool(page.all("#answer mark")))
     assert page.text("#answer mark") == markup
+    assert "kept: " in (page.one("#answer mark").get_attribute("title") or "")
     assert page.all("main img") == []
     assert page.driver.title == "seqserve playground"
 

@@ -53,15 +53,6 @@ async def test_source_that_a_client_leaves_out_is_detected_for_each_text() -> No
     assert codes == {"KO"}
 
 
-async def test_server_without_a_detector_wants_the_field_of_the_source() -> None:
-    async with translating("en-de") as (client, server):
-        server.has_detector = False
-        answer = await client.post("/v2/translate", json=TEXTS)
-    assert answer.status_code == 400
-    assert answer.json()["message"].startswith("source_lang: ")
-    assert answer.json()["message"].endswith("or name source_lang")
-
-
 @pytest.mark.parametrize(
     "authorization", ["DeepL-Auth-Key key:fx", "DeepL-Auth-Key key", "Bearer key"]
 )
