@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from httpx import ASGITransport, AsyncClient
 from starlette.responses import PlainTextResponse
@@ -20,30 +18,22 @@ OTHER_SITE = {"origin": ORIGIN, "sec-fetch-site": "cross-site", "sec-fetch-mode"
 PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
 
 
-@pytest.fixture
-async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
-    async with opened(gateway_of(server), FORM) as client:
-        yield client
-
-
-async def test_ready_while_the_server_answers(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        assert (await client.get("/readyz")).status_code == 200
-        assert (await client.get("/healthz")).text == "alive\n"
-
-
-async def test_not_ready_without_a_server_but_alive(server: FakeServer) -> None:
-    server.stop()
-    async with opened(gateway_of(server), FORM) as client:
-        assert (await client.get("/readyz")).status_code == 503
-        assert (await client.get("/healthz")).status_code == 200
-
-
-async def test_not_ready_while_it_drains(server: FakeServer) -> None:
+async def test_ready_while_the_server_answers_and_the_gateway_does_not_drain(
+    server: FakeServer,
+) -> None:
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
+        assert (await client.get("/readyz")).status_code == 200
         gateway.admission.is_open = False
         assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_not_ready_without_a_server_but_alive(
+    client: AsyncClient, server: FakeServer
+) -> None:
+    server.stop()
+    assert (await client.get("/readyz")).status_code == 503
+    assert (await client.get("/healthz")).text == "alive\n"
 
 
 async def test_the_address_alone_leads_to_what_there_is(client: AsyncClient) -> None:
@@ -85,9 +75,11 @@ async def test_path_that_is_not_there(
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "i-1"
 
 
-async def test_page_of_another_site_may_not_call(client: AsyncClient) -> None:
-    answer = await client.get("/v1/models", headers=OTHER_SITE)
-    preflight = await client.options("/v1/generate", headers=OTHER_SITE)
+@pytest.mark.parametrize("origins", [[], ["https://other.com"]])
+async def test_page_of_another_site_may_not_call(server: FakeServer, origins: list[str]) -> None:
+    async with opened(gateway_of(server), FORM, cors_origins=origins) as client:
+        answer = await client.get("/v1/models", headers=OTHER_SITE)
+        preflight = await client.options("/v1/generate", headers=OTHER_SITE)
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in preflight.headers
 
@@ -105,12 +97,6 @@ async def test_page_of_a_named_origin_may_call(server: FakeServer, origins: list
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origins[0]
     assert "x-request-id" in answer.headers["access-control-expose-headers"].lower()
-
-
-async def test_other_origins_stay_out(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM, cors_origins=["https://other.com"]) as client:
-        answer = await client.get("/v1/models", headers=OTHER_SITE)
-    assert answer.status_code == 403
 
 
 async def test_name_is_checked_only_where_names_are_given(server: FakeServer) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.without_socket import Reader, gateway_of, opened, texts_of
+from tests.unit.gateway.without_socket import Reader, gateway_of, texts_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
@@ -24,12 +23,6 @@ async def shout_all(call: Call) -> Response:
 
 
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
-
-
-@pytest.fixture
-async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
-    async with opened(gateway_of(server), FORM) as client:
-        yield client
 
 
 async def test_array_is_answered_in_its_order_at_low_priority(

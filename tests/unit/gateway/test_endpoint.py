@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,18 +34,11 @@ def in_own_shape(failure: Failure, request_id: str) -> Response:
     return JSONResponse({"error": failure.details, "id": request_id}, failure.status)
 
 
-SHOUT = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout)], error=in_own_shape)
+FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout)], error=in_own_shape)
 
 
-@pytest.fixture
-async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
-    async with opened(gateway_of(server), SHOUT) as client:
-        yield client
-
-
-async def test_endpoint_answers_with_the_server(server: FakeServer) -> None:
-    async with opened(gateway_of(server), SHOUT) as client:
-        answer = await client.post("/shout", json={"q": "a b"})
+async def test_endpoint_answers_with_the_server(client: AsyncClient) -> None:
+    answer = await client.post("/shout", json={"q": "a b"})
     assert (answer.status_code, answer.json()) == (200, {"text": "A B"})
 
 
@@ -105,7 +97,7 @@ async def test_requests_at_a_time_do_not_mix_their_tokens(
 
 @pytest.mark.parametrize("token", ["Bearer", "Bearer a b", "bearer \x7f"])
 async def test_malformed_token_is_refused_and_not_replaced(server: FakeServer, token: str) -> None:
-    async with opened(gateway_of(server, token="lent"), SHOUT) as client:
+    async with opened(gateway_of(server, token="lent"), FORM) as client:
         answer = await client.post("/shout", json={"q": "a"}, headers={"authorization": token})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -141,21 +133,17 @@ async def test_deadline_out_of_bounds_is_refused(client: AsyncClient, text: str)
     assert "x-request-timeout-s" in answer.json()["error"]
 
 
-async def test_call_beyond_the_places_is_refused_with_a_pause(server: FakeServer) -> None:
+async def test_call_that_is_not_admitted_is_refused_with_a_pause(server: FakeServer) -> None:
     gateway = replace(gateway_of(server), admission=Admission(1, rate=float("inf")))
-    async with opened(gateway, SHOUT) as client:
+    async with opened(gateway, FORM) as client:
         with gateway.admission.call():
-            answer = await client.post("/shout", json={"q": "a"})
-        assert (await client.post("/shout", json={"q": "a"})).status_code == 200
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-
-
-async def test_no_call_begins_while_the_gateway_drains(server: FakeServer) -> None:
-    gateway = gateway_of(server)
-    async with opened(gateway, SHOUT) as client:
+            beyond_places = await client.post("/shout", json={"q": "a"})
+        admitted = await client.post("/shout", json={"q": "a"})
         gateway.admission.is_open = False
-        answer = await client.post("/shout", json={"q": "a"})
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        draining = await client.post("/shout", json={"q": "a"})
+    answers = (beyond_places, admitted, draining)
+    assert [answer.status_code for answer in answers] == [429, 200, 503]
+    assert beyond_places.headers["retry-after"] == draining.headers["retry-after"] == "1"
 
 
 async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer) -> None:
@@ -164,7 +152,7 @@ async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer
             yield b" " * 10
 
     gateway = replace(gateway_of(server), bodies=Bodies(20))
-    async with opened(gateway, SHOUT) as client:
+    async with opened(gateway, FORM) as client:
         statuses = [
             (await client.post("/shout", content=content)).status_code
             for content in (b" " * 21, parts())
@@ -175,7 +163,7 @@ async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer
 
 async def test_bodies_share_a_bounded_memory(server: FakeServer) -> None:
     gateway = replace(gateway_of(server), bodies=Bodies(max_total_bytes=30))
-    async with opened(gateway, SHOUT) as client:
+    async with opened(gateway, FORM) as client:
         in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
         while not server.requests:
             await asyncio.sleep(0.01)
@@ -194,7 +182,7 @@ async def test_body_that_does_not_arrive_takes_no_place(server: FakeServer) -> N
         yield b'"a"}'
 
     gateway = replace(gateway_of(server), admission=Admission(1, rate=float("inf")))
-    async with opened(gateway, SHOUT) as client:
+    async with opened(gateway, FORM) as client:
         slow = asyncio.create_task(client.post("/shout", content=slowly()))
         await asyncio.sleep(0)
         assert (await client.post("/shout", json={"q": "a"})).status_code == 200
@@ -208,14 +196,14 @@ async def test_body_that_takes_too_long_ends_with_408(server: FakeServer) -> Non
         await asyncio.Event().wait()
 
     gateway = replace(gateway_of(server), bodies=Bodies(timeout_s=0.05))
-    async with opened(gateway, SHOUT) as client:
+    async with opened(gateway, FORM) as client:
         answer = await client.post("/shout", content=never())
     assert answer.status_code == 408
 
 
 async def test_client_that_leaves_cancels_its_call(server: FakeServer) -> None:
     gateway = gateway_of(server)
-    app = app_of(gateway, [SHOUT])
+    app = app_of(gateway, [FORM])
     reader = Reader("/shout", {"q": "hang on"})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
@@ -230,7 +218,7 @@ async def test_client_that_leaves_cancels_its_call(server: FakeServer) -> None:
 
 
 async def test_cancelled_task_is_not_mistaken_for_a_client_that_left(server: FakeServer) -> None:
-    app = app_of(gateway_of(server), [SHOUT])
+    app = app_of(gateway_of(server), [FORM])
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(Reader("/shout", {"q": "hang on"}).visit(app))
         while not server.requests:

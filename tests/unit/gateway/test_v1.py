@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,17 +11,11 @@ from google.protobuf import json_format
 from httpx import AsyncClient
 from tests.unit.client.answers import answer, scored, stream_of, tokenized
 from tests.unit.client.fake_server import MODELS, PATIENCE_S, FakeServer
-from tests.unit.gateway.without_socket import Reader, gateway_of, opened
+from tests.unit.gateway.without_socket import Reader, gateway_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
 from seqserve_gateway.v1 import FORM
-
-
-@pytest.fixture
-async def client(server: FakeServer) -> AsyncIterator[AsyncClient]:
-    async with opened(gateway_of(server), FORM) as client:
-        yield client
 
 
 def facts_of(message: Any) -> Any:
