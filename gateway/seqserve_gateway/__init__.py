@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from pathlib import Path
 
-DATA = Path(__file__).parent / "data"
+RESOURCES = Path(__file__).parent / "resources"
 """Descriptions of the HTTP APIs, comments of the protos, and names of languages."""

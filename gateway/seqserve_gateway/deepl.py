@@ -23,7 +23,7 @@ from seqserve.decoding import GenerateOptions
 from seqserve.documents import html
 from seqserve.glossary import Glossary
 from seqserve.language_codes import AUTO, folded
-from seqserve_gateway import DATA
+from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
@@ -228,5 +228,5 @@ FORM = Form(
     ],
     error=reason_as("message"),
     names={**names_of("source_lang", "target_lang"), "options.glossary": "glossary_id"},
-    openapi=json.loads((DATA / "deepl.json").read_text("utf-8")),
+    openapi=json.loads((RESOURCES / "deepl.json").read_text("utf-8")),
 )

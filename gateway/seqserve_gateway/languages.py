@@ -12,7 +12,7 @@ from seqserve.errors import CallError
 from seqserve.language_codes import AUTO, folded
 from seqserve.model import LanguagePair
 from seqserve.results import DetectedLanguage
-from seqserve_gateway import DATA
+from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call, in_window
 from seqserve_gateway.failure import refusal
 
@@ -22,7 +22,7 @@ DETECTION_CHARS = 1000
 """The server detects a language by no more of a text."""
 FIELDS = ("source_language", "target_language")
 """Names of the languages in ``seqserve.v1``; an error about one names the field of the form."""
-_NAMES: dict[str, str] = json.loads((DATA / "languages.json").read_text("utf-8"))
+_NAMES: dict[str, str] = json.loads((RESOURCES / "languages.json").read_text("utf-8"))
 _DETECTIONS = 8
 """Texts of an array whose languages are detected at a time."""
 

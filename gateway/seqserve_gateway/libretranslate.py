@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from seqserve.documents import html
 from seqserve.language_codes import AUTO
 from seqserve.results import DetectedLanguage
-from seqserve_gateway import DATA
+from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
@@ -175,5 +175,5 @@ FORM = Form(
     ],
     error=reason_as("error"),
     names=names_of("source", "target"),
-    openapi=json.loads((DATA / "libretranslate.json").read_text("utf-8")),
+    openapi=json.loads((RESOURCES / "libretranslate.json").read_text("utf-8")),
 )

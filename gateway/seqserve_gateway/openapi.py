@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from seqserve import __version__
 from seqserve.request_id import PATTERN, REQUEST_ID
-from seqserve_gateway import DATA
+from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import TIMEOUT_HEADER
 from seqserve_gateway.endpoint import Form
 
@@ -28,7 +28,7 @@ def document_of(forms: Sequence[Form], max_timeout_s: float) -> dict[str, Any]:
         forms: The forms.
         max_timeout_s: Longest deadline of a request.
     """
-    document: dict[str, Any] = json.loads((DATA / "openapi.json").read_text("utf-8"))
+    document: dict[str, Any] = json.loads((RESOURCES / "openapi.json").read_text("utf-8"))
     document["info"]["version"] = __version__
     headers = [
         {
@@ -63,7 +63,7 @@ def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
     """Makes the routes; the document is written once."""
     document = document_of(forms, max_timeout_s)
     text, page = json.dumps(document, indent=1), _page(document)
-    style = (DATA / "docs.css").read_text("utf-8")
+    style = (RESOURCES / "docs.css").read_text("utf-8")
 
     async def openapi(request: Request) -> Response:
         return Response(text, media_type="application/json")

@@ -14,11 +14,11 @@ from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 
 from seqserve.declarations import DECLARATIONS, Declaration
 from seqserve.v1 import generation_pb2
-from seqserve_gateway import DATA
+from seqserve_gateway import RESOURCES
 
 Schema = dict[str, Any]
 
-_COMMENTS: dict[str, str] = json.loads((DATA / "comments.json").read_text("utf-8"))
+_COMMENTS: dict[str, str] = json.loads((RESOURCES / "comments.json").read_text("utf-8"))
 """Comments of the protos by the full name of what they describe; ``make proto`` writes them."""
 _EXAMPLE = {"source": "The coffee tastes good.", "options": {"beam_size": 4}}
 _OPTIONS = generation_pb2.GenerationOptions.DESCRIPTOR.full_name
