@@ -97,7 +97,7 @@ class Metrics:
             gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.registry)
             gauge.set_function(count)
 
-    def show_calls_not_taken(self, count: Callable[[], int]) -> None:
+    def show_calls_never_accepted(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the calls that reached gRPC, but not the server."""
         self.registry.register(LostCallsCollector(count))
 

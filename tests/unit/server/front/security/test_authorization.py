@@ -17,7 +17,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.security.test_auth_tokens import line
+from tests.unit.server.front.security.test_tokens import line
 from tests.unit.server.front.service import (
     Service,
     details,
@@ -31,11 +31,10 @@ from seqserve.auth import Scope
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.request import Spec
-from seqserve_server.front.call.authorization import SCOPES, AuthorizationInterceptor, scope_of
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.engine_client.client import Receive
-from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tokens import SCOPES, AuthorizationInterceptor, Tokens, scope_of
 from seqserve_server.front.telemetry.metrics import Metrics
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED

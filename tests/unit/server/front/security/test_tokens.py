@@ -10,7 +10,7 @@ import pytest
 
 from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.tokens import Tokens
 
 
 def line(token: str, *scopes: Scope, name: str = "") -> str:

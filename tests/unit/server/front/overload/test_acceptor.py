@@ -17,10 +17,11 @@ from tests.unit.server.front.service import Service, failure, request, serving, 
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
-from seqserve_server.front.call.acceptor import AcceptingServer, new_server
-from seqserve_server.front.call.gate import Gate
+from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
+from seqserve_server.front.overload.admission import Admission
 from seqserve_server.front.telemetry.metrics import Metrics
 
+ADMISSION = "seqserve_server.front.overload.admission"
 SOURCE = generation_pb2.GenerateRequest(source="a")
 
 
@@ -31,10 +32,20 @@ class Servicer(generation_pb2_grpc.GenerationServiceServicer):
         return generation_pb2.GenerateResponse(model=request.source)
 
 
+async def refuse(method: str, context: Any, full: QueueFull) -> None:
+    raise AssertionError("nothing is refused here")
+
+
+def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Admission:
+    return Admission(peer_of, refuse)
+
+
 @asynccontextmanager
-async def started(*arguments: tuple[str, int]) -> AsyncIterator[tuple[Any, Any]]:
-    """A server that admits everything, and a stub."""
-    server: Any = new_server(Gate(Metrics()), [], arguments)
+async def started(
+    *arguments: tuple[str, int], admission: Admission | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """A server that admits up to 256 calls at a time, and a stub."""
+    server: Any = new_server(admission or open_admission(), [], arguments)
     generation_pb2_grpc.add_GenerationServiceServicer_to_server(Servicer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -48,7 +59,7 @@ async def ends(calls: list[Any]) -> Counter[str]:
     return Counter([(await call.code()).name for call in calls])
 
 
-class FullBacklog:
+class FullHouse:
     """Admits so many calls, and no more."""
 
     def __init__(self, free: int) -> None:
@@ -64,11 +75,11 @@ class FullBacklog:
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> FullBacklog:
-    """The backlog of the next server."""
-    backlog = FullBacklog(0)
-    monkeypatch.setattr("seqserve_server.front.call.gate.Backlog", lambda: backlog)
-    return backlog
+def full(monkeypatch: pytest.MonkeyPatch) -> FullHouse:
+    """The pending calls of the next server."""
+    pending = FullHouse(0)
+    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda: pending)
+    return pending
 
 
 async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost() -> None:
@@ -79,7 +90,7 @@ async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost() -> No
         assert await service.value("requests_total") == 600
 
 
-async def test_a_refused_call_says_when_to_come_back(full: FullBacklog) -> None:
+async def test_a_refused_call_says_when_to_come_back(full: FullHouse) -> None:
     async with serving() as service:
         call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine"),))
         error = await failure(call)
@@ -90,7 +101,7 @@ async def test_a_refused_call_says_when_to_come_back(full: FullBacklog) -> None:
 
 
 @pytest.mark.parametrize("method", ["GenerateStream", "GenerateBatch", "Score", "Tokenize"])
-async def test_every_method_that_does_work_is_refused(full: FullBacklog, method: str) -> None:
+async def test_every_method_that_does_work_is_refused(full: FullHouse, method: str) -> None:
     async with serving() as service:
         kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
         call = getattr(service.generation, method)(kind())
@@ -100,21 +111,21 @@ async def test_every_method_that_does_work_is_refused(full: FullBacklog, method:
         assert await service.value("rejected_total", reason="backlog") == 1
 
 
-async def test_models_are_listed_however_many_calls_wait(full: FullBacklog) -> None:
+async def test_models_are_listed_however_many_calls_wait(full: FullHouse) -> None:
     async with serving() as service:
         assert (await service.models.ListModels(model_pb2.ListModelsRequest())).models
 
 
-async def test_a_bulk_call_is_refused_before_it_is_read(full: FullBacklog) -> None:
+async def test_a_bulk_call_is_refused_before_it_is_read(full: FullHouse) -> None:
     async with serving() as service:
         call = service.generation.GenerateBulk()
         assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_refused_calls_share_a_line_of_the_log(
-    full: FullBacklog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    full: FullHouse, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqserve_server.front.call.gate._LOG_INTERVAL_S", 0.0)
+    monkeypatch.setattr(f"{ADMISSION}._LOG_INTERVAL_S", 0.0)
     caplog.set_level(logging.INFO)
     async with serving() as service:
         await ends([service.generation.Generate(request("a")) for _ in range(20)])
@@ -147,9 +158,9 @@ async def test_calls_that_grpc_ends_itself_are_counted() -> None:
         # One turn in which nothing is taken is enough.
         codes = await ends([stub.Generate(SOURCE) for _ in range(500)])
         assert codes["OK"] + codes["CANCELLED"] == 500 and codes["CANCELLED"]
-        assert server.calls_not_taken() == codes["CANCELLED"]
+        assert server.calls_never_accepted() == codes["CANCELLED"]
         assert (await stub.Generate(SOURCE)).model == "a"
-        assert server.calls_not_taken() == codes["CANCELLED"]
+        assert server.calls_never_accepted() == codes["CANCELLED"]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +172,24 @@ async def test_a_method_that_there_is_not_ends_its_own_call(path: str, service: 
     await reader.readuntil(b"no such method")
     writer.close()
     assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+
+
+async def test_a_fault_on_arrival_ends_its_own_call_and_the_next_ones_are_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # More than there are tasks that take calls: each one would end with its call.
+    faults = iter([True] * 20)
+
+    def peer_of(context: Any) -> str:
+        if next(faults, False):
+            raise LookupError("a fault")
+        return "peer"
+
+    async with started(admission=open_admission(peer_of)) as (_, stub):
+        for _ in range(20):
+            assert await stub.Generate(SOURCE, timeout=10).code() is grpc.StatusCode.INTERNAL
+        assert (await stub.Generate(SOURCE, timeout=10)).model == "a"
+    assert caplog.messages.count("a call could not be admitted") == 20
 
 
 def without_parts(patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +211,7 @@ async def test_another_grpc_gets_its_own_server(
     changed(monkeypatch)
     made = []
     monkeypatch.setattr(grpc.aio, "server", lambda **arguments: made.append(arguments))
-    new_server(Gate(Metrics()), [], [("grpc.so_reuseport", 0)])
+    new_server(open_admission(), [], [("grpc.so_reuseport", 0)])
     assert made == [{"interceptors": [], "options": [("grpc.so_reuseport", 0)]}]
     assert "calls are not refused on arrival" in caplog.messages
 
@@ -190,6 +219,6 @@ async def test_another_grpc_gets_its_own_server(
 def test_only_calls_missing_at_two_scrapes_are_lost() -> None:
     missing = iter([7, 3, 5, 5, 0])
     metrics = Metrics()
-    metrics.show_calls_not_taken(lambda: next(missing))
+    metrics.show_calls_never_accepted(lambda: next(missing))
     lost = [metrics.registry.get_sample_value("seqserve_lost_calls_total") for _ in range(5)]
     assert lost == [0, 3, 3, 5, 5]

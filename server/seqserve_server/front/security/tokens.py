@@ -1,16 +1,28 @@
-"""Authorises calls by their tokens, before anything of them is read."""
+"""Tokens: the file of ``--tokens``, and which calls a token allows.
+
+Calls are authorised before anything of them is read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import grpc
 
-from seqserve.auth import Scope, token_of
+from seqserve.auth import Scope, TokenEntry, digest_of, token_of
+from seqserve.errors import OptionError
+from seqserve.options import flag_of
 from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
-from seqserve_server.front.call.wire import Handler
-from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.reloading import Reload, Reloaded
+
+_OPTION = flag_of("tokens")
+_MAX_FILE_BYTES = 1 << 20
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 AUTH_NAME: ContextVar[str] = ContextVar("auth_name", default="")
 """Name of the token of the call that arrives; the next interceptor notes it in the call."""
@@ -36,6 +48,61 @@ SCOPES: dict[str, Scope | None] = {
 }
 """The scope of a method; the name of a service stands for its methods that have no row. A method
 without either needs the admin scope."""
+
+
+class Tokens:
+    """The current entries of the file; if the file is broken, the last valid ones."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file; raises OptionError if it is unreadable or a line is malformed."""
+        self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
+
+    @property
+    def last_reload(self) -> Reload:
+        """The last reload of the file."""
+        return self._file.last
+
+    def find(self, token: str) -> TokenEntry | None:
+        """Finds the entry of a token.
+
+        Takes the same time for known and unknown tokens, so that timing reveals nothing.
+        """
+        digest, match = digest_of(token), None
+        for entry in self._file.value:
+            if compare_digest(entry.digest, digest):
+                match = entry
+        return match
+
+
+def _read(path: Path) -> tuple[TokenEntry, ...]:
+    entries: dict[bytes, TokenEntry] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            entry = TokenEntry.parse(line)
+        except OptionError as error:
+            raise OptionError(f"{_OPTION}: {path}, line {number}: {error}") from None
+        if entry.digest in entries:
+            raise OptionError(f"{_OPTION}: {path}, line {number}: the hash is a duplicate")
+        entries[entry.digest] = entry
+    if not entries:
+        raise OptionError(f"{_OPTION}: {path} holds no token; `seqserve token` makes one")
+    return tuple(entries.values())
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise OptionError(f"{_OPTION}: {path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise OptionError(f"{_OPTION}: {path} is larger than {_MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise OptionError(f"{_OPTION}: {path} is not UTF-8 text") from None
 
 
 def scope_of(method: str) -> Scope | None:
