@@ -24,7 +24,7 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.answer.engine_call import CachedCall, call_of
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.telemetry.call_metrics import CacheCounts
 from seqserve_server.front.telemetry.call_record import CallRecord
 

@@ -14,7 +14,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.glossaries.glossary import Glossary, Label, Term
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.terms import Terms, target_ids
 
 MODEL = ServedModel(

@@ -23,10 +23,10 @@ from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.memory_trim import trim_memory
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.folders import standard_repository
+from seqserve_server.front.models.loaded_model import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.models.standard import standard_repository
 from seqserve_server.front.models.traffic import parse_traffic
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server

@@ -31,8 +31,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.loader import read_artifact
+from seqserve_server.front.models.loaded_model import LoadedModel, read_artifact
 from seqserve_server.front.request.prepared import read
 from seqserve_server.front.request.terms import glossary_of
 from seqserve_server.offline.loop_engine import LoopEngine

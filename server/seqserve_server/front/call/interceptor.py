@@ -25,7 +25,7 @@ from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
-from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import method_name, trace_of

@@ -20,7 +20,8 @@ from seqserve_server.front.call.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.call.fair_memory import MAX_WAIT_S, FairMemory, Reservation
 from seqserve_server.front.call.status import failure_within
 from seqserve_server.front.call.text_turns import Steps, TextTurns, at_once
-from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 Result = TypeVar("Result")

@@ -1,14 +1,31 @@
-"""Starts an engine's process and ends it."""
+"""The process of an engine: how it is started and ended, and its state."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from seqserve_server.contract import child_process, logs
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.messages import Setup, encode_message
+
+
+class HostProcess(Protocol):
+    """The process of an engine."""
+
+    channel: socket.socket
+    """Our end of the socket; the setup message has been sent."""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+
+    def end(self) -> None:
+        """Waits until the process has ended, and kills it after a timeout; blocks."""
 
 
 class EngineProcess:
@@ -58,3 +75,31 @@ class EngineProcess:
         elif status:
             fields = {"model": self._label, "status": status}
             logs.event("engine process ended abnormally", fields, logging.ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """The state of one engine process, or of all processes of a version."""
+
+    is_up: bool
+    """Whether requests can be taken."""
+    is_ready: bool
+    """Whether requests can be taken by a process that has not failed again and again."""
+    last_error: str
+    """Why no process is ready; empty if one is."""
+    restarts: int
+    """Starts after the first one of each process, whether or not they succeeded."""
+    pids: tuple[int, ...]
+    """Ids of the processes that there are now."""
+
+    @classmethod
+    def total(cls, engines: Sequence[EngineStatus]) -> EngineStatus:
+        """Adds up the processes of one version."""
+        is_ready = any(engine.is_ready for engine in engines)
+        return cls(
+            is_up=any(engine.is_up for engine in engines),
+            is_ready=is_ready,
+            last_error="" if is_ready else engines[0].last_error,
+            restarts=sum(engine.restarts for engine in engines),
+            pids=tuple(pid for engine in engines for pid in engine.pids),
+        )

@@ -53,7 +53,7 @@ class StatsClient:
 
     def _answer_next(self) -> None:
         reply = self._waiting.popleft()
-        # Who waited for it may have given up.
+        # The waiting task may already be cancelled.
         if reply.set_running_or_notify_cancel():
             reply.set_result(self.last_reply)
 

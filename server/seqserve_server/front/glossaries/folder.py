@@ -20,8 +20,8 @@ from seqserve_server.contract import logs
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.glossaries import tbx, tsv
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
-from seqserve_server.front.listing import listed
 from seqserve_server.front.models.folders import Files, files_of
+from seqserve_server.front.models.pairs import truncated_list
 from seqserve_server.front.security.reloading import Reload
 
 OPTION = "--glossaries"
@@ -124,7 +124,7 @@ class Glossaries:
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
             names = sorted({glossary.label.name for glossary in glossaries})
-            known = f"there are {listed(names)}" if names else f"it has none ({OPTION})"
+            known = f"there are {truncated_list(names)}" if names else f"it has none ({OPTION})"
             raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
         wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
         fitting = [
@@ -140,7 +140,7 @@ class Glossaries:
         for choices in (equal, fitting):
             if len(choices) == 1:
                 return choices[0]
-        pairs = listed(f"{each.label.source} to {each.label.target}" for each in named)
+        pairs = truncated_list(f"{each.label.source} to {each.label.target}" for each in named)
         languages = f"{source or 'any language'} to {target or 'any language'}"
         raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {languages}")
 

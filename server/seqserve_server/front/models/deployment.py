@@ -17,8 +17,8 @@ from seqserve.errors import SeqserveError
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, ServedModel
+from seqserve_server.front.models.loaded_model import Loader, ServedModel
+from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.telemetry.metrics import Metrics
 
 # By then a scraper has seen the last counts of a version that was unloaded.

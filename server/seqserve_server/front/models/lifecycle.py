@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+VERSION = r"[1-9][0-9]{0,8}"
+"""The number of a version, as a regular expression."""
+
 
 class ModelState(Enum):
     """Whether a version takes calls; the values are those of the API."""

@@ -12,11 +12,19 @@ from typing import NamedTuple, TypeAlias
 from seqserve.language_codes import Language, folded
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.template import Template
-from seqserve_server.front.listing import MOST, listed
 
+MAX_LISTED = 20
+"""Names in a message, enough to find the right one."""
 _MAX_KNOWN = 4096
 _PREFERRED_PIVOT = "en"
 """Most models are made from or to English, so they know it best."""
+
+
+def truncated_list(names: Iterable[str]) -> str:
+    """Joins the first names, and counts the others."""
+    names = list(names)
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Translator(NamedTuple):
@@ -186,7 +194,9 @@ class Pairs:
         for role, code, verb in (("source", source, "reads"), ("target", target, "writes")):
             known = sorted({c for each in self._translators for c in each.template.languages[role]})
             if code and not any(_code(each, role, code) for each in self._translators):
-                reason = f"no model {verb} {code!r:.80}; the loaded ones know {listed(known)}"
+                reason = (
+                    f"no model {verb} {code!r:.80}; the loaded ones know {truncated_list(known)}"
+                )
                 return InvalidRequest(f"{section}{role}_language", reason)
         if not (source and target):
             role = "target" if source else "source"
@@ -198,8 +208,9 @@ class Pairs:
     def _pairs(self) -> str:
         pairs = (f"{source} to {target}" for source, target, _ in self.all())
         # To count all of them takes long.
-        first = list(islice(pairs, MOST + 1))
-        return f"there are {', '.join(first[:MOST])}{' and more' if len(first) > MOST else ''}"
+        first = list(islice(pairs, MAX_LISTED + 1))
+        more = " and more" if len(first) > MAX_LISTED else ""
+        return f"there are {', '.join(first[:MAX_LISTED])}{more}"
 
 
 def _leg(translator: Translator, source: str, target: str) -> Leg | None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from seqserve.errors import OptionError
 from seqserve_server.contract import errors
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template, shared_languages
-from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.listing import listed
-from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.models.lifecycle import ModelState, Version
-from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.pairs import Pairs, Translator
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.pairs import Pairs, Translator, truncated_list
 from seqserve_server.front.models.traffic import (
     Weights,
     choose_version,
@@ -29,16 +25,6 @@ _RETRYABLE = {
     ModelState.LOADING: "is loading; call again soon",
     ModelState.DRAINING: "is being unloaded; call another version",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ServedModel(LoadedModel):
-    """A loaded version of a server, whose engines are processes."""
-
-    engine: EngineGroup
-    provider: Provider
-    calls: ActiveCalls = field(default_factory=ActiveCalls)
-    """Calls that were given this version; it stays loaded until they have ended."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -223,7 +209,7 @@ class Repository:
         versions = self._versions.get(wanted, {})
         entries = [entry for number, entry in versions.items() if version in (0, number)]
         if not entries:
-            known = listed(entry.label for entry in self.entries)
+            known = truncated_list(entry.label for entry in self.entries)
             raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {known}")
         return entries
 

@@ -14,10 +14,10 @@ from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract import errors, logs
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.deployment import Deployment
+from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
-from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.loaded_model import Loader
 from seqserve_server.front.models.repository import Entry, Repository
-from seqserve_server.front.models.scanner import Scanner
 from seqserve_server.front.models.traffic import Weights
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -8,10 +8,10 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
-from seqserve_server.front.models.folders import VERSION
+from seqserve_server.front.models.lifecycle import VERSION
 
 Weights: TypeAlias = Mapping[int, int]
-"""Weight of each version; a version that is not listed has weight 0."""
+"""Weight of each version; a version without an entry has weight 0."""
 
 MAX_WEIGHT = 1_000_000
 _SHARE = re.compile(rf"({VERSION})=([0-9]{{1,7}})")

@@ -13,7 +13,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.listing import MOST, listed
+from seqserve_server.front.models.pairs import MAX_LISTED, truncated_list
 
 
 class Affixes(NamedTuple):
@@ -135,4 +135,6 @@ class _Chosen:
 
 
 def _listed(known: Mapping[str, str]) -> str:
-    return listed(sorted(known)) + (", which `seqserve models` lists" if len(known) > MOST else "")
+    return truncated_list(sorted(known)) + (
+        ", which `seqserve models` lists" if len(known) > MAX_LISTED else ""
+    )

@@ -12,8 +12,9 @@ from seqserve_server.contract.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.pairs import Legs
-from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.request.detection import (
     MAX_CHARACTERS,
     Detected,

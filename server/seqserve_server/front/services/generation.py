@@ -17,7 +17,8 @@ from seqserve_server.front.answer.window import Window, Windows
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.request.parts import Source, check_count
 from seqserve_server.front.request.route import Request, Route

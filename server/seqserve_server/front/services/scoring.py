@@ -12,7 +12,7 @@ from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.options import RequestOptions, default_options
 from seqserve_server.front.request.parts import SourceReader, target_tokens

@@ -10,7 +10,7 @@ from seqserve_server.contract.tokenizer import Pieces, Tokenizer
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.languages import Affixes, affixes_of
 
 MAX_CHARACTERS = MAX_TOKENS = 100_000

@@ -9,7 +9,7 @@ from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.prepared import GenerateRequest
 from seqserve_server.front.services.open_inference.parameters import flag, options_of
 from seqserve_server.front.services.open_inference.signature import Output, outputs_of

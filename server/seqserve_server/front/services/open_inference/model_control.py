@@ -12,8 +12,9 @@ from seqserve.open_inference import open_inference_pb2 as pb
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.models.folders import VERSION
-from seqserve_server.front.models.repository import Entry, ServedModel
+from seqserve_server.front.models.lifecycle import VERSION
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.signature import config_of, metadata_of
 from seqserve_server.front.services.open_inference.statistics import statistics_of

@@ -18,7 +18,7 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Ti
 from seqserve_server.contract.manifest import SCORER, FileDigest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.answer.response import floats, weights_of
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.splitting import Span
 
 TOKENIZER = byte_tokenizer()

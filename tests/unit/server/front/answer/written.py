@@ -13,7 +13,7 @@ from seqserve_server.contract.events import Finished, Timeline
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.answer.response import response_of
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.prepared import Prepared

@@ -23,7 +23,7 @@ from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.parts import SourceReader

@@ -33,7 +33,7 @@ from seqserve_server.contract.stats import EngineStats
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.engine_client.status import EngineStatus
+from seqserve_server.front.engine_client.process import EngineStatus
 
 BUSY, BROKEN = "busy", "broken"
 """A source that begins with this word is refused at its first try, or fails."""

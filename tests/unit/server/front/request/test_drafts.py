@@ -17,7 +17,7 @@ from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import read_options
 from seqserve_server.front.request.parts import Part, SourceReader

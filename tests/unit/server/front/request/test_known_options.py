@@ -12,7 +12,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.options import converted_options, read_options
 
 Options = generation_pb2.GenerationOptions

@@ -19,7 +19,7 @@ from seqserve_server.contract.template import Template
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary, Label
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.request.terms import Terms, check_terms, glossary_of, target_ids
 
 TOKENIZER = byte_tokenizer()

@@ -36,7 +36,8 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tls import certificates_of
 from seqserve_server.front.services import server as module

@@ -11,7 +11,7 @@ from tests.unit.server.front.services.open_inference.tensor import asking, tenso
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.services.open_inference.inference_request import InferenceRequest
 
 Hypothesis = generation_pb2.Hypothesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.models.loaded_model import ActiveCalls
 
 
 async def test_waits_for_the_last_one() -> None:
