@@ -18,7 +18,7 @@ from seqserve.errors import OptionError
 from seqserve.language_codes import folded
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.glossaries import tbx, tsv
+from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
 from seqserve_server.front.models.folders import Files, files_of
 from seqserve_server.front.models.pairs import truncated_list
@@ -187,6 +187,6 @@ class Glossaries:
         if len(content) > MAX_BYTES:
             raise GlossaryError(f"is larger than {MAX_BYTES >> 20} MiB")
         is_tbx = path.suffix == ".tbx"
-        entries = tbx.entries_of(content, label) if is_tbx else tsv.entries_of(content)
+        entries = tbx_entries(content, label) if is_tbx else tsv_entries(content)
         _, _, modified_ns, _, _ = stamp
         return Glossary(label, entries, modified_ns // 1_000_000_000)

@@ -1,11 +1,11 @@
-"""Glossaries of TBX, in both editions, and what is no TBX or hostile."""
+"""Files of glossaries: tab-separated values, and TBX in both editions; broken and hostile ones."""
 
 from __future__ import annotations
 
 import pytest
 
+from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
 from seqserve_server.front.glossaries.glossary import GlossaryError, Label
-from seqserve_server.front.glossaries.tbx import entries_of
 
 SECOND = """<?xml version="1.0"?>
 <!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">
@@ -39,7 +39,7 @@ THIRD = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def read(text: str, source: str = "en", target: str = "de") -> list[tuple[str, str]]:
-    entries = entries_of(text.encode(), Label("a", source, target))
+    entries = tbx_entries(text.encode(), Label("a", source, target))
     return [(entry.source, entry.target) for entry in entries]
 
 
@@ -94,3 +94,34 @@ def test_a_part_within_a_term_is_read_as_another_term() -> None:
         '<langSec xml:lang="de"><termSec><term>Milch</term></termSec></langSec>'
     )
     assert read(f"<tbx>{concept}</tbx>") == [("milk", "Milch")]
+
+
+def tsv(text: str) -> list[tuple[str, str]]:
+    return [(entry.source, entry.target) for entry in tsv_entries(text.encode())]
+
+
+def test_lines_are_entries() -> None:
+    text = "\ufeff# products\n\ntea\tTee\r\n hot cake \t Kuchen\ntea\tTee\n #tag\t#Etikett"
+    assert tsv(text) == [("tea", "Tee"), ("hot cake", "Kuchen"), ("#tag", "#Etikett")]
+    assert tsv("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("tea\tTee\ncake", "line 2: has 1 columns"),
+        ("a\tb\tc", "line 1: has 3 columns"),
+        ("tea\t ", "line 1: its target is empty"),
+        ("\tTee", "line 1: its source is empty"),
+        ("a\tb\na\tc", "line 2: 'a' has another target"),
+        ("a\t" + "b" * 257, "line 1: its target has 257 characters"),
+    ],
+)
+def test_what_is_no_entry_is_refused_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(GlossaryError, match=reason):
+        tsv(text)
+
+
+def test_other_encodings_are_refused() -> None:
+    with pytest.raises(GlossaryError, match="line 2: is not UTF-8"):
+        tsv_entries("a\tb\nc\tä".encode("latin-1"))

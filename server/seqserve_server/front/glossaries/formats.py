@@ -1,7 +1,8 @@
-"""Reads glossaries of TBX, the exchange format of terminology, in its second and third edition.
+"""Reads files of glossaries: tab-separated values, and TBX, the exchange format of terminology.
 
-Source: ISO 30042:2008 and ISO 30042:2019. An entry has a part for each language, and that the terms
-of a concept. Expat reads no other file; entities, which could grow without bound, are refused.
+A line of tab-separated values has a source, a tab and its target. In TBX (ISO 30042:2008 and
+ISO 30042:2019) an entry is a concept, with its terms in each language. Expat reads no other file;
+entities, which could grow without bound, are refused.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ _RANKS = {
 
 
 class _Word(NamedTuple):
-    """A term of a concept in one language."""
-
     text: str
     status: str
 
@@ -41,7 +40,36 @@ class _Word(NamedTuple):
         return _RANKS.get(self.status, 1)
 
 
-def entries_of(content: bytes, label: Label) -> list[Term]:
+def tsv_entries(content: bytes) -> list[Term]:
+    """Reads the entries; blank lines, and those that begin with ``#``, are left out.
+
+    Raises:
+        GlossaryError: A line is no entry, or a source has two targets.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise GlossaryError(f"line {number}: is not UTF-8") from None
+    targets: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) != 2:
+            raise GlossaryError(
+                f"line {number}: has {len(columns)} columns, not two, a source and a target with a"
+                " tab between them"
+            )
+        source, target = columns
+        if fault := fault_of(Term(source=source, target=target)):
+            raise GlossaryError(f"line {number}: its {fault}")
+        if targets.setdefault(source, target) != target:
+            raise GlossaryError(f"line {number}: {source!r:.80} has another target before")
+    return [Term(source=source, target=target) for source, target in targets.items()]
+
+
+def tbx_entries(content: bytes, label: Label) -> list[Term]:
     """Reads the entries of two languages.
 
     Every term of a concept in the source language is an entry, with the preferred term in the
@@ -65,8 +93,6 @@ def entries_of(content: bytes, label: Label) -> list[Term]:
 
 
 class _Reader:
-    """Collects the entries while expat reads."""
-
     def __init__(self, source: Language, target: Language) -> None:
         self.targets: dict[str, str] = {}
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
@@ -146,5 +172,5 @@ class _Reader:
 
 
 def _local(name: str) -> str:
-    """Returns the name of an element without its namespace."""
+    # Without its namespace.
     return name.rpartition(" ")[2]
