@@ -28,8 +28,7 @@ from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.folders import standard_repository
 from seqserve_server.front.models.loaded_model import Loader
 from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.models.traffic import parse_traffic
+from seqserve_server.front.models.rollout import Rollout, parse_traffic
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -51,11 +50,7 @@ _OWN_THREADS = 16
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve serve`` and returns the exit status.
-
-    Raises:
-        SeqserveError: The server cannot start; the message says why and what to do.
-    """
+    """Runs ``seqserve serve`` and returns the exit status."""
     options = parse(
         ServeOptions,
         sys.argv[1:] if argv is None else argv,
@@ -144,9 +139,6 @@ def refuse_few_threads() -> None:
     """Fails if the limit on threads leaves too few for the server.
 
     gRPC ends the process without a word if it cannot start one of its threads.
-
-    Raises:
-        StartupError: It leaves too few.
     """
     is_over = threading.Event()
     begun: list[threading.Thread] = []

@@ -44,11 +44,7 @@ _MAX_CHARACTERS = 128
 
 
 def refuse_few_files(options: ServeOptions) -> None:
-    """Fails where the limit on open files leaves none for connections.
-
-    Raises:
-        StartupError: It does.
-    """
+    """Fails if the limit on open files leaves none for connections."""
     files = _open_files()
     if options.max_connections is None and files <= _OWN_FILES:
         raise StartupError(

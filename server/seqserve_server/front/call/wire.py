@@ -37,7 +37,7 @@ class Unreadable(InvalidRequest):
     """A request that protobuf cannot parse; handlers get it in place of the request."""
 
     def __init__(self, reason: str, id_: int | None) -> None:
-        """Takes field 1, the id of a bulk request; None if even that cannot be read."""
+        """Makes the error; ``id_`` is field 1 of a bulk request, or None if it cannot be read."""
         super().__init__("request", reason)
         self.id = id_
 

@@ -35,7 +35,7 @@ from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Super
 _RESTARTING = "the engine of {} has failed and is being started again"
 
 Receive: TypeAlias = Callable[[Event, Timeline | None], None]
-"""Takes the events of a request; the last one comes with its timeline, unless the engine died."""
+"""Receives the events of a request; the last has its timeline, unless the engine died."""
 
 
 class _Pending(NamedTuple):

@@ -76,11 +76,7 @@ class EngineGroup:
         return len(self._engines)
 
     def load(self) -> None:
-        """Waits until every host is ready; blocks.
-
-        Raises:
-            SeqserveError: A host could not load the model.
-        """
+        """Waits until every host is ready; blocks."""
         for engine in self._engines:
             engine.load()
         self.capacity = Ready.total([engine.capacity for engine in self._engines])

@@ -33,7 +33,7 @@ class StatsClient:
         self._send(GetStats())
 
     def receive(self, reply: StatsReply) -> None:
-        """Takes the reply to the oldest question."""
+        """Handles the reply to the oldest question."""
         total = EngineStats()
         total.add(self._past)
         total.add(reply.stats)

@@ -175,7 +175,6 @@ class Supervisor:
             self._task.cancel()
 
     async def _restart(self) -> None:
-        """Starts the engine until it serves, and waits for the end of its trial."""
         failed_s = time.monotonic()
         while not await self._try():
             self._breaker.failed()
@@ -188,7 +187,7 @@ class Supervisor:
             await self._end_trial()
 
     async def _try(self) -> bool:
-        """Ends what is left of the engine and starts it; returns whether that succeeded."""
+        # What is left of the engine.
         await asyncio.to_thread(self._engine.terminate)
         await asyncio.sleep(self._breaker.pause_s)
         self.restarts += 1

@@ -58,11 +58,7 @@ class Glossaries:
         self._success_s = time.time()
 
     def open(self) -> None:
-        """Reads all files; this first scan needs no second one. Blocks.
-
-        Raises:
-            OptionError: There is no such folder.
-        """
+        """Reads all files; this first scan needs no second one. Blocks."""
         if self._folder is None:
             return
         if not self._folder.is_dir():
@@ -88,7 +84,7 @@ class Glossaries:
         before, self._seen = set(self._seen), seen
         for stamp in seen:
             known = self._files.get(stamp[0])
-            # What was wrong may be no more without a change to the file, such as its permissions.
+            # A fault may go without a change to the file, such as permissions of its folder.
             if stamp in before and (known is None or known.fault or known.stamp != stamp):
                 self._take(stamp, await asyncio.to_thread(self._read, stamp))
         names = {stamp[0] for stamp in (*before, *seen)}
@@ -115,11 +111,7 @@ class Glossaries:
     def find(
         self, name: str, source: str, target: str, field: str = "options.glossary"
     ) -> Glossary:
-        """Finds the glossary of a name for two languages, whose codes may be empty.
-
-        Raises:
-            InvalidRequest: There is none, or several may be meant; the field is ``field``.
-        """
+        """Finds the glossary of a name for two languages, whose codes may be empty."""
         glossaries = self.listed
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
@@ -149,7 +141,6 @@ class Glossaries:
         return tuple(each for each in files_of(self._folder) if _SHOWN.fullmatch(each[0]))
 
     def _take(self, stamp: _Stamp, read: Glossary | str) -> None:
-        """Takes what was read of a file; one that is broken leaves its last sound version."""
         name = stamp[0]
         file = self._files.setdefault(name, GlossaryFile(stamp))
         file.stamp = stamp
@@ -162,7 +153,6 @@ class Glossaries:
             logs.event(what, {"file": name, "reason": read}, logging.ERROR)
 
     def _read(self, stamp: _Stamp) -> Glossary | str:
-        """Reads a file, or tells why it is no glossary. Blocks."""
         assert self._folder is not None
         try:
             return self._glossary_of(self._folder / stamp[0], stamp)

@@ -45,11 +45,7 @@ _Label = tuple[str, int]
 
 
 def standard_repository() -> Path:
-    """Finds the models of a server without ``--model-repository``: in a folder, or in the wheel.
-
-    Raises:
-        StartupError: There are none; the message tells how to get one.
-    """
+    """Finds the models of a server without ``--model-repository``: in a folder, or in the wheel."""
     if _has_versions(MODELS):
         return MODELS
     if not (folder := shipped()).is_dir():
@@ -176,12 +172,7 @@ class Scanner:
         """Why the last scan changed nothing; empty if it went well."""
 
     def open(self) -> None:
-        """Adds all versions in the folder; this first scan needs no second one. Blocks.
-
-        Raises:
-            OptionError: There is no such folder, or it cannot be read.
-            StartupError: It has no version.
-        """
+        """Adds all versions in the folder; this first scan needs no second one. Blocks."""
         if not self._folder.is_dir():
             raise OptionError(
                 f"--model-repository: {self._folder} is not a folder; `seqserve models fetch`"
@@ -200,11 +191,7 @@ class Scanner:
             self._repository.add(Entry(name=name, version=version, files=files))
 
     def default(self) -> tuple[str, str]:
-        """Reads which model the folder names as its default, if any, and returns the file too.
-
-        Raises:
-            OptionError: The file cannot be read.
-        """
+        """Reads which model the folder names as its default, if any, and returns the file too."""
         file = self._folder / DEFAULT_FILE
         try:
             return default_of(self._folder), str(file)

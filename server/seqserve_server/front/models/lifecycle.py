@@ -192,5 +192,4 @@ def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ())
 
 
 def _is_outdated(version: Version, others: Collection[Version], keep: int) -> bool:
-    """Tells whether at least ``keep`` other versions are newer."""
     return bool(keep) and sum(other.version > version.version for other in others) >= keep

@@ -147,9 +147,9 @@ class Loader:
         return self.repository / name / str(version)
 
     def _processes(self, folder: Path) -> int:
-        """Counts the engine processes of a version: more than one only if copies cost little."""
         if self.processes is not None:
             return self.processes
+        # More than one only if copies of the weights cost little.
         try:
             is_worth_it = is_small(folder)
         except OSError:

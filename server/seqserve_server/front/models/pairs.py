@@ -1,6 +1,6 @@
-"""Which models turn one language into another: the pairs of languages that loaded models declare.
+"""The language pairs of the loaded models, and the models that translate a pair.
 
-A pair is served by one model, or over a pivot: one model writes a language that another one reads.
+One model translates a pair, or two by a pivot: the first writes a language that the second reads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Pairs:
     """
 
     def __init__(self, translators: Iterable[Translator], default: str = "") -> None:
-        """Takes the models; ``default`` is the name of the default one, if there is one."""
+        """Orders the models; ``default`` is the name of the default one, or empty."""
         self._translators = sorted(
             filter(_declares, translators),
             key=lambda each: (each.name != default, each.num_pairs, each.name),
@@ -84,10 +84,6 @@ class Pairs:
 
         Returns:
             The legs; none where no model declares a language, so that any may serve the request.
-
-        Raises:
-            InvalidRequest: No model serves the languages, or several may be meant; the message has
-                those that are served.
         """
         if not self._translators:
             return ()
@@ -161,7 +157,6 @@ class Pairs:
         return best[1] if best else ()
 
     def _between(self, first: Translator, second: Translator) -> list[tuple[str, str]]:
-        """Lists the languages that one model writes and another one reads, in both codes."""
         names = first.name, second.name
         if names not in self._links:
             self._links[names] = [
@@ -190,7 +185,6 @@ class Pairs:
         }
 
     def _refusal(self, source: str, target: str, section: str) -> InvalidRequest:
-        """Makes the error of languages that no model serves."""
         for role, code, verb in (("source", source, "reads"), ("target", target, "writes")):
             known = sorted({c for each in self._translators for c in each.template.languages[role]})
             if code and not any(_code(each, role, code) for each in self._translators):
@@ -214,7 +208,6 @@ class Pairs:
 
 
 def _leg(translator: Translator, source: str, target: str) -> Leg | None:
-    """Returns the leg of a model that knows the languages; an empty one may be any."""
     codes = {"source": source, "target": target}
     own = {role: _code(translator, role, code) for role, code in codes.items() if code}
     if not all(own.values()):

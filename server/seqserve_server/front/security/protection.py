@@ -1,4 +1,4 @@
-"""Protection of the gRPC port by TLS and tokens; refuses an unprotected port that is reachable."""
+"""Protection of the gRPC port by TLS and tokens."""
 
 from __future__ import annotations
 
@@ -36,11 +36,9 @@ class Security:
 
 
 def security_of(options: ServeOptions) -> Security:
-    """Reads the files that the options name; logs a warning if protection is missing.
+    """Reads the files that the options name; refuses to leave a reachable port unprotected.
 
-    Raises:
-        OptionError: A file is broken, or the port is reachable from other machines and unprotected
-            without ``--insecure``.
+    With ``--insecure`` it only warns.
     """
     security = Security(
         certificates=certificates_of(

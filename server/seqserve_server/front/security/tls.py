@@ -24,8 +24,6 @@ _CERTIFICATE, _KEY, _CLIENT_CA = map(flag_of, ("tls_certificate", "tls_key", "tl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """What the files hold."""
-
     configuration: grpc.ServerCertificateConfiguration
     expiry_s: Mapping[str, float]
 
@@ -37,11 +35,7 @@ class Certificates:
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        """Reads PEM files; without ``client_ca`` clients need no certificate.
-
-        Raises:
-            OptionError: A file cannot be read, or key and certificate do not match.
-        """
+        """Reads PEM files; without ``client_ca`` clients need no certificate."""
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         files = {_CERTIFICATE: certificate, _KEY: key}
         if client_ca is not None:
@@ -107,11 +101,7 @@ def _warn_of_expired(expiry_s: Mapping[str, float]) -> None:
 def certificates_of(
     certificate: Path | None, key: Path | None, client_ca: Path | None
 ) -> Certificates | None:
-    """Reads the files that the options name; returns None if none is given.
-
-    Raises:
-        OptionError: An option lacks the one it needs, or a file is broken.
-    """
+    """Reads the files that the options name; returns None if none is given."""
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None:
@@ -154,7 +144,6 @@ def _expiry_s(pem: str) -> float:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Splits DER into elements: tag and content."""
     while data:
         tag, size, begin = data[0], data[1], 2
         if size & 0x80:

@@ -46,8 +46,8 @@ SCOPES: dict[str, Scope | None] = {
     "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
 }
-"""The scope of a method; the name of a service stands for its methods that have no row. A method
-without either needs the admin scope."""
+"""The scope of a method; a row of a service is for all its methods without a row. A method without
+either needs the admin scope."""
 
 
 class Tokens:
@@ -120,7 +120,7 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
     """
 
     def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
-        """Takes the tokens, and what makes a handler that ends a method's calls with an error."""
+        """Checks tokens; ``refusing`` makes a handler that ends a method's calls with an error."""
         self._tokens = tokens
         self._refusing = refusing
 

@@ -64,11 +64,7 @@ class Server:
         tracing: Tracing | None = None,
         glossaries: Glossaries | None = None,
     ) -> None:
-        """Binds the port; calls are answered after :meth:`start`.
-
-        Raises:
-            StartupError: The port is taken, or the address is not one of this machine.
-        """
+        """Binds the port; calls are answered after :meth:`start`."""
         self._rollout = rollout
         self._repository = rollout.repository
         memory = FairMemory(options.max_answer_mb * 1_000_000, options.caller_share)
@@ -163,7 +159,6 @@ class Server:
         reflection.enable_server_reflection(names, self._server)
 
     def _statuses(self) -> dict[str, int]:
-        """Returns the health of the server, and of each service, model and version."""
         is_up = any(entry.is_ready for entry in self._repository.entries)
         status = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), status)
@@ -179,11 +174,7 @@ _ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"
 
 
 def bind(server: grpc.aio.Server, host: str, port: int, certificates: Certificates | None) -> int:
-    """Binds a server to a port, 0 for any free one, and returns the port.
-
-    Raises:
-        StartupError: The port is taken, or the address is not one of this machine.
-    """
+    """Binds a server to a port, 0 for any free one, and returns the port."""
     with ExitStack() as meanwhile:
         if host == _ALL_IPV4:
             port = port or _free_port()

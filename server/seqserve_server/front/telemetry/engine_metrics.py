@@ -23,8 +23,6 @@ _TIMEOUT_S = 2.0
 
 @dataclass(slots=True)
 class _Report:
-    """What a scrape shows of a version."""
-
     stats: EngineStats
     restarts: int
     engine: EngineGroup | None = None
@@ -74,14 +72,13 @@ class EnginesCollector(Collector):
         yield from _histograms(reports)
 
     def _before(self, version: VersionLabels) -> tuple[EngineStats, int]:
-        """Copies what the removed engines of a version have done."""
         copy = EngineStats()
         stats, restarts = self._past.get(version, (EngineStats(), 0))
         copy.add(stats)
         return copy, restarts
 
     def _ask(self) -> _Reports:
-        """Sends all questions first, so that the engines answer in parallel."""
+        # All questions are sent first, so that the engines answer in parallel.
         replies: dict[VersionLabels, Future[StatsReply]] = {}
         reports: _Reports = {}
         with self._lock:

@@ -55,11 +55,7 @@ class ScrapeServer(ThreadingHTTPServer):
         ready: Callable[[], bool],
         limits: ScrapeLimits = _LIMITS,
     ) -> None:
-        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls.
-
-        Raises:
-            StartupError: The port is taken, or the address does not belong to this machine.
-        """
+        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls."""
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.registry, self.ready = registry, ready
