@@ -13,9 +13,11 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.generate.features.terms import Terms, tokenized_terms
+from seqserve_server.front.generate.records import Part
+from seqserve_server.front.generate.splitting import Span
 from seqserve_server.front.glossaries.glossary import Glossary, Label, Term
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.terms import Terms, target_ids
 
 MODEL = ServedModel(
     manifest=manifest(),
@@ -40,9 +42,11 @@ def test_terms_apply_where_their_sources_are(
     own: list[Term], listed: list[Term], beam_size: int, limit: int, text: str
 ) -> None:
     plain = DecodingOptions(max_decoding_length=limit, beam_size=beam_size)
-    asked = replace(plain, terms=target_ids(own, MODEL.tokenizer))
+    asked = replace(plain, terms=tokenized_terms(own, MODEL.tokenizer))
     glossary = Glossary(Label("a", "en", "de"), listed)
-    options, terms = Terms(own, glossary, asked, MODEL).of(text)
+    part = Part(Span(0, len(text)), text, text, [], asked)
+    part = Terms(own, glossary, asked, MODEL).read(part)
+    options, terms = part.decoding, part.terms
     assert all(term.source.casefold() in text.casefold() for term in terms)
     encoded = [tuple(MODEL.tokenizer.encode_target(term.target)[:-1]) for term in terms]
     assert options.terms == tuple(encoded[: len(options.terms)])

@@ -25,6 +25,7 @@ from seqserve_server.contract.errors import (
     ServiceError,
 )
 from seqserve_server.front.call import wire
+from seqserve_server.front.call.answer_size import held_bytes
 from seqserve_server.front.call.authorization import AUTH_NAME
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.gate import Gate
@@ -131,7 +132,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
-                call.shrink_to(len(data))
+                if call.held is not None:
+                    call.held.shrink(held_bytes(len(data)))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
