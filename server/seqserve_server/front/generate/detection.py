@@ -86,8 +86,9 @@ class _DetectorProcess:
             self._writer.write(line)
             await self._writer.drain()
             answer = await self._reader.readuntil()
-        except (OSError, EOFError, RuntimeError) as error:
-            # RuntimeError: what uvloop raises for a socket that is closed.
+        except (OSError, EOFError, RuntimeError, asyncio.LimitOverrunError) as error:
+            # RuntimeError is what uvloop raises for a socket that is closed. Behind an answer that
+            # is too long, the next one would be that of another question.
             raise ConnectionError("the detector has ended") from error
         return answer
 

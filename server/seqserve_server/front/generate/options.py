@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -22,14 +22,14 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.generate.features.alignment import Alignment
-from seqserve_server.front.generate.features.casing import Casing, fixes_casing
-from seqserve_server.front.generate.features.drafts import drafts_of
-from seqserve_server.front.generate.features.protected import Protected
-from seqserve_server.front.generate.features.terms import Terms, TokenIds, tokenized_terms
-from seqserve_server.front.generate.features.unknowns import Unknowns
+from seqserve_server.front.generate.features.alignment import alignment
+from seqserve_server.front.generate.features.casing import casing
+from seqserve_server.front.generate.features.drafts import drafts
+from seqserve_server.front.generate.features.protected import protected
+from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
+from seqserve_server.front.generate.features.unknowns import unknowns
 from seqserve_server.front.generate.languages import Affixes, affixes_of
-from seqserve_server.front.generate.records import Feature, Options
+from seqserve_server.front.generate.records import Asked, Feature, Options
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
 from seqserve_server.front.generate.splitting import has_prefix, segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary
@@ -45,6 +45,22 @@ _MAX_ENTRIES = 256
 _CONVERTED = {"terms", "return_attention"}
 _COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
 _SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
+
+
+_FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
+    unknowns,
+    alignment,
+    protected,
+    casing,
+    terms,
+    drafts,
+)
+"""What makes the features of a request, in the order in which all of them read and write.
+
+Protected texts keep their case, so casing comes behind them; it moves the alignment, which comes
+before both. Terms are not looked for in protected texts. A draft depends on the casing, and on the
+terms, with which no draft is followed.
+"""
 
 
 def default_options(manifest: Manifest) -> DecodingOptions:
@@ -86,43 +102,16 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _decoding(options, manifest, tokenizer, affixes)
     check_conflicts(options, decoding, manifest, model.engine.capacity.max_rows)
+    asked = Asked(options, decoding, affixes, model, glossary)
     return Options(
         decoding=decoding,
         affixes=affixes,
         segmentation=segmentation_of(options, sent),
-        features=_features(options, decoding, affixes, model, glossary),
+        features=tuple(feature for make in _FEATURES if (feature := make(asked))),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,
     )
-
-
-def _features(
-    options: GenerationOptions,
-    decoding: DecodingOptions,
-    affixes: Affixes,
-    model: LoadedModel,
-    glossary: Glossary | None,
-) -> tuple[Feature, ...]:
-    """Makes the features of a request, in the order in which all of them read and write.
-
-    Protected texts keep their case, so casing comes behind them; it moves the alignment, which
-    comes before both. Terms are not looked for in protected texts. A draft depends on the casing,
-    and on the terms, with which no draft is followed.
-    """
-    protects = options.keep or options.keep_placeholders
-    tokenizer = model.tokenizer
-    features = (
-        Unknowns(model.manifest.tokens.unk, tokenizer, affixes)
-        if options.replace_unknowns
-        else None,
-        Alignment(tokenizer, affixes) if options.return_alignment else None,
-        Protected(options, model, affixes) if protects else None,
-        Casing() if fixes_casing(options) else None,
-        Terms(options.terms, glossary, decoding, model) if options.terms or glossary else None,
-        drafts_of(options, decoding, tokenizer),
-    )
-    return tuple(feature for feature in features if feature)
 
 
 def _decoding(

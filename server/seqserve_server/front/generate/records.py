@@ -100,6 +100,16 @@ class Feature:
         """Changes the message of a hypothesis, which has its text already."""
 
 
+class Asked(NamedTuple):
+    """What features are made from: the options of a request, over those of its model."""
+
+    options: generation_pb2.GenerationOptions
+    decoding: DecodingOptions
+    affixes: Affixes
+    model: LoadedModel
+    glossary: Glossary | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What the options of a request mean for a model."""

@@ -16,10 +16,12 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.generate.engine_call import EngineCall
 from seqserve_server.front.generate.features.alignment import floats
+from seqserve_server.front.generate.job import in_turns
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import Options
-from seqserve_server.front.generate.source import SourceReader, in_turns, target_tokens
+from seqserve_server.front.generate.source import SourceReader, check_length
+from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.repository import ServedModel
 
 MAX_CHARACTERS = MAX_TOKENS = 100_000
@@ -162,6 +164,22 @@ async def detokenize(
         version=model.manifest.version,
         text=await asyncio.to_thread(model.tokenizer.decode, ids),
     )
+
+
+def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
+    """Tokenizes a target, the end token last, and adds what the model wants first.
+
+    Raises:
+        InvalidRequest: It is too long; it may be empty.
+    """
+    limit = model.manifest.limits.max_target_length
+    check_length("target", text, limit, model.manifest)
+    tokens = [*affixes.target, *model.tokenizer.encode_target(text)]
+    # The end token does not count.
+    if len(tokens) - 1 > limit:
+        reason = f"has {len(tokens) - 1} tokens; {model.manifest.label} writes at most {limit}"
+        raise InvalidRequest("target", reason)
+    return tokens
 
 
 def _affixes(model: ServedModel, request: _Request) -> Affixes:

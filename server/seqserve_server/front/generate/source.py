@@ -1,4 +1,4 @@
-"""Reads sources and targets: checks them, divides sources into parts, tokenizes each part once."""
+"""Reads sources: checks them, divides them into parts, tokenizes each part once."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeVar
-
-from google.protobuf.message import Message
 
 from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.front.call.fair_memory import MAX_WAIT_S
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.text_turns import Steps, at_once
-from seqserve_server.front.generate.job import longest_wait_s, reserved
-from seqserve_server.front.generate.languages import Affixes
+from seqserve_server.front.call.text_turns import Steps
+from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
     Hop,
@@ -34,8 +29,6 @@ from seqserve_server.front.generate.splitting import Segmentation, Span, split, 
 from seqserve_server.front.generate.window import Window
 from seqserve_server.front.models.loaded_model import LoadedModel
 
-Result = TypeVar("Result")
-
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
 MAX_CHARACTERS = 1_000_000
@@ -45,10 +38,6 @@ MAX_SEGMENTS = 4096
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more; a text that does is refused before it is tokenized."""
 _TOO_LONG = "split it into sentences, or set options.segmentation"
-# Texts that are read at once; they take about a millisecond.
-_FEW_CHARACTERS = 1024
-# What the tokens of a text take, of scripts whose characters have several each.
-_CHARACTER_BYTES = 64
 
 
 async def read(
@@ -117,36 +106,6 @@ async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
     )
 
 
-async def in_turns(
-    steps: Steps[Result],
-    num_characters: int,
-    request: Message,
-    call: ServerCall,
-    max_wait_s: float = MAX_WAIT_S,
-) -> Result:
-    """Reads the texts of a request: short ones at once, long ones in turns with other callers.
-
-    Args:
-        steps: Reads the texts.
-        num_characters: Length of all its texts.
-        request: The request, which is held meanwhile.
-        call: The call that it came in.
-        max_wait_s: Longest wait for memory, in seconds.
-
-    Raises:
-        QueueFull: Texts of other calls are read for so long, or too many wait for it.
-        Exception: What the steps raise.
-    """
-    if num_characters <= _FEW_CHARACTERS:
-        return at_once(steps)
-    memory, turns = call.resources.texts, call.resources.text_turns
-    size = min(num_characters * _CHARACTER_BYTES, memory.max_per_caller)
-    async with memory.reserved(
-        call.client_id, size, held_bytes=2 * request.ByteSize(), max_wait_s=max_wait_s
-    ):
-        return await turns.run(call.client_id, steps)
-
-
 class SourceReader:
     """Turns texts into sources for a model."""
 
@@ -196,7 +155,7 @@ class SourceReader:
         return sources
 
     def _undivided(self, text: str) -> Source:
-        _check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
+        check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
         part = self._shaped(Span(0, len(text)), text)
         part = self._whole(part, self._encoded(part.text))
         self._check_tokens(part.tokens)
@@ -299,29 +258,14 @@ class SourceReader:
             raise InvalidRequest("source", "has no character that the model reads")
 
 
-def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
-    """Tokenizes a target, the end token last, and adds what the model wants first.
-
-    Raises:
-        InvalidRequest: It is too long; it may be empty.
-    """
-    limit = model.manifest.limits.max_target_length
-    _check_length("target", text, limit, model.manifest)
-    tokens = [*affixes.target, *model.tokenizer.encode_target(text)]
-    # The end token does not count.
-    if len(tokens) - 1 > limit:
-        reason = f"has {len(tokens) - 1} tokens; {model.manifest.label} writes at most {limit}"
-        raise InvalidRequest("target", reason)
-    return tokens
-
-
 def _check_count(sources: int) -> None:
     """Checks the number of sources in a batch."""
     if not 1 <= sources <= MAX_SOURCES:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 
 
-def _check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:
+def check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:
+    """Refuses a text that has more characters than so many tokens may have."""
     if len(text) > limit * MAX_CHARACTERS_PER_TOKEN:
         reason = f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
         raise InvalidRequest(field, f"{reason}: {advice}" if advice else reason)

@@ -15,7 +15,7 @@ from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.text_stream import REPLACEMENT
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import Feature, Part
+from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.front.generate.splitting import Span
 
 
@@ -50,28 +50,26 @@ def message_of(links: Sequence[Link]) -> generation_pb2.Alignment:
     )
 
 
+def alignment(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it."""
+    return Alignment(asked) if asked.options.return_alignment else None
+
+
 class Alignment(Feature):
     """Tells where in the source the tokens of an answer come from."""
 
-    def __init__(self, tokenizer: Tokenizer, affixes: Affixes) -> None:
+    def __init__(self, asked: Asked) -> None:
         """Takes what divides a source, and what is added to it."""
-        self._tokenizer, self._affixes = tokenizer, affixes
+        self._tokenizer, self._affixes = asked.model.tokenizer, asked.affixes
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
         """Writes the alignment of a hypothesis, if its attention is known."""
-        if hypothesis.attention:
-            alignment = alignment_of(
-                message.text,
-                hypothesis.token_ids,
-                attention_rows(hypothesis, len(part.tokens)),
-                self.spans(part),
-                self._tokenizer,
-            )
-            message.alignment.CopyFrom(alignment)
-
-    def spans(self, part: Part) -> TokenSpans:
-        """Finds the tokens of a part in its text."""
-        return TokenSpans.of(part.text, part.tokens, self._affixes, self._tokenizer)
+        if not hypothesis.attention:
+            return
+        rows = attention_rows(hypothesis, len(part.tokens))
+        source = TokenSpans.of(part.text, part.tokens, self._affixes, self._tokenizer)
+        ids, tokenizer = hypothesis.token_ids, self._tokenizer
+        message.alignment.CopyFrom(alignment_of(message.text, ids, rows, source, tokenizer))
 
 
 def attention_rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
@@ -94,6 +92,8 @@ class TokenSpans(NamedTuple):
     """Index of the first token of the text; others may come before it."""
     spans: list[Span]
     """Of each token of the text; a lone space has the place of the token behind it."""
+    num_affixes: int
+    """How many of them are of what is added before the text."""
 
     @classmethod
     def of(
@@ -108,13 +108,19 @@ class TokenSpans(NamedTuple):
             tokenizer: That of the model.
         """
         whole = affixes.text + text
-        spans = [_trimmed(whole, *each) for each in tokenizer.pieces(whole).offsets]
+        offsets = tokenizer.pieces(whole).offsets
+        spans = [_trimmed(whole, *each) for each in offsets]
         for index in range(len(spans) - 2, -1, -1):
             if spans[index].begin == spans[index].end:
                 spans[index] = spans[index + 1]
         shift = len(affixes.text)
         spans = [Span(max(0, begin - shift), max(0, end - shift)) for begin, end in spans]
-        return cls(len(ids) - len(affixes.after) - 1 - len(spans), spans)
+        begin = sum(end <= shift for _, end in offsets)
+        return cls(len(ids) - len(affixes.after) - 1 - len(spans), spans, begin)
+
+    def of_text(self) -> range:
+        """Returns the indexes of the tokens of the text, without what the model reads beside it."""
+        return range(self.first + self.num_affixes, self.first + len(self.spans))
 
     def attended(self, weights: array[float]) -> Span | None:
         """Returns the place with the most weight; None where the model attends to no text."""

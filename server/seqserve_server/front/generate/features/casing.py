@@ -9,40 +9,37 @@ from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.records import Feature, Part, without
+from seqserve_server.front.generate.records import Asked, Feature, Part, without
 from seqserve_server.front.generate.splitting import Span, has_prefix
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _MIN_WORDS = 2
 
 
-class Casing(Feature):
-    """Lowers texts in capitals, and raises their answers, apart from what is protected."""
+def casing(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it.
 
+    What a target begins or ends with is given in the letters that it is to have.
+    """
+    options = asked.options
+    is_fixed = has_prefix(options) or options.stop_sequences
+    return _Casing() if options.lower_capitals and not is_fixed else None
+
+
+class _Casing(Feature):
     shapes_text = True
 
     def read(self, part: Part) -> Part:
-        """Returns a part with its text in small letters, if it is typed in capitals."""
         if not is_all_caps(part.original, part.protected):
             return part
         return part._replace(text=lowercased(part.original, part.protected))
 
     def rewrites(self, part: Part) -> bool:
-        """Tells whether the part was typed in capitals."""
         return part.text != part.original
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        """Writes the answer to a part in capitals if it was typed so."""
         if self.rewrites(part):
             uppercase(message)
-
-
-def fixes_casing(options: generation_pb2.GenerationOptions) -> bool:
-    """Tells whether texts in capitals are read in small letters.
-
-    What a target begins or ends with is given in the letters that it is to have.
-    """
-    return options.lower_capitals and not (has_prefix(options) or options.stop_sequences)
 
 
 def is_all_caps(text: str, protected: Sequence[Span]) -> bool:

@@ -17,10 +17,8 @@ from seqserve_server.front.generate.features.protected_places import (
     occurrences,
     restore,
 )
-from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import Feature, Part
+from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.front.generate.splitting import Span
-from seqserve_server.front.models.loaded_model import LoadedModel
 
 _MAX_CHARACTERS = 256
 _TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"
@@ -62,7 +60,21 @@ _SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\
 _CHARACTER_BYTES = 4
 
 
-class Protected(Feature):
+def protected(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it.
+
+    Raises:
+        InvalidRequest: A text to keep is empty or too long.
+    """
+    options = asked.options
+    for text in options.keep:
+        if not text.strip() or len(text) > _MAX_CHARACTERS:
+            reason = f"have one of {len(text)} characters; each has 1 to {_MAX_CHARACTERS}"
+            raise InvalidRequest("options.keep", f"{reason}, and not white space alone")
+    return _Protected(asked) if options.keep or options.keep_placeholders else None
+
+
+class _Protected(Feature):
     """Has what is protected come back exactly and once.
 
     A model often writes a placeholder or an address as it is. Where it does not, its attention
@@ -73,56 +85,29 @@ class Protected(Feature):
     field = "options.keep"
     shapes_text = True
 
-    def __init__(
-        self, options: generation_pb2.GenerationOptions, model: LoadedModel, affixes: Affixes
-    ) -> None:
-        """Takes the options of a request over those that its model recommends.
-
-        Raises:
-            InvalidRequest: A text to keep is empty or too long.
-        """
-        for text in options.keep:
-            if not text.strip() or len(text) > _MAX_CHARACTERS:
-                reason = f"have one of {len(text)} characters; each has 1 to {_MAX_CHARACTERS}"
-                raise InvalidRequest("options.keep", f"{reason}, and not white space alone")
-        self._texts = tuple(options.keep)
-        self._has_placeholders = options.keep_placeholders
-        self._returns_alignment = options.return_alignment
-        self._tokenizer, self._can_score = model.tokenizer, model.manifest.can_score
-        self._alignment = Alignment(model.tokenizer, affixes)
+    def __init__(self, asked: Asked) -> None:
+        self._texts = tuple(asked.options.keep)
+        self._has_placeholders = asked.options.keep_placeholders
+        self._returns_alignment = asked.options.return_alignment
+        self._tokenizer = asked.model.tokenizer
+        self._can_score = asked.model.manifest.can_score
+        self._alignment = Alignment(asked)
 
     def read(self, part: Part) -> Part:
-        """Returns a part with the spans that are protected."""
-        spans = self.spans(part.original)
+        spans = protected_spans(part.original, self._texts, self._has_placeholders)
         return part._replace(protected=spans) if spans else part
 
-    def spans(self, text: str) -> Sequence[Span]:
-        """Finds the spans of a text that are protected, in order; none is in another.
-
-        Of spans that overlap the first one counts, and the longest of those that begin with it.
-        """
-        overlapping = [span for kept in self._texts for span in occurrences(kept, text)]
-        if self._has_placeholders and _SIGN.search(text):
-            overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
-        spans: list[Span] = []
-        for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
-            if not spans or span.begin >= spans[-1].end:
-                spans.append(span)
-        return spans
-
     def max_bytes(self, part: Part) -> int:
-        """Returns the size of what is protected: it is in the text and by itself, with places."""
+        # Each is in the text and by itself, with its places.
         return sum(
             2 * _CHARACTER_BYTES * (end - begin) + STRING_BYTES + 6 * ID_BYTES
             for begin, end in part.protected
         )
 
     def rewrites(self, part: Part) -> bool:
-        """Tells whether anything of the part is protected."""
         return bool(part.protected)
 
     def needs_attention(self, part: Part, answer: Finished) -> bool:
-        """Tells whether a text lacks what is protected, so that its place must be found."""
         if not (part.protected and self._can_score):
             return False
         if any(hypothesis.attention for hypothesis in answer.hypotheses):
@@ -133,7 +118,6 @@ class Protected(Feature):
         return any(is_missing(each, part.original, part.protected) for each in texts)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        """Puts what is protected into the text; its alignment goes unless it was requested."""
         if not part.protected:
             return
         if not self._returns_alignment:
@@ -141,6 +125,21 @@ class Protected(Feature):
         restore(message, part.original, part.protected)
         if not self._returns_alignment:
             message.ClearField("alignment")
+
+
+def protected_spans(text: str, texts: Sequence[str], has_placeholders: bool) -> list[Span]:
+    """Finds the spans of a text that are protected, in order; none is in another.
+
+    Of spans that overlap the first one counts, and the longest of those that begin with it.
+    """
+    overlapping = [span for each in texts for span in occurrences(each, text)]
+    if has_placeholders and _SIGN.search(text):
+        overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
+    spans: list[Span] = []
+    for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
+        if not spans or span.begin >= spans[-1].end:
+            spans.append(span)
+    return spans
 
 
 @cache

@@ -12,9 +12,8 @@ from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.call.answer_size import STRING_BYTES
-from seqserve_server.front.generate.records import Feature, Part, without
-from seqserve_server.front.glossaries.glossary import Glossary, fault_of
-from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.generate.records import Asked, Feature, Part, without
+from seqserve_server.front.glossaries.glossary import fault_of
 
 Term = generation_pb2.Term
 TokenIds = tuple[int, ...]
@@ -45,30 +44,24 @@ def check_terms(
             raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
 
 
-class Terms(Feature):
-    """Gives each part the terms that it contains, of the request and of its glossary."""
+def terms(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has terms or a glossary."""
+    has_terms = asked.options.terms or asked.glossary
+    return _Terms(asked) if has_terms else None
+
+
+class _Terms(Feature):
+    """Gives each part the terms that it contains: those of the request, then the longest of the
+    glossary. Behind them come terms of the glossary that cannot apply: there is no room for the
+    target, or the request rules it out."""
 
     field = "options.terms"
 
-    def __init__(
-        self,
-        own: Sequence[Term],
-        glossary: Glossary | None,
-        decoding: DecodingOptions,
-        model: LoadedModel,
-    ) -> None:
-        """Takes the terms as they were sent; ``decoding`` has their targets."""
-        self._own, self._glossary, self._decoding, self._model = own, glossary, decoding, model
+    def __init__(self, asked: Asked) -> None:
+        self._own, self._glossary = asked.options.terms, asked.glossary
+        self._decoding, self._model = asked.decoding, asked.model
 
     def read(self, part: Part) -> Part:
-        """Returns a part with its terms: those of the request, then the longest of the glossary.
-
-        Behind them come terms of the glossary that cannot apply: there is no room for the target,
-        or the request rules it out.
-
-        Raises:
-            InvalidRequest: The targets of the request's own terms do not fit the maximum length.
-        """
         decoding, text = self._decoding, without(part.original, part.protected)
         # As the model reads it, without soft hyphens.
         spelled = self._model.tokenizer.spelled(text).text
@@ -88,12 +81,11 @@ class Terms(Feature):
         return part._replace(decoding=decoding, terms=[*(term for term, _ in found), *left_out])
 
     def max_bytes(self, part: Part) -> int:
-        """Returns the size of the terms that an answer may list as unmet."""
+        # An answer may list all of them as unmet.
         listed = (self._own, part.terms)
         return max(sum(term.ByteSize() + STRING_BYTES for term in terms) for terms in listed)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        """Lists the terms that the engine has not met, then those left out that the text lacks."""
         message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
         if left_out := part.terms[len(part.decoding.terms) :]:
             # Other features may have changed that of the message.

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.generate.features.alignment import attention_rows
-from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import Feature, Part
+from seqserve_server.front.generate.features.alignment import TokenSpans, attention_rows
+from seqserve_server.front.generate.records import Asked, Feature, Part
 
 
-class Unknowns(Feature):
+def unknowns(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it."""
+    return _Unknowns(asked) if asked.options.replace_unknowns else None
+
+
+class _Unknowns(Feature):
     """Replaces each unknown token by the source token that it attends to most.
 
     Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";
     by attention as in Jean et al. 2015, section 4.1.
     """
 
-    def __init__(self, unknown_id: int, tokenizer: Tokenizer, affixes: Affixes) -> None:
-        """Takes the unknown token, what divides a source, and what is added to it."""
-        self._unknown_id, self._tokenizer, self._affixes = unknown_id, tokenizer, affixes
+    def __init__(self, asked: Asked) -> None:
+        self._unknown_id = asked.model.manifest.tokens.unk
+        self._tokenizer, self._affixes = asked.model.tokenizer, asked.affixes
 
     def rewrites(self, part: Part) -> bool:
-        """Tells that any token may be an unknown one."""
         return True
 
     def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
-        """Returns a hypothesis with tokens of the source in place of unknown ones."""
         if self._unknown_id not in hypothesis.token_ids:
             return hypothesis
         ids, source = list(hypothesis.token_ids), part.tokens
-        candidates = range(len(source) - 1)
+        spans = TokenSpans.of(part.text, source, self._affixes, self._tokenizer)
+        candidates = spans.of_text()
         for index, weights in enumerate(attention_rows(hypothesis, len(source))):
             if ids[index] == self._unknown_id and candidates:
                 ids[index] = source[max(candidates, key=weights.__getitem__)]

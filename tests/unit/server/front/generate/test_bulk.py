@@ -18,7 +18,7 @@ from tests.unit.server.front.service import Service, details, failure, request, 
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.contract.errors import Draining
+from seqserve_server.contract.errors import Draining, InvalidRequest
 from seqserve_server.front.call import status
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
@@ -601,6 +601,34 @@ async def test_requests_refused_while_draining_have_no_response(make: Callable[.
         async for response in make(refuse).responses(requests()):
             given.append(response.id)
     assert given == [0]
+
+
+async def test_a_refusal_counts_under_the_model_of_its_own_request() -> None:
+    counted: list[tuple[str, str]] = []
+    call = ServerCall(
+        path=PATH,
+        request_id="mine",
+        count_refusal=lambda model, error: counted.append((model, str(error))),
+    )
+
+    async def resolve(asked: Any, call: ServerCall) -> Any:
+        if asked.source == "bad":
+            raise InvalidRequest("model", "is none")
+        call.model = asked.source
+        if asked.source == "b":
+            raise InvalidRequest("source", "is b")
+        return await answer(asked, call)
+
+    async def requests() -> AsyncIterator[Any]:
+        for number, source in enumerate(["a", "b", "bad"]):
+            yield bulk(number, source)
+        yield Unreadable("is not UTF-8", 3)
+
+    handled = Bulk(call, resolve, 1, asyncio.Event())
+    async with aclosing(handled.responses(requests())) as responses:
+        assert [response.id async for response in responses] == [0, 1, 2, 3]
+    assert [model for model, _ in counted] == ["b", "", ""]
+    assert call.model == "b", "the last one that was found stands for the call"
 
 
 async def test_unreadable_requests_are_bounded_too(make: Callable[..., Bulk]) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -107,6 +108,23 @@ async def test_a_signal_to_all_processes_does_not_end_one_that_starts(
     os.kill(process, number)
     assert (await asked)[0].language == "ko"
     assert detector.pid == process
+
+
+async def test_an_answer_that_is_too_long_puts_no_other_out_of_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chatty.py").write_text(
+        "import sys\n"
+        "for line in sys.stdin:\n"
+        "    text = '{\"ko\": 1.0}' if 'short' in line else 'x' * 100_000\n"
+        "    print(text, flush=True)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    detector = LanguageDetector(module="chatty")
+    with pytest.raises(ModelUnavailable):
+        await detector.detect("long", ["ko"])
+    assert await detector.detect("short", ["ko"]) == [("ko", 1.0)]
+    await detector.close()
 
 
 async def test_a_process_that_always_ends_makes_the_service_unavailable() -> None:

@@ -13,9 +13,15 @@ from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import QueueFull
+from seqserve_server.contract.errors import (
+    DeadlinePassed,
+    EngineFault,
+    QueueFull,
+    ServiceError,
+)
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.manifest import SCORER, FileDigest
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.features.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.generate.splitting import Span
@@ -264,3 +270,28 @@ def test_where_no_attention_can_be_had_nothing_is_lost() -> None:
     response = written(with_scorer(MODEL), answer=answer, attention=full, **KEPT)
     assert response.hypotheses[0].text.split() in (["xz", "b"], ["b", "xz"])
     assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_INSERTED
+
+
+@pytest.mark.parametrize("fault", [EngineFault("crashed"), DeadlinePassed("waiting")])
+def test_a_translation_that_is_complete_does_not_fail_for_its_attention(
+    fault: ServiceError,
+) -> None:
+    answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS)])
+    response = written(with_scorer(MODEL), answer=answer, attention=fault, **KEPT)
+    assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_INSERTED
+
+
+def test_attention_is_fetched_while_others_may_write() -> None:
+    top = [TopTokens([(5, -0.5)])]
+    answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS, top_tokens=top)])
+    call = ServerCall(path="", request_id="")
+    response = written(
+        with_scorer(MODEL),
+        answer=answer,
+        attention=answer,
+        while_fetching=lambda: not call.resources.writing.locked(),
+        call=call,
+        return_top_tokens=1,
+        **KEPT,
+    )
+    assert response.hypotheses[0].top_tokens

@@ -15,7 +15,8 @@ from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Options
-from seqserve_server.front.generate.source import SourceReader, target_tokens
+from seqserve_server.front.generate.scoring import target_tokens
+from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
 
 MODEL = echo_model(max_rows=4)

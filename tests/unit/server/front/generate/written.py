@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 from unittest import mock
@@ -25,10 +25,15 @@ class AnsweredCall:
     """Stands for a finished ``EngineCall``."""
 
     def __init__(
-        self, answer: Finished, timeline: Timeline, attention: Finished | ServiceError | None
+        self,
+        answer: Finished,
+        timeline: Timeline,
+        attention: Finished | ServiceError | None,
+        while_fetching: Callable[[], bool],
     ) -> None:
         """``attention`` is the answer with it, or why there is none; None where nobody wants it."""
         self._answer, self.timeline, self._attention = answer, timeline, attention
+        self._while_fetching = while_fetching
 
     async def finished(self, *, retries: bool) -> Finished:
         return self._answer
@@ -37,7 +42,7 @@ class AnsweredCall:
         return self._answer
 
     async def with_attention(self) -> Finished:
-        assert self._attention is not None
+        assert self._attention is not None and self._while_fetching()
         if isinstance(self._attention, ServiceError):
             raise self._attention
         return self._attention
@@ -53,6 +58,7 @@ def written(
     *,
     kept: Sequence[Span] = (),
     attention: Finished | ServiceError | None = None,
+    while_fetching: Callable[[], bool] = lambda: True,
     call: ServerCall | None = None,
     **sent: Any,
 ) -> generation_pb2.GenerateResponse:
@@ -70,6 +76,7 @@ def written(
         call=call or ServerCall(path="", request_id=""),
         window=Window(1),
     )
-    answered = cast(Any, AnsweredCall(answer, timeline or Timeline(), attention))
+    finished = AnsweredCall(answer, timeline or Timeline(), attention, while_fetching)
+    answered = cast(Any, finished)
     with mock.patch.object(answering, "engine_call", lambda *_, **__: answered):
         return asyncio.run(answering.answer(job, source))

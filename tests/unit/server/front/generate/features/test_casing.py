@@ -5,21 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.features.asking import asked
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.generate.features.casing import (
-    fixes_casing,
+    casing,
     is_all_caps,
     lowercased,
     uppercase,
 )
-from seqserve_server.front.generate.features.protected import Protected
-from seqserve_server.front.generate.languages import NO_AFFIXES
+from seqserve_server.front.generate.features.protected import protected_spans
 from seqserve_server.front.generate.splitting import Span
-
-Options = generation_pb2.GenerationOptions
-KEPT = Protected(Options(keep_placeholders=True), echo_model(), NO_AFFIXES)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +37,7 @@ KEPT = Protected(Options(keep_placeholders=True), echo_model(), NO_AFFIXES)
 def test_a_text_in_capitals_is_read_in_small_letters_but_for_what_it_keeps(
     text: str, read: str
 ) -> None:
-    kept = KEPT.spans(text)
+    kept = protected_spans(text, (), True)
     assert (lowercased(text, kept) if is_all_caps(text, kept) else text) == read
 
 
@@ -54,10 +50,10 @@ def test_each_character_keeps_its_place(text: str, begin: int, length: int) -> N
 
 
 def test_what_a_target_begins_or_ends_with_has_its_letters() -> None:
-    assert fixes_casing(Options(lower_capitals=True))
-    assert not fixes_casing(Options())
-    assert not fixes_casing(Options(lower_capitals=True, target_prefix="Wo"))
-    assert not fixes_casing(Options(lower_capitals=True, stop_sequences=["."]))
+    assert casing(asked(lower_capitals=True))
+    assert not casing(asked())
+    assert not casing(asked(lower_capitals=True, target_prefix="Wo"))
+    assert not casing(asked(lower_capitals=True, stop_sequences=["."]))
 
 
 def test_places_follow_letters_that_have_two_capitals() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.features.asking import asked, part
 
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.generate.features.protected import Protected
-from seqserve_server.front.generate.languages import NO_AFFIXES
+from seqserve_server.front.generate.features.protected import protected
 from seqserve_server.front.generate.records import without
 from seqserve_server.front.generate.splitting import Span
 
@@ -20,8 +18,9 @@ def kept(text: str, *keep: str, keep_placeholders: bool = True) -> list[str]:
 
 
 def spans(text: str, *keep: str, keep_placeholders: bool = True) -> Sequence[Span]:
-    options = generation_pb2.GenerationOptions(keep=keep, keep_placeholders=keep_placeholders)
-    return Protected(options, echo_model(), NO_AFFIXES).spans(text)
+    feature = protected(asked(keep=keep, keep_placeholders=keep_placeholders))
+    assert feature
+    return feature.read(part(text)).protected
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import byte_tokenizer, echo_model
+from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.features.terms import (
-    Terms,
     check_terms,
+    terms,
     tokenized_terms,
 )
-from seqserve_server.front.generate.records import Part
-from seqserve_server.front.generate.splitting import Span
+from seqserve_server.front.generate.records import Feature
 from seqserve_server.front.glossaries.glossary import Glossary, Label
 
 TOKENIZER = byte_tokenizer()
@@ -114,12 +114,12 @@ def options(
 
 
 def for_source(
-    options: DecodingOptions, terms: list[Term], source: str, glossary: list[Term] | None = None
+    options: DecodingOptions, own: list[Term], source: str, glossary: list[Term] | None = None
 ) -> tuple[DecodingOptions, list[Term]]:
     named = Glossary(Label("a", "en", "de"), glossary) if glossary else None
-    feature = Terms(terms, named, options, MODEL)
-    part = feature.read(Part(Span(0, len(source)), source, source, [], options))
-    return part.decoding, list(part.terms)
+    feature = terms(asked(options, MODEL, named, terms=own)) or Feature()
+    read = feature.read(part(source, options))
+    return read.decoding, list(read.terms)
 
 
 def targets(options: DecodingOptions, terms: list[Term], source: str) -> tuple[Any, ...]:
