@@ -25,8 +25,8 @@ from seqserve_server.front.config import SegmentationMode, ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import standard_repository
-from seqserve_server.front.models.loaded_model import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout, parse_traffic
 from seqserve_server.front.security.protection import Security, security_of

@@ -18,7 +18,7 @@ import onnxruntime as ort
 
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.gpu.device import Device
-from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
 
@@ -97,7 +97,7 @@ class DeviceStep:
         """
         self._sessions = sessions
         self._device = device
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs = inputs.copy(), outputs
         self._copies_on_device: dict[int, Any] = {}
         """Where arrays of the host lie on the device, by their addresses on the host."""
         self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
@@ -108,6 +108,10 @@ class DeviceStep:
             "max_length": _capacity(inputs, "self_key_0"),
             "max_source_length": _capacity(inputs, "cross_key_0"),
         }
+        count = self._capacities["max_length"]
+        self._inputs[TARGET_POSITIONS] = device.zeros((count,), np.dtype(np.int64))
+        with device:
+            self._inputs[TARGET_POSITIONS][:] = device.arrays.arange(count)
         self._plans: dict[_Key, _Plan] = {}
         self._recorded: dict[_Key, str] = {}
         """Ids of CUDA graphs."""
@@ -164,6 +168,8 @@ class DeviceStep:
         for bind, arrays in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
             for name, array in arrays.items():
                 shape = shape_of(name, array, padded, sizes)
+                if name == TARGET_POSITIONS:
+                    shape = [target]
                 if name in SHARED_INPUTS:
                     own = np.full(array.shape, lengths.get(name, array), array.dtype)
                     kind, address = "cpu", own.ctypes.data

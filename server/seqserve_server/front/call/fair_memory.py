@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -124,6 +126,17 @@ class FairMemory:
         else:
             self._held.take(caller, size)
         return Reservation(self, caller, size)
+
+    @asynccontextmanager
+    async def reserved(
+        self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
+    ) -> AsyncIterator[Reservation]:
+        """Reserves bytes as :meth:`reserve` does, until the context ends."""
+        held = await self.reserve(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
+        try:
+            yield held
+        finally:
+            held.release()
 
     async def _wait(self, caller: str, size: int, held_bytes: int, max_wait_s: float) -> None:
         if not self._requests.fits(caller, held_bytes):

@@ -21,6 +21,7 @@ from seqserve.request_id import REQUEST_ID, request_id
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
+from seqserve_server.front.call.answer_size import held_bytes
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
@@ -152,7 +153,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
-                call.shrink_to(len(data))
+                if call.held is not None:
+                    call.held.shrink(held_bytes(len(data)))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would

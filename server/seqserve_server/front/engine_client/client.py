@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from seqserve_server.contract import logs, messages
 from seqserve_server.contract.errors import (
@@ -24,18 +24,15 @@ from seqserve_server.contract.errors import (
     QueueFull,
     ServiceError,
 )
-from seqserve_server.contract.events import Event, Failed, Timeline
+from seqserve_server.contract.events import Failed
 from seqserve_server.contract.messages import Message, Ready, StatsReply
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.process import EngineStatus, HostProcess
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.process import HostProcess, StatsClient
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
-from seqserve_server.front.engine_client.stats import StatsClient
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 
 _RESTARTING = "the engine of {} has failed and is being started again"
-
-Receive: TypeAlias = Callable[[Event, Timeline | None], None]
-"""Receives the events of a request; the last has its timeline, unless the engine died."""
 
 
 class _Pending(NamedTuple):
@@ -172,15 +169,7 @@ class RemoteEngine:
             self._transport.abort()
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        """Sends a request; ``receive`` gets its events in the loop.
-
-        Returns:
-            The request id, for :meth:`cancel`.
-
-        Raises:
-            Draining: No new requests are taken.
-            ModelUnavailable: The engine's process has ended and is being restarted.
-        """
+        """Sends a request, as :meth:`AnsweringEngine.submit`."""
         # A request for the attention of an answer belongs to a call that was taken before.
         if self._closed and not (isinstance(spec, GenerateSpec) and spec.answer):
             raise Draining

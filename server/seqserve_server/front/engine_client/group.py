@@ -18,8 +18,9 @@ from contextlib import suppress
 
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
-from seqserve_server.front.engine_client.client import Receive, RemoteEngine
-from seqserve_server.front.engine_client.process import EngineStatus, HostProcess
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
@@ -107,15 +108,7 @@ class EngineGroup:
             await engine.start()
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        """Sends a request to the engine with the fewest; ``receive`` gets its events in the loop.
-
-        Returns:
-            The request id, for :meth:`cancel`.
-
-        Raises:
-            Draining: No new requests are taken.
-            ModelUnavailable: Every process has ended and is being restarted.
-        """
+        """Sends a request to the process with the fewest; as :meth:`AnsweringEngine.submit`."""
         return min(self._engines, key=_precedence).submit(spec, receive)
 
     def cancel(self, request_id: int, *, is_late: bool = False) -> None:
@@ -152,12 +145,7 @@ class EngineGroup:
         return reply
 
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
-        """Requests new statistics; returns the last known ones of an engine that does not answer.
-
-        Args:
-            when_idle: Wait until no row is left and all rows are counted. A cancelled call has
-                ended at once, but is counted when its rows leave.
-        """
+        """Requests new statistics, as :meth:`ServingEngine.newest_stats`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STATS_TIMEOUT_S):
                 reply = await asyncio.wrap_future(self.request_stats())

@@ -1,17 +1,30 @@
-"""The process of an engine: how it is started and ended, and its state."""
+"""The process of an engine: how it is started and ended, its statistics and its heartbeats."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Protocol
 
 from seqserve_server.contract import child_process, logs
 from seqserve_server.contract.logs import LogFormat, LogLevel
-from seqserve_server.contract.messages import Setup, encode_message
+from seqserve_server.contract.messages import (
+    GetStats,
+    Message,
+    Setup,
+    StatsReply,
+    encode_message,
+)
+from seqserve_server.contract.stats import EngineStats
+
+# Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
+# of a suspended VM, fails one comparison, not all.
+_STALL_CHECKS = 10
 
 
 class HostProcess(Protocol):
@@ -77,29 +90,59 @@ class EngineProcess:
             logs.event("engine process ended abnormally", fields, logging.ERROR)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineStatus:
-    """The state of one engine process, or of all processes of a version."""
+class StatsClient:
+    """The statistics of one engine, over all its processes; lives in the event loop."""
 
-    is_up: bool
-    """Whether requests can be taken."""
-    is_ready: bool
-    """Whether requests can be taken by a process that has not failed again and again."""
-    last_error: str
-    """Why no process is ready; empty if one is."""
-    restarts: int
-    """Starts after the first one of each process, whether or not they succeeded."""
-    pids: tuple[int, ...]
-    """Ids of the processes that there are now."""
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        """Starts without statistics."""
+        self._send = send
+        self._waiting: deque[Future[StatsReply]] = deque()
+        # Statistics of processes that have ended: counters never fall.
+        self._past = EngineStats()
+        self.last_reply = StatsReply(0, 0, EngineStats())
+        """The newest statistics."""
 
-    @classmethod
-    def total(cls, engines: Sequence[EngineStatus]) -> EngineStatus:
-        """Adds up the processes of one version."""
-        is_ready = any(engine.is_ready for engine in engines)
-        return cls(
-            is_up=any(engine.is_up for engine in engines),
-            is_ready=is_ready,
-            last_error="" if is_ready else engines[0].last_error,
-            restarts=sum(engine.restarts for engine in engines),
-            pids=tuple(pid for engine in engines for pid in engine.pids),
-        )
+    def request(self, reply: Future[StatsReply]) -> None:
+        """Requests statistics from the process; ``reply`` gets them."""
+        self._waiting.append(reply)
+        self._send(GetStats())
+
+    def receive(self, reply: StatsReply) -> None:
+        """Handles the reply to the oldest question."""
+        total = EngineStats()
+        total.add(self._past)
+        total.add(reply.stats)
+        self.last_reply = reply._replace(stats=total)
+        self._answer_next()
+
+    def lost(self) -> None:
+        """Keeps the statistics of a process that has ended, and answers open questions."""
+        self._past = self.last_reply.stats
+        self.last_reply = StatsReply(0, 0, self._past)
+        self.answer_all()
+
+    def answer_all(self) -> None:
+        """Answers open questions with the newest statistics."""
+        while self._waiting:
+            self._answer_next()
+
+    def _answer_next(self) -> None:
+        reply = self._waiting.popleft()
+        # The waiting task may already be cancelled.
+        if reply.set_running_or_notify_cancel():
+            reply.set_result(self.last_reply)
+
+    async def until_stalled(self, stall_s: float) -> None:
+        """Returns once a thread of the process has made no progress for ``stall_s``."""
+        seen: tuple[int, ...] = ()
+        checks = 0
+        while checks < _STALL_CHECKS:
+            self.request(Future())
+            await asyncio.sleep(stall_s / _STALL_CHECKS)
+            heartbeats = self.last_reply.heartbeats
+            if heartbeats and all(
+                now != before for now, before in zip(heartbeats, seen, strict=False)
+            ):
+                seen, checks = heartbeats, 0
+            else:
+                checks += 1

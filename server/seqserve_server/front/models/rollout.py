@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract import errors, logs
-from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.deployment import Deployment
+from seqserve_server.front.engine_client.engine import ServingEngine
+from seqserve_server.front.models.deployment import Deployment, Loader
 from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.lifecycle import VERSION, Control, ModelState, to_drain, to_load
-from seqserve_server.front.models.loaded_model import Loader
 from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -248,7 +247,7 @@ class Rollout:
             # Unlike `await task`, a client that cancels its call does not cancel the load.
             await asyncio.wait([task])
 
-    def _engines(self) -> list[EngineGroup]:
+    def _engines(self) -> list[ServingEngine]:
         loaded = [model.engine for model in self.repository.models()]
         return loaded + self._deployment.loading_engines
 

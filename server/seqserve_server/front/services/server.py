@@ -23,15 +23,16 @@ from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.call.wire import HealthServicer
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.generate.detection import LanguageDetector
+from seqserve_server.front.generate.route import Directory
+from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
-from seqserve_server.front.request.detection import LanguageDetector
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tls import Certificates
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
-from seqserve_server.front.services.generation import GenerationServicer
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -146,9 +147,8 @@ class Server:
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
-        generation = GenerationServicer(
-            self._repository, self._detector, self._glossaries, self._draining
-        )
+        directory = Directory(self._repository, self._detector, self._glossaries)
+        generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)

@@ -14,7 +14,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import (
     CacheCounts,
     CacheMetrics,
@@ -109,7 +109,7 @@ class Metrics:
         self._files.read_reloads, self._files.read_expiries = reloads, expiries
 
     def model_loaded(
-        self, model: str, version: int, precision: str, provider: str, engine: EngineGroup
+        self, model: str, version: int, precision: str, provider: str, engine: ServingEngine
     ) -> None:
         """Counts a version that is ready, and begins its series."""
         labels = VersionLabels.of(model, version)

@@ -10,21 +10,22 @@ Triton's extensions, https://github.com/triton-inference-server/server/tree/main
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeAlias
 
 from seqserve.open_inference import open_inference_pb2
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
-from seqserve_server.front.answer.source_answer import SourceAnswer
-from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.generate.answer import answer, streamed
+from seqserve_server.front.generate.records import Job
+from seqserve_server.front.generate.route import route_to
+from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.request.prepared import Prepared, prepare
-from seqserve_server.front.request.terms import glossary_of
 from seqserve_server.front.services.open_inference.inference_request import (
     STREAM,
     InferenceRequest,
@@ -55,12 +56,16 @@ class InferenceServicer(ModelControlServicer):
 
     async def ModelInfer(self, request: Request, call: ServerCall) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""
-        inference, prepared = await self._prepared(request, call)
+        inference, job = await self._read(request, call)
         if inference.is_streamed:
             raise InvalidRequest(
                 f"parameters.{STREAM}", "is set; call ModelStreamInfer, or leave it out"
             )
-        return await _whole(inference, prepared, call)
+        responses = await _all(job)
+        call.facts.clear()
+        for response in responses:
+            call.record_one_of_many(response)
+        return inference.response(responses)
 
     async def ModelStreamInfer(
         self, requests: Requests, call: ServerCall
@@ -72,17 +77,15 @@ class InferenceServicer(ModelControlServicer):
                     async for response in responses:
                         yield response
 
-    async def _prepared(
-        self, request: Request, call: ServerCall
-    ) -> tuple[InferenceRequest, Prepared]:
+    async def _read(self, request: Request, call: ServerCall) -> tuple[InferenceRequest, Job]:
         """Reads a request, and waits until there is memory for its answers."""
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
         inference = InferenceRequest.read(request, model)
         generate = inference.generate_request()
         try:
-            glossary = glossary_of(generate.options, model.manifest, self._glossaries)
-            return inference, await prepare(generate, model, call, glossary=glossary)
+            route = route_to(model, generate, self._glossaries, call)
+            return inference, await read(generate, route, call)
         except InvalidRequest as error:
             raise renamed(error, 0) from None
 
@@ -90,57 +93,42 @@ class InferenceServicer(ModelControlServicer):
         self, request: Request, call: ServerCall
     ) -> AsyncGenerator[StreamResponse, None]:
         """Answers one request of a stream."""
-        request_call = call.begin_request(time.monotonic())
-        # Its tokens count as those of the call.
-        request_call.facts = call.facts
+        request_call = call.child()
         try:
-            inference, prepared = await self._prepared(request, request_call)
+            inference, job = await self._read(request, request_call)
             if not inference.is_streamed:
-                yield _message(await _whole(inference, prepared, request_call), is_last=True)
-                return
-            async with aclosing(_pieces(inference, prepared, request_call)) as responses:
-                async for response in responses:
-                    yield response
+                responses = await _all(job)
+                yield _message(inference.response(responses), is_last=True)
+            else:
+                responses = []
+                async with aclosing(streamed(job, job.sources[0])) as pieces:
+                    async for each in pieces:
+                        if isinstance(each, generation_pb2.Piece):
+                            yield _message(inference.piece(each.text), is_last=False)
+                        else:
+                            responses.append(each)
+                            yield _message(inference.end(each.hypotheses[0]), is_last=True)
+            for response in responses:
+                call.record_one_of_many(response)
         except ServiceError as error:
             failed = _message(Response(id=request.id), is_last=True)
             failed.error_message = request_call.failed(error).message
             yield failed
         finally:
-            call.take_model_of(request_call)
+            call.adopt_model(request_call)
             request_call.release_models()
-            request_call.free_memory()
+            request_call.release_memory()
 
 
-async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCall) -> Response:
+async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:
     """Answers all texts; the first that fails ends the call."""
-    window = Window.of(prepared.model)
-    answers = []
-    for index, source in enumerate(prepared.sources):
-        try:
-            answers.append(SourceAnswer(prepared, source, call, window))
-        except InvalidRequest as error:
-            raise renamed(error, index) from None
+    for index, source in enumerate(job.sources):
+        if isinstance(source, InvalidRequest):
+            raise renamed(source, index)
     # Parts have a window of their own: an answer keeps its place while its parts wait for theirs.
-    in_order = Window.of(prepared.model).in_order(answers, SourceAnswer.whole)
+    in_order = job.window.inner.map_in_order(job.sources, partial(answer, job))
     async with aclosing(in_order):
-        responses = [response async for response in in_order]
-    for response in responses:
-        call.count_answer(response)
-    return inference.response([response.hypotheses for response in responses])
-
-
-async def _pieces(
-    inference: InferenceRequest, prepared: Prepared, call: ServerCall
-) -> AsyncGenerator[StreamResponse, None]:
-    """Answers a lone text as it is decoded."""
-    window = Window.of(prepared.model)
-    answer = SourceAnswer(prepared, prepared.sources[0], call, window)
-    async with aclosing(answer.pieces()) as pieces:
-        async for piece in pieces:
-            yield _message(inference.piece(piece.text), is_last=False)
-    response = answer.response()
-    call.count_answer(response)
-    yield _message(inference.end(response.hypotheses[0]), is_last=True)
+        return [response async for response in in_order]
 
 
 def _message(response: Response, *, is_last: bool) -> StreamResponse:

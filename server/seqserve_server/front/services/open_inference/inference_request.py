@@ -9,8 +9,8 @@ from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.config import SegmentationMode
+from seqserve_server.front.generate.records import GenerateRequest
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.request.prepared import GenerateRequest
 from seqserve_server.front.services.open_inference.parameters import flag, options_of
 from seqserve_server.front.services.open_inference.signature import Output, outputs_of
 from seqserve_server.front.services.open_inference.tensors import TEXT, Texts, add_output, texts_of
@@ -66,9 +66,9 @@ class InferenceRequest:
             return generation_pb2.GenerateRequest(source=texts[0], options=self.options)
         return generation_pb2.GenerateBatchRequest(sources=texts, options=self.options)
 
-    def response(self, answers: Sequence[Sequence[Hypothesis]]) -> Response:
-        """Builds the response from the hypotheses of each text, best first."""
-        return self._response(self.outputs, answers)
+    def response(self, answers: Sequence[generation_pb2.GenerateResponse]) -> Response:
+        """Builds the response from the answers to all texts."""
+        return self._response(self.outputs, [answer.hypotheses for answer in answers])
 
     def piece(self, text: str) -> Response:
         """Builds the response for a piece of the text, without the other outputs."""
@@ -80,7 +80,7 @@ class InferenceRequest:
         rest = Hypothesis()
         rest.CopyFrom(best)
         rest.text = ""
-        return self.response([[rest]])
+        return self._response(self.outputs, [[rest]])
 
     def _response(
         self, outputs: Sequence[Output], answers: Sequence[Sequence[Hypothesis]]

@@ -14,7 +14,7 @@ from typing import Any
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.request.parts import MAX_SOURCES
+from seqserve_server.front.generate.source import MAX_SOURCES
 from seqserve_server.front.services.open_inference.tensors import (
     BYTES,
     FP32,

@@ -91,7 +91,7 @@ def test_an_rms_norm_becomes_one_node_that_computes_the_same(tmp_path: Path) -> 
     after = kinds(fused(before))
     assert norms == after.count("SimplifiedLayerNormalization") == 4
     assert not {"Pow", "ReduceMean", "Sqrt", "Reciprocal"}.intersection(after)
-    requests = [([5, 6, 7, 2], WAYS["greedy"]), ([9, 2], WAYS["beam"])]
+    requests = [([5, 6, 7, 2], WAYS["greedy"]), ([9, 2], WAYS["beam"]), ([8, 2], WAYS["prefix"])]
     manifest = Manifest.load(folder)
     on_host = decode(Runtime(folder, manifest, Provider.CPU, threads=1), folder, requests, 6)
     device = DeviceRuntime(folder, manifest, Provider.CPU, HostDevice())

@@ -13,6 +13,7 @@ import pytest
 
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.front.models import folders
+from seqserve_server.front.models.deployment import check_inside
 from seqserve_server.front.models.folders import (
     MODELS,
     Listing,
@@ -20,7 +21,6 @@ from seqserve_server.front.models.folders import (
     list_folders,
     standard_repository,
 )
-from seqserve_server.front.models.loaded_model import check_inside
 
 
 def folder(repository: Path, *parts: str) -> Path:

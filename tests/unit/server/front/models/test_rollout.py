@@ -21,8 +21,8 @@ from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loaded_model import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics

@@ -36,9 +36,10 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 from seqserve_server.front.models import deployment, folders
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loaded_model import Loader, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics

@@ -32,7 +32,7 @@ from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.request import Spec
 from seqserve_server.front.call.interceptor import CallInterceptor
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tokens import SCOPES, AuthorizationInterceptor, Tokens, scope_of
 from seqserve_server.front.telemetry.metrics import Metrics

@@ -16,7 +16,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
 
 TEXT = "Grüße aus Köln 🙂"
 

@@ -1,0 +1,192 @@
+"""The records that a request becomes on its way, in their order, and what a feature does with them.
+
+``GenerateRequest -> Route -> Options -> Source(Part...) -> Job -> GenerateSpec -> Finished ->
+Hypothesis -> GenerateResponse``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.events import Finished, Hypothesis
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Priority
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.detection import Detected
+from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
+from seqserve_server.front.generate.splitting import Segmentation, Span
+from seqserve_server.front.generate.window import Window
+from seqserve_server.front.glossaries.glossary import Glossary
+from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.models.pairs import Leg
+
+GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
+
+
+class Part(NamedTuple):
+    """A part of a source, which the engine decodes by itself."""
+
+    span: Span
+    """Its place in the source."""
+    original: str
+    """Its text in the source."""
+    text: str
+    """Its text as the model reads it; characters have the places of the original."""
+    tokens: list[int]
+    """What the model reads for it, with all that is added; empty for a part that stays as it is."""
+    decoding: DecodingOptions
+    """How to decode it: the options of the request, with the terms that this part contains."""
+    is_wrapped: bool = False
+    """Whether it is only a part of a line or sentence, which is too long."""
+    protected: Sequence[Span] = ()
+    """What of its text comes back as it is."""
+    terms: Sequence[generation_pb2.Term] = ()
+    """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
+    draft: tuple[int, ...] = ()
+    """Token ids that its target may have."""
+
+
+def without(text: str, spans: Sequence[Span]) -> str:
+    """Returns what of a text is in no span, with spaces in their place."""
+    if not spans:
+        return text
+    begins = [0, *(span.end for span in spans)]
+    ends = [*(span.begin for span in spans), len(text)]
+    return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+
+
+class Feature:
+    """What a request may ask for beside a translation; a plain request has none.
+
+    All features of a request read a part, in their order, and write each hypothesis, in the same
+    order: see :mod:`~seqserve_server.front.generate.options`. They are kept with the options of a
+    model and serve many requests, so they know nothing of one.
+    """
+
+    field = ""
+    """The option that it comes from, in errors."""
+    shapes_text = False
+    """Whether it decides which text the model reads; then it is asked for each try to wrap one."""
+
+    def read(self, part: Part) -> Part:
+        """Returns a part with what the feature finds in it, before the engine gets it."""
+        return part
+
+    def read_divided(self, parts: list[Part]) -> list[Part]:
+        """Returns the parts of a source that has several."""
+        return parts
+
+    def max_bytes(self, part: Part) -> int:
+        """Returns how many bytes it may add to a hypothesis for a part."""
+        return 0
+
+    def rewrites(self, part: Part) -> bool:
+        """Tells whether the text of an answer may change once it is whole; it is not streamed."""
+        return False
+
+    def needs_attention(self, part: Part, answer: Finished) -> bool:
+        """Tells whether an answer can be written better with its attention, which it lacks."""
+        return False
+
+    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
+        """Returns a hypothesis with the tokens that the caller gets."""
+        return hypothesis
+
+    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        """Changes the message of a hypothesis, which has its text already."""
+
+
+class Asked(NamedTuple):
+    """What features are made from: the options of a request, over those of its model."""
+
+    options: generation_pb2.GenerationOptions
+    decoding: DecodingOptions
+    affixes: Affixes
+    model: LoadedModel
+    glossary: Glossary | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the options of a request mean for a model."""
+
+    decoding: DecodingOptions
+    """For the engine; it has all terms of the request, a part has those that it contains."""
+    affixes: Affixes = NO_AFFIXES
+    """What the model reads and writes beside each source."""
+    segmentation: Segmentation | None = None
+    """How sources are divided; None for not at all."""
+    features: tuple[Feature, ...] = ()
+    returns_attention: bool = False
+    is_repeatable: bool = True
+    """Whether equal requests have equal answers: those that do not draw a seed of their own."""
+    glossary: Glossary | None = None
+    """The glossary that the request names."""
+
+
+class Hop(NamedTuple):
+    """A model on the way from the source to the target language, and its options."""
+
+    model: LoadedModel
+    options: Options
+    leg: Leg | None = None
+    """Its languages; None where the request names a model, or no language."""
+
+
+class Route(NamedTuple):
+    """The models that answer a request; they stay loaded until the call ends."""
+
+    hops: tuple[Hop, ...]
+    """One, or the two of a pivot."""
+    priority: Priority
+    is_bulk: bool
+    """Whether its sources are some of many of a call, which wait where a lone one is refused."""
+    detected: Detected | None = None
+    """The language of the source, if it was detected."""
+
+    @property
+    def slots(self) -> int:
+        """Parts that all of the models can run at once."""
+        return min(hop.model.engine.capacity.slots for hop in self.hops)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source and its parts, in order; between them is nothing but white space."""
+
+    text: str
+    parts: list[Part]
+    num_tokens: int
+    """Tokens of all parts."""
+    is_divided: bool
+    """Whether the answer has segments: where division was asked for, even if there is one part."""
+
+
+class Onward(NamedTuple):
+    """The second model of a pivot."""
+
+    hop: Hop
+    read: Callable[[str, bool], Awaitable[Job]]
+    """Reads a text that the first model has written; the flag is that of the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Sources that a model has read: what remains is to answer them."""
+
+    hop: Hop
+    sources: list[Source | ServiceError]
+    """In the order of the request; an error stands for a source that cannot be answered."""
+    priority: Priority
+    is_bulk: bool
+    """As of the route."""
+    call: ServerCall
+    window: Window
+    """Bounds the parts of divided sources that are under way."""
+    onward: Onward | None = None
+    detected: Detected | None = None
+    """The language of the sources, if it was detected."""
