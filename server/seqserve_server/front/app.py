@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 from seqserve.address import address_of, is_taken
 from seqserve.options import parse
 from seqserve.variables import misspelt_variables
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import RAISE_THREADS
-from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import SegmentationMode, ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
@@ -33,6 +31,8 @@ from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
+from seqserve_server.process import logs
+from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing

@@ -20,10 +20,10 @@ from seqserve.errors import CallError, Cancelled, invalid_argument
 from seqserve.results import Result
 from seqserve.v1 import generation_pb2
 from seqserve.v1.generation_options import GenerationOptions
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions

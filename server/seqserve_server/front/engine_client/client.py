@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from seqserve_server.contract import logs, messages
+from seqserve_server.contract import messages
 from seqserve_server.contract.errors import (
     Draining,
     EngineFault,
@@ -31,6 +31,7 @@ from seqserve_server.front.engine_client.engine import EngineStatus, Receive
 from seqserve_server.front.engine_client.process import HostProcess, StatsClient
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
+from seqserve_server.process import logs
 
 _RESTARTING = "the engine of {} has failed and is being started again"
 

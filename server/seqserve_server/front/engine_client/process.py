@@ -11,16 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from seqserve_server.contract import child_process, logs
-from seqserve_server.contract.logs import LogFormat, LogLevel
-from seqserve_server.contract.messages import (
-    GetStats,
-    Message,
-    Setup,
-    StatsReply,
-    encode_message,
-)
+from seqserve_server.contract.messages import GetStats, Message, Setup, StatsReply, encode_message
 from seqserve_server.contract.stats import EngineStats
+from seqserve_server.process import child_process, logs
+from seqserve_server.process.logs import LogFormat, LogLevel
 
 # Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
 # of a suspended VM, fails one comparison, not all.

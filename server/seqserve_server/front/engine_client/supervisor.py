@@ -25,7 +25,7 @@ from enum import Enum
 from typing import Protocol
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract import logs
+from seqserve_server.process import logs
 
 # More doublings than this leave the range of floats.
 _MAX_DOUBLINGS = 64

@@ -9,8 +9,8 @@ from functools import cached_property, partial
 
 from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved

@@ -17,22 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract import logs
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    EngineFault,
-    ProviderError,
-    StartupError,
-)
-from seqserve_server.contract.limits import EngineLimits, is_small
+from seqserve_server.artifact.manifest import is_small
+from seqserve_server.contract.errors import ArtifactError, EngineFault, ProviderError, StartupError
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel, read_artifact
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 # By then a scraper has seen the last counts of a version that was unloaded.
 _LAST_SCRAPE_S = 120.0

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
-from seqserve_server.contract import logs, manifest
+from seqserve_server.artifact import manifest
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
 from seqserve_server.front.models.lifecycle import VERSION
 from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.process import logs
 
 Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
 """Name, size, mtime, ctime and inode of each file; equal as long as no file is written.

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqserve_server.artifact.files import check_file
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.bounds import check_recommended
 from seqserve_server.contract.errors import ArtifactError, InvalidRequest
-from seqserve_server.contract.manifest import Manifest, check_file
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.engine_client.engine import AnsweringEngine, ServingEngine
 from seqserve_server.front.models.answer_cache import VersionAnswers
+from seqserve_server.text.tokenizer import FILE, TARGET_FILE, Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

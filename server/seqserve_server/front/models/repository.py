@@ -8,8 +8,8 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
+from seqserve_server.artifact.template import Template, shared_languages
 from seqserve_server.contract import errors
-from seqserve_server.contract.template import Template, shared_languages
 from seqserve_server.front.models.lifecycle import ModelState, Version
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.pairs import Pairs, Translator, truncated_list

@@ -12,13 +12,14 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_server.contract import errors, logs
+from seqserve_server.contract import errors
 from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.models.deployment import Deployment, Loader
 from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.lifecycle import VERSION, Control, ModelState, to_drain, to_load
 from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 _SHARE = re.compile(rf"({VERSION})=([0-9]{{1,7}})")
 _log = logging.getLogger(__name__)

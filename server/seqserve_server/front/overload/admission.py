@@ -16,12 +16,12 @@ from typing import Any
 
 import grpc
 
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.fair_memory import Shares
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.telemetry.call_record import method_name
+from seqserve_server.process import logs
 
 _LONGEST_S = 0.3
 """What an accepted call waits at most, about; people hardly mind it."""

@@ -13,14 +13,10 @@ from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import (
-    DeadlinePassed,
-    EngineFault,
-    QueueFull,
-    ServiceError,
-)
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import SCORER
+from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.manifest import SCORER, FileDigest
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.features.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
