@@ -18,8 +18,9 @@ from seqserve.options import parse
 from seqserve.variables import misspelt_variables
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import RAISE_THREADS
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.connections import refuse_few_files
-from seqserve_server.front.config import SegmentationMode, ServeOptions
+from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache

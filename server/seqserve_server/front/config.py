@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -14,16 +13,8 @@ from seqserve.cores import available_cores
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.process.logs import LogFormat, LogLevel
-
-
-class SegmentationMode(Enum):
-    """Where a source may be divided into segments; the values of the API."""
-
-    NONE = "none"
-    LINES = "lines"
-    SENTENCES = "sentences"
-
 
 _models = partial(option, group="models")
 _network = partial(option, group="network")

@@ -24,7 +24,6 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
@@ -33,6 +32,7 @@ from seqserve_server.front.generate.source import read
 from seqserve_server.front.generate.window import Window
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, read_artifact
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
 from seqserve_server.offline.model_folder import model_folder
 

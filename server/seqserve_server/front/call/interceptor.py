@@ -22,15 +22,21 @@ from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.answer_size import held_bytes
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.fair_memory import FairMemory, release_all
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
-from seqserve_server.front.call.status import Failure, failure_of
 from seqserve_server.front.models.loaded_model import ActiveCalls
+from seqserve_server.front.overload.memory import FairMemory, release_all
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import method_name, trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
+from seqserve_server.front.telemetry.outcomes import (
+    CANCELLED,
+    OK,
+    OUTCOMES,
+    Failure,
+    Outcome,
+    failure_of,
+)
 from seqserve_server.process import logs
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
 from seqserve_server.front.generate.features.alignment import alignment
 from seqserve_server.front.generate.features.casing import casing
 from seqserve_server.front.generate.features.drafts import drafts

@@ -19,7 +19,6 @@ from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
 from seqserve_server.front.call.connections import connection_arguments
-from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.call.wire import HealthServicer
 from seqserve_server.front.config import ServeOptions
@@ -30,6 +29,7 @@ from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tls import Certificates
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens

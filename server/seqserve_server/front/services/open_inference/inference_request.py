@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.records import GenerateRequest
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.services.open_inference.parameters import flag, options_of

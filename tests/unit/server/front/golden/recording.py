@@ -35,12 +35,12 @@ from seqserve_server.artifact.files import FileDigest
 from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs

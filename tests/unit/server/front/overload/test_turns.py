@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from seqserve_server.front.call.text_turns import SLICE_S, TextTurns, at_once
+from seqserve_server.front.overload.turns import SLICE_S, TextTurns, at_once
 
 
 class Ticking:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve_server.contract.errors import Bound, QueueFull
-from seqserve_server.front.call.fair_memory import FairMemory, Reservation
+from seqserve_server.front.overload.memory import FairMemory, Reservation
 
 MB, KB = 1_000_000, 1000
 
