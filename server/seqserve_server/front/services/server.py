@@ -30,8 +30,7 @@ from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
 from seqserve_server.front.overload.memory import FairMemory
-from seqserve_server.front.security.protection import Security
-from seqserve_server.front.security.tls import Certificates
+from seqserve_server.front.security.protection import Certificates, Security
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
