@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 Requests: TypeAlias = Message | wire.Unreadable | AsyncIterator[Message | wire.Unreadable]
 """What a handler is given: one request, or a stream of them."""
 
-_OURS = ("/seqserve.v1.", "/inference.")
-_GRPCS = "/grpc."
+_OWN_SERVICES = ("/seqserve.v1.", "/inference.")
+_BUILTIN_SERVICES = "/grpc."
 _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
@@ -94,11 +94,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return wrapped
         handler = await continuation(handler_call_details)
         # Names of methods that do not exist must not pile up here.
-        if handler is None or not method.startswith((*_OURS, _GRPCS)):
+        if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
             return handler
-        is_grpcs = method.startswith(_GRPCS)
+        is_builtin_service = method.startswith(_BUILTIN_SERVICES)
         self._wrapped[method] = (
-            wire.refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
+            wire.refusing_malformed(handler) if is_builtin_service else self._wrap(method, handler)
         )
         return self._wrapped[method]
 
