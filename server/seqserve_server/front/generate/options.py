@@ -75,9 +75,6 @@ def compile_options(
 
     Callers send the same options again and again, and the conversion takes a tenth of the time of a
     call; so the model keeps what they were converted to.
-
-    Raises:
-        InvalidRequest: An option is wrong.
     """
     data = sent.SerializeToString()
     known: Options | None = model.known_options.get(data)
@@ -228,9 +225,6 @@ def divide_options(
 
     Both search as the request says. What it says of the text and of the answer is for the second
     model, whose text the caller gets.
-
-    Raises:
-        InvalidRequest: The request has an option that is possible with one model only.
     """
     check_pivot(options, first.target)
     of_first = _only(options, _OF_BOTH | _OF_FIRST, first)

@@ -197,7 +197,6 @@ def _place(
 
 
 def _trimmed(text: str, begin: int, end: int) -> Span:
-    """Leaves out white space, and what a stop sequence has cut off."""
     part = text[begin:end]
     left = len(part) - len(part.lstrip())
     return Span(begin + left, begin + max(left, len(part.rstrip())))

@@ -61,11 +61,7 @@ _CHARACTER_BYTES = 4
 
 
 def protected(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has it.
-
-    Raises:
-        InvalidRequest: A text to keep is empty or too long.
-    """
+    """Returns the feature, if the request has it."""
     options = asked.options
     for text in options.keep:
         if not text.strip() or len(text) > _MAX_CHARACTERS:

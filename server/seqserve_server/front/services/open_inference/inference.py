@@ -176,7 +176,6 @@ class InferenceServicer(ModelControlServicer):
                         yield response
 
     async def _read(self, request: Request, call: ServerCall) -> tuple[InferenceRequest, Job]:
-        """Reads a request, and waits until there is memory for its answers."""
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
         inference = InferenceRequest.read(request, model)
@@ -190,7 +189,6 @@ class InferenceServicer(ModelControlServicer):
     async def _streamed(
         self, request: Request, call: ServerCall
     ) -> AsyncGenerator[StreamResponse, None]:
-        """Answers one request of a stream."""
         request_call = call.child()
         try:
             inference, job = await self._read(request, request_call)
@@ -219,7 +217,6 @@ class InferenceServicer(ModelControlServicer):
 
 
 async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:
-    """Answers all texts; the first that fails ends the call."""
     for index, source in enumerate(job.sources):
         if isinstance(source, InvalidRequest):
             raise renamed(source, index)
