@@ -13,8 +13,9 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
+from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.joined import TextJoiner
-from seqserve_server.front.generate.records import Options, Part
+from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
 

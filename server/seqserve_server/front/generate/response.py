@@ -13,8 +13,9 @@ from seqserve_server.contract.alphabet import script_of
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.generate.confidence import confidence
+from seqserve_server.front.generate.feature import Part, without
 from seqserve_server.front.generate.features.alignment import attention_rows
-from seqserve_server.front.generate.records import Hop, Part, without
+from seqserve_server.front.generate.records import Hop
 
 _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,

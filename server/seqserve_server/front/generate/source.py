@@ -13,6 +13,7 @@ from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
+from seqserve_server.front.generate.feature import Part, without
 from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
@@ -20,10 +21,8 @@ from seqserve_server.front.generate.records import (
     Job,
     Onward,
     Options,
-    Part,
     Route,
     Source,
-    without,
 )
 from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
 from seqserve_server.front.generate.window import Window

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.generate.records import Asked, Feature, Part
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 
 TokenIds: TypeAlias = tuple[int, ...]
 
