@@ -49,7 +49,6 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
 
 
 def _version(folder: Path) -> Path | None:
-    """Returns a folder that is one of a version, or the highest version in one of a model."""
     if (folder / FILE).is_file():
         return folder
     return _newest(folder.parent, folder.name) if folder.is_dir() else None
@@ -64,5 +63,4 @@ def _versions(repository: Path, name: str) -> list[Path]:
 
 
 def _complete(repository: Path) -> list[Path]:
-    """Lists the versions whose manifest, which is written last, is there."""
     return [folder for folder in list_folders(repository).versions if (folder / FILE).is_file()]

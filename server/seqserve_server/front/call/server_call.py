@@ -61,10 +61,6 @@ class ServerCall(CallRecord):
 
         A call that asks again gets the version that it has, even if that is being unloaded. The id
         of the call is the key for the traffic weights.
-
-        Raises:
-            Draining: The server shuts down; a call that has its version goes on.
-            ServiceError: As :meth:`Repository.resolve`.
         """
         kept = self._resolved(name or repository.default, version)
         model = kept or repository.resolve(name, version, self.request_id)
@@ -113,10 +109,6 @@ class ServerCall(CallRecord):
             request: The request, which is held meanwhile.
             max_wait_s: Longest wait, in seconds.
             held_bytes: What else is held meanwhile.
-
-        Raises:
-            InvalidRequest: It may need more than one caller can have.
-            QueueFull: There is none for so long, or too many calls wait for it.
         """
         memory = self.resources.answers
         self.held = await memory.reserve(

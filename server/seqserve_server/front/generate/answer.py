@@ -8,9 +8,10 @@ from functools import partial
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.front.generate.engine_call import EngineCall, engine_call
+from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.pivot import AnswerPart, Streamed, join_legs, stream_then, then
-from seqserve_server.front.generate.records import Job, Onward, Part, Source
+from seqserve_server.front.generate.records import Job, Onward, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -19,11 +20,7 @@ Piece = generation_pb2.Piece
 
 
 async def answer(job: Job, source: Source | ServiceError) -> Response:
-    """Answers a source of a job, once all its parts are finished.
-
-    Raises:
-        ServiceError: The source, or a part of it, cannot be answered.
-    """
+    """Answers a source of a job, once all its parts are finished."""
     if isinstance(source, ServiceError):
         raise source
     answer_part = _answering(job, is_bulk=_is_bulk(job, source))
@@ -45,9 +42,6 @@ async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
     """Yields the text as soon as it is final, then the whole answer.
 
     The text of a lone part comes as it is decoded, that of many by part.
-
-    Raises:
-        ServiceError: As :func:`answer`.
     """
     if isinstance(source, ServiceError):
         raise source
@@ -88,7 +82,6 @@ def _answering(job: Job, *, is_bulk: bool) -> AnswerPart:
 
 
 async def _answer_part(job: Job, is_bulk: bool, part: Part) -> Response | None:
-    """Answers a part by a model; None if it can read none of it."""
     if not part.tokens:
         return None
     call = engine_call(job, part, is_bulk=is_bulk)
@@ -115,7 +108,6 @@ async def _written(job: Job, part: Part, call: EngineCall) -> Response:
 
 
 async def _stream_part(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
-    """Yields the text of a lone part as it is decoded, then its answer."""
     if job.onward is None:
         pieces = _stream_tokens(job, part, is_bulk=is_bulk)
     else:

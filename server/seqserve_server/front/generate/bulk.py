@@ -97,7 +97,6 @@ class Bulk:
             raise self._cut_short
 
     def _cut(self, error: ServiceError) -> None:
-        """Stops reading; the call ends with an error once no request is under way."""
         self._cut_short = error
         assert self._reading is not None
         self._reading.cancel()

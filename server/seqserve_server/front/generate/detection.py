@@ -44,16 +44,10 @@ class _DetectorProcess:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Takes what :meth:`start` has made."""
         self._process, self._reader, self._writer = process, reader, writer
 
     @classmethod
     async def start(cls, module: str) -> _DetectorProcess:
-        """Runs a module with Python.
-
-        Raises:
-            OSError: The system has no room for another process or file.
-        """
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
@@ -68,15 +62,9 @@ class _DetectorProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     async def ask(self, line: bytes) -> bytes:
-        """Sends a line and returns the answer.
-
-        Raises:
-            ConnectionError: The process has ended.
-        """
         try:
             self._writer.write(line)
             await self._writer.drain()
@@ -88,7 +76,6 @@ class _DetectorProcess:
         return answer
 
     async def end(self) -> None:
-        """Waits until the process has ended, and kills it after a timeout."""
         self._writer.close()
         status = await asyncio.to_thread(child_process.end, self._process, _END_TIMEOUT_S)
         if status:

@@ -23,7 +23,8 @@ from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.call.server_call import has_passed
 from seqserve_server.front.engine_client.engine import AnsweringEngine
 from seqserve_server.front.engine_client.refusals import QueueKey
-from seqserve_server.front.generate.records import Job, Part
+from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.records import Job
 from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.telemetry.call_metrics import Lookup
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
@@ -61,9 +62,6 @@ class EngineCall:
         Args:
             retries: Whether to try again when the queue is full, as soon as it is advised to: for
                 one of many requests of a call, because the others may be what fills the queue.
-
-        Raises:
-            ServiceError: The request failed, or has no time left to try again.
         """
         while True:
             try:
@@ -80,22 +78,14 @@ class EngineCall:
         return self.result()
 
     async def target_scored(self) -> TargetScored:
-        """Submits the request and waits for the scores of its target.
-
-        Raises:
-            ServiceError: The request failed.
-        """
+        """Submits the request and waits for the scores of its target."""
         await self._run(self.spec)
         await self._complete()
         assert isinstance(self._last, TargetScored)
         return self._last
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
-        """Submits the request and yields new tokens as they come, until the answer is whole.
-
-        Raises:
-            ServiceError: The request failed.
-        """
+        """Submits the request and yields new tokens as they come, until the answer is whole."""
         with self._submitted(self.spec):
             while self._last is None:
                 await self._next_event()
@@ -113,9 +103,6 @@ class EngineCall:
         """Gets the attention of a whole answer whose request did not want it.
 
         The record of the call leaves that out.
-
-        Raises:
-            ServiceError: The attention cannot be had.
         """
         assert isinstance(self.spec, GenerateSpec)
         options = replace(self.spec.options, return_attention=True)
@@ -125,11 +112,6 @@ class EngineCall:
         return self.result()
 
     async def _complete(self) -> None:
-        """Gets the attention that the answer lacks, and ends the request.
-
-        Raises:
-            ServiceError: The request failed.
-        """
         spec = self.spec
         if (
             isinstance(self._last, Finished)
@@ -210,7 +192,6 @@ class CachedCall(EngineCall):
         self._is_shared = not spec.streamed and spec.limit_s == math.inf
 
     async def _finished(self) -> Finished:
-        """Finds the answer, waits for that of an equal request, or submits the request."""
         if self._find():
             return self.result()
         if not self._is_shared:
@@ -221,11 +202,7 @@ class CachedCall(EngineCall):
         return await self._answers.under_way.run(key, self._computed)
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
-        """Yields all tokens at once if the answer is kept, else as they come.
-
-        Raises:
-            ServiceError: The request failed.
-        """
+        """Yields all tokens at once if the answer is kept, else as they come."""
         if self._find():
             if cast(GenerateSpec, self.spec).reports_progress:
                 yield self.result().best.token_ids

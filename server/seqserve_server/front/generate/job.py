@@ -37,12 +37,7 @@ _TEXT_BYTES = 3
 
 
 async def reserved(job: Job, request: GenerateRequest) -> Job:
-    """Returns a job once there is memory for its answers, which its call then holds.
-
-    Raises:
-        InvalidRequest: It may need more than one caller can have.
-        QueueFull: There is none for so long, or too many calls wait for it.
-    """
+    """Returns a job once there is memory for its answers, which its call then holds."""
     sources = [source for source in job.sources if isinstance(source, Source)]
     await job.call.reserve(
         answer_size(job),
@@ -70,10 +65,6 @@ async def in_turns(
         request: The request, which is held meanwhile.
         call: The call that it came in.
         max_wait_s: Longest wait for memory, in seconds.
-
-    Raises:
-        QueueFull: Texts of other calls are read for so long, or too many wait for it.
-        Exception: What the steps raise.
     """
     if num_characters <= _FEW_CHARACTERS:
         return at_once(steps)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.features.protected_places import kept_in
-from seqserve_server.front.generate.records import Part, Source
+from seqserve_server.front.generate.records import Source
 from seqserve_server.front.generate.splitting import Span
 
 # From the mildest to the one that a caller should know of first.
@@ -74,7 +75,6 @@ class Joined:
     def _segment(
         self, part: Part, text: str, response: generation_pb2.GenerateResponse | None
     ) -> generation_pb2.Segment:
-        """Moves what a part's answer says of its text to the segment."""
         segment = generation_pb2.Segment(
             source_begin=part.span.begin,
             source_end=part.span.end,
@@ -92,7 +92,6 @@ class Joined:
         return segment
 
     def _hypothesis(self) -> generation_pb2.Hypothesis:
-        """Joins the best hypotheses of all segments."""
         best = [segment.hypotheses[0] for segment in self._segments if segment.hypotheses]
         joined = generation_pb2.Hypothesis(
             text="".join((*self._text, self.rest())),
@@ -113,7 +112,6 @@ class Joined:
 def _moved(
     kept: Iterable[generation_pb2.KeptText], segment: generation_pb2.Segment
 ) -> Iterator[generation_pb2.KeptText]:
-    """Yields what a segment keeps, with its places in the whole texts."""
     for own in kept:
         whole = generation_pb2.KeptText(text=own.text, placement=own.placement)
         whole.source_begin = segment.source_begin + own.source_begin

@@ -45,12 +45,7 @@ def affixes_of(
     tokenizer: Tokenizer,
     section: str = "options.",
 ) -> Affixes:
-    """Finds what a model adds for the languages of a request; empty for a language not given.
-
-    Raises:
-        InvalidRequest: A language is unknown, is missing, or the model asks for none. The field has
-            the name of the ``section`` before it.
-    """
+    """Finds what a model adds for the languages of a request; empty for a language not given."""
     codes = {"source": source_language, "target": target_language}
     if manifest.template is None and not any(codes.values()):
         return NO_AFFIXES

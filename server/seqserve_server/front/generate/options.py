@@ -20,6 +20,7 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
+from seqserve_server.front.generate.feature import Asked, Feature
 from seqserve_server.front.generate.features.alignment import alignment
 from seqserve_server.front.generate.features.casing import casing
 from seqserve_server.front.generate.features.drafts import drafts
@@ -27,7 +28,7 @@ from seqserve_server.front.generate.features.protected import protected
 from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
 from seqserve_server.front.generate.features.unknowns import unknowns
 from seqserve_server.front.generate.languages import Affixes, affixes_of
-from seqserve_server.front.generate.records import Asked, Feature, Options
+from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
 from seqserve_server.front.generate.splitting import has_prefix, segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary
@@ -74,9 +75,6 @@ def compile_options(
 
     Callers send the same options again and again, and the conversion takes a tenth of the time of a
     call; so the model keeps what they were converted to.
-
-    Raises:
-        InvalidRequest: An option is wrong.
     """
     data = sent.SerializeToString()
     known: Options | None = model.known_options.get(data)
@@ -227,9 +225,6 @@ def divide_options(
 
     Both search as the request says. What it says of the text and of the answer is for the second
     model, whose text the caller gets.
-
-    Raises:
-        InvalidRequest: The request has an option that is possible with one model only.
     """
     check_pivot(options, first.target)
     of_first = _only(options, _OF_BOTH | _OF_FIRST, first)

@@ -54,14 +54,7 @@ class Directory(NamedTuple):
 async def resolve(
     request: GenerateRequest, directory: Directory, call: ServerCall, *, is_bulk: bool = False
 ) -> Route:
-    """Finds the models of a request, and sets its source language if that is to be detected.
-
-    Raises:
-        InvalidRequest: No model serves the languages, the language cannot be told, an option is
-            wrong, or no glossary of the name is for them.
-        ServiceError: A queue is full, or as :meth:`ServerCall.resolve` and
-            :meth:`LanguageDetector.detect`.
-    """
+    """Finds the models of a request, and sets its source language if that is to be detected."""
     models, legs, detected = await _models(request, directory, call)
     if len(models) == 1:
         return route_to(
@@ -108,12 +101,7 @@ def _urgency(
 
 
 async def single_model(request: Request, directory: Directory, call: ServerCall) -> ServedModel:
-    """Finds the model of a call that has no use for two.
-
-    Raises:
-        InvalidRequest: No single model serves the languages.
-        ServiceError: As :meth:`ServerCall.resolve`.
-    """
+    """Finds the model of a call that has no use for two."""
     models, legs, _ = await _models(request, directory, call)
     if len(models) > 1:
         first, second = legs
@@ -173,11 +161,7 @@ def _languages(request: Any) -> _Languages | None:
 def glossary_of(
     options: generation_pb2.GenerationOptions, manifest: Manifest, glossaries: Glossaries
 ) -> Glossary | None:
-    """Finds the glossary that a request names, for its languages or those of its model.
-
-    Raises:
-        InvalidRequest: There is none for them.
-    """
+    """Finds the glossary that a request names, for its languages or those of its model."""
     if not options.glossary:
         return None
     template = manifest.template or Template()
@@ -189,7 +173,6 @@ def glossary_of(
 
 
 def _beginning(texts: Iterable[str]) -> str:
-    """Joins as many texts as the detector looks at."""
     joined = ""
     for text in texts:
         joined += f"{text[:MAX_CHARACTERS]}\n"

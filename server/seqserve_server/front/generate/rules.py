@@ -23,8 +23,6 @@ _EXCLUDES = {
     "segmentation": PREFIXES,
     **dict.fromkeys(_TERMS, _SAMPLING),
 }
-
-
 _ONE_MODEL = {
     "terms": "are matched against the source, which the second model does not read",
     "glossary": "is of one pair of languages, and two models answer",

@@ -138,7 +138,6 @@ async def tokenize(
 def _tokenized(
     tokenizer: Tokenizer, text: str, affixes: Affixes, *, is_target: bool
 ) -> Steps[tuple[Pieces, int]]:
-    """Divides a text into tokens, and counts all that a model reads or writes for it."""
     pieces = tokenizer.pieces(text, is_target=is_target)
     if is_target:
         return pieces, len(affixes.target) + len(pieces.ids)
@@ -167,11 +166,7 @@ async def detokenize(
 
 
 def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
-    """Tokenizes a target, the end token last, and adds what the model wants first.
-
-    Raises:
-        InvalidRequest: It is too long; it may be empty.
-    """
+    """Tokenizes a target, the end token last, and adds what the model wants first."""
     limit = model.manifest.limits.max_target_length
     check_length("target", text, limit, model.manifest)
     tokens = [*affixes.target, *model.tokenizer.encode_target(text)]

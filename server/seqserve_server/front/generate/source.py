@@ -12,6 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.feature import Part, without
 from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
@@ -19,10 +20,8 @@ from seqserve_server.front.generate.records import (
     Job,
     Onward,
     Options,
-    Part,
     Route,
     Source,
-    without,
 )
 from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
 from seqserve_server.front.generate.window import Window
@@ -50,10 +49,6 @@ async def read(
         route: The models that answer it.
         call: The call that it came in; it holds the memory.
         window: That of the call, if it has more requests.
-
-    Raises:
-        ServiceError: A lone source is wrong, or there is no memory for so long. The error of a
-            source of a batch stands for that source.
     """
     hop, *others = route.hops
     reader = SourceReader(hop.model, hop.options)
@@ -84,7 +79,6 @@ async def read(
 
 
 async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
-    """Reads a text that the first model of a job has written, for the second one."""
     steps = SourceReader(hop.model, hop.options).read(text)
     request = generation_pb2.GenerateRequest(source=text)
     max_wait_s = longest_wait_s(hop.options, is_bulk=is_bulk)
@@ -120,12 +114,7 @@ class SourceReader:
         """Most tokens that the model reads."""
 
     def read(self, text: str) -> Steps[Source]:
-        """Reads one source.
-
-        Raises:
-            InvalidRequest: It is empty or too long, has too many segments, or terms that do not
-                fit.
-        """
+        """Reads one source."""
         if not text.strip():
             raise InvalidRequest("source", "is empty")
         if self._segmentation is None:
@@ -133,11 +122,7 @@ class SourceReader:
         return (yield from self._divided(text, self._segmentation))
 
     def read_all(self, texts: Sequence[str]) -> Steps[list[Source | ServiceError]]:
-        """Reads the sources of a batch; an error stands for its source.
-
-        Raises:
-            InvalidRequest: They have too many segments together.
-        """
+        """Reads the sources of a batch; an error stands for its source."""
         sources: list[Source | ServiceError] = []
         num_segments = 0
         for text in texts:
@@ -206,7 +191,6 @@ class SourceReader:
         return part
 
     def _whole(self, part: Part, tokens: list[int]) -> Part:
-        """Adds the tokens, and what features find that do not change them."""
         part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
         for feature in self._others:
             part = feature.read(part)
@@ -238,13 +222,11 @@ class SourceReader:
 
     @cached_property
     def _num_added(self) -> int:
-        """Tokens that the model reads for an empty text."""
         if self._affixes.text:
             return len(self._encoded(""))
         return len(self._affixes.with_special_tokens([])) + self._tokenizer.num_added
 
     def _check_tokens(self, tokens: list[int]) -> None:
-        """Checks that an undivided source is not too long, and that the model reads some of it."""
         num_affixes = len(self._affixes.with_special_tokens([]))
         if len(tokens) > self.max_tokens:
             end = "the end token"
@@ -259,7 +241,6 @@ class SourceReader:
 
 
 def _check_count(sources: int) -> None:
-    """Checks the number of sources in a batch."""
     if not 1 <= sources <= MAX_SOURCES:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 

@@ -128,7 +128,6 @@ def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
 
 
 def _border(text: str, limit: int) -> int:
-    """Finds the best place to end a part of 1 to ``limit`` characters."""
     for pattern, begin in ((_CLAUSE, limit // 2), (_WORD, 0)):
         ends = [match.end() for match in pattern.finditer(text, begin, limit + 1)]
         if ends := [end for end in ends if end <= limit]:

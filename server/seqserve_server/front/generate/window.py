@@ -45,9 +45,6 @@ class Window:
         Args:
             items: What to answer.
             run: Answers one item, in a task of its own.
-
-        Raises:
-            Exception: That of the first item that failed.
         """
         tasks: set[asyncio.Task[Answer]] = set()
         started: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()

@@ -34,11 +34,7 @@ class TextTurns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def run(self, caller: str, steps: Steps[Result]) -> Result:
-        """Does work in slices, in turns with the work of others, and returns its result.
-
-        Raises:
-            Exception: What the work raises.
-        """
+        """Does work in slices, in turns with the work of others, and returns its result."""
         results: list[Result] = []
         try:
             while not results:
@@ -52,7 +48,6 @@ class TextTurns:
         return results[0]
 
     def _slice(self, steps: Steps[Result], results: list[Result]) -> None:
-        """Does some steps; adds the result if they were the last ones."""
         end_s = self._clock() + SLICE_S
         try:
             while self._clock() < end_s:
@@ -75,7 +70,6 @@ class TextTurns:
             raise
 
     def _give(self) -> None:
-        """Gives the turn to the next caller."""
         while self._waiting:
             # Nobody has two turns in a row while others wait.
             others = (caller for caller in self._waiting if caller != self._last_caller)

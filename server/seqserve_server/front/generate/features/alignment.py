@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.front.generate.splitting import Span
 from seqserve_server.text.text_stream import REPLACEMENT
 from seqserve_server.text.tokenizer import Tokenizer
@@ -197,7 +197,6 @@ def _place(
 
 
 def _trimmed(text: str, begin: int, end: int) -> Span:
-    """Leaves out white space, and what a stop sequence has cut off."""
     part = text[begin:end]
     left = len(part) - len(part.lstrip())
     return Span(begin + left, begin + max(left, len(part.rstrip())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.generate.records import Asked, Feature, Part
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.text.tokenizer import Tokenizer
 
 TokenIds: TypeAlias = tuple[int, ...]
@@ -14,11 +14,7 @@ _MAX_CHARACTERS = 16_384
 
 
 def drafts(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has it and its search can follow a draft.
-
-    Raises:
-        InvalidRequest: The draft is too long.
-    """
+    """Returns the feature, if the request has it and its search can follow a draft."""
     options, decoding, tokenizer = asked.options, asked.decoding, asked.model.tokenizer
     text = options.target_draft
     if len(text) > _MAX_CHARACTERS:

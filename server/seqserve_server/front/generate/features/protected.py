@@ -11,13 +11,13 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.front.call.answer_size import ID_BYTES, STRING_BYTES
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.front.generate.features.alignment import Alignment
 from seqserve_server.front.generate.features.protected_places import (
     is_missing,
     occurrences,
     restore,
 )
-from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.front.generate.splitting import Span
 
 _MAX_CHARACTERS = 256
@@ -61,11 +61,7 @@ _CHARACTER_BYTES = 4
 
 
 def protected(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has it.
-
-    Raises:
-        InvalidRequest: A text to keep is empty or too long.
-    """
+    """Returns the feature, if the request has it."""
     options = asked.options
     for text in options.keep:
         if not text.strip() or len(text) > _MAX_CHARACTERS:

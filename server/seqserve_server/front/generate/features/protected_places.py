@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve_server.front.generate.feature import without
 from seqserve_server.front.generate.features.alignment import Link, links_of, message_of
-from seqserve_server.front.generate.records import without
 from seqserve_server.front.generate.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
@@ -56,7 +56,6 @@ def occurrences(kept: str, text: str) -> Iterator[Span]:
 
 
 def _is_in_word(text: str, place: int) -> bool:
-    """Tells whether there is a letter or digit on both sides of a place."""
     return _WORD.match(text[place - 1 : place]) is not None and (
         _WORD.match(text[place : place + 1]) is not None
     )
@@ -117,7 +116,6 @@ class _Places:
         """The kept span that each token comes from; None where it comes from none."""
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
-        """Finds spans that the model wrote as they are."""
         by_text: defaultdict[str, list[Span]] = defaultdict(list)
         for span in spans:
             by_text[self._source[slice(*span)]].append(span)
@@ -155,7 +153,6 @@ class _Places:
         return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
 
     def duplicates(self, spans: Sequence[Span]) -> list[_Edit]:
-        """Finds what the model wrote more often than the source has it; it is taken out."""
         edits = []
         kept = Counter(self._source[slice(*span)] for span in spans)
         for text in kept:
@@ -173,14 +170,12 @@ class _Places:
         return last.target.end if last else 0
 
     def _across(self, place: int) -> int:
-        """Finds the end of the word that is as far in the text as a place in the source."""
         at = round(len(self._text) * place / len(self._source))
         while 0 < at < len(self._text) and not self._text[at].isspace():
             at += 1
         return at
 
     def _occurrences(self, kept: str) -> list[Span]:
-        """Finds where the text has a kept text, by itself, and nothing else is placed."""
         return [place for place in occurrences(kept, self._text) if self._is_free(place)]
 
     def _is_free(self, place: Span) -> bool:
@@ -252,7 +247,6 @@ def _is_word(source: str, span: Span) -> bool:
 
 
 def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[Link]) -> None:
-    """Makes the edits of a text, and moves its alignment."""
     text = message.text
     parts: list[str] = []
     kept: list[generation_pb2.KeptText] = []
@@ -297,6 +291,5 @@ def _kept(edit: _Edit, source: str, target: Span) -> generation_pb2.KeptText:
 
 
 def _origin(place: Span, spans: Sequence[Span], begins: Sequence[int]) -> Span | None:
-    """Returns the span, of spans in order, that a place has characters of."""
     index = bisect_right(begins, max(place.begin, place.end - 1)) - 1
     return spans[index] if index >= 0 and place.begin < spans[index].end else None

@@ -11,7 +11,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.front.call.answer_size import STRING_BYTES
-from seqserve_server.front.generate.records import Asked, Feature, Part, without
+from seqserve_server.front.generate.feature import Asked, Feature, Part, without
 from seqserve_server.front.glossaries.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 

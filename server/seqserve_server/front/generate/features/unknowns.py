@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from seqserve_server.contract.events import Hypothesis
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.front.generate.features.alignment import TokenSpans, attention_rows
-from seqserve_server.front.generate.records import Asked, Feature, Part
 
 
 def unknowns(asked: Asked) -> Feature | None:

@@ -1,9 +1,4 @@
-"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference.
-
-Figures are those of the metrics: calls are counted by the front, texts and steps by the engine.
-Source of statistics:
-https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
-"""
+"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference."""
 
 from __future__ import annotations
 
@@ -24,8 +19,7 @@ from seqserve_server.front.models.lifecycle import VERSION
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.services.open_inference.signature import config_of, metadata_of
-from seqserve_server.front.services.open_inference.tensors import MAX_NAME
+from seqserve_server.front.services.open_inference.tensors import MAX_NAME, config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage, usage_of
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -187,7 +181,10 @@ def statistics_of(
     stats: EngineStats,
     usage: ProcessUsage | None,
 ) -> pb.ModelStatistics:
-    """Makes the message about one version.
+    """Returns the figures of a version since it was loaded, as Triton's ``ModelStatistics``.
+
+    They are those of the metrics: calls are counted by the front, texts and steps by the engine.
+    Source: https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
 
     Args:
         name: Of the model.
