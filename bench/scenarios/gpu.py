@@ -31,7 +31,7 @@ from bench.random_artifact import SHAPES, folder_name
 from bench.scenarios.roofline import Work
 from bench.tables import Table, shown, spread, spread_of_ratios
 from bench.turns import equal_share, take_turns
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 
 LENGTH = 32
 """Target tokens of each source."""

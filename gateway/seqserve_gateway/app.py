@@ -44,7 +44,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from seqserve.request_id import REQUEST_ID
+from seqserve.metadata import REQUEST_ID
 from seqserve_gateway import reference
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.failure import Failure, problem

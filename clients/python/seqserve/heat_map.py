@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from html import escape
 
-from seqserve.columns import padded, width_of
+from seqserve.output import padded, width_of
 from seqserve.palette import BLUE, style_sheet
 
 

@@ -33,8 +33,14 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from seqserve.errors import OptionError
-from seqserve.option_values import converted, is_enum, members, shell_words
-from seqserve.variables import variable_of, warn_of_misspelt
+from seqserve.option_values import (
+    converted,
+    is_enum,
+    members,
+    shell_words,
+    variable_of,
+    warn_of_misspelt,
+)
 
 T = TypeVar("T")
 

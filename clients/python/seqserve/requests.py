@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Unpack
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.errors import invalid_argument
 from seqserve.v1 import generation_pb2, model_pb2
 

@@ -13,8 +13,7 @@ from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
-from seqserve.glossary import Glossary
-from seqserve.model import LanguagePair, Model, ModelState
+from seqserve.model import Glossary, LanguagePair, Model, ModelState
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")

@@ -10,8 +10,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.glossary import Glossary
 from seqserve.language_codes import folded
+from seqserve.model import Glossary
 from seqserve_gateway.call import Call
 from seqserve_gateway.deepl.keyed import keyed_fields_of
 from seqserve_gateway.failure import Failure

@@ -13,7 +13,7 @@ from itertools import chain
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.decoding import GenerateOptions
+from seqserve.arguments import GenerateOptions
 from seqserve.documents import html
 from seqserve.errors import CallError
 from seqserve.language_codes import AUTO, folded

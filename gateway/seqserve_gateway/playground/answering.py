@@ -13,8 +13,8 @@ from typing import Any
 
 from seqserve import AsyncClient
 from seqserve.command.advice import advice_on
-from seqserve.command.json_line import json_line
 from seqserve.errors import CallError, FailedPrecondition
+from seqserve.output import json_line
 from seqserve.results import Piece
 from seqserve_gateway.playground.call_code import call_code
 from seqserve_gateway.playground.question import Question

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import cast
 
-from seqserve.decoding import GenerateOptions
+from seqserve.arguments import GenerateOptions
 from seqserve_gateway.failure import Failure
 
 

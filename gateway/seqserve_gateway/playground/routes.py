@@ -13,8 +13,8 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from seqserve.command.json_line import json_line
 from seqserve.errors import CallError
+from seqserve.output import json_line
 from seqserve_gateway.admission import Admission
 from seqserve_gateway.app import app_of
 from seqserve_gateway.bodies import Bodies

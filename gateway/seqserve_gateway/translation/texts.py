@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
+from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
-from seqserve.decoding import GenerateOptions
-from seqserve.documents.passage import Passage, Translation, parts
-from seqserve.documents.translation import parts_of, source_of, translation_of
+from seqserve.documents.passage import (
+    Passage,
+    Translation,
+    parts,
+    parts_of,
+    source_of,
+    translation_of,
+)
 from seqserve.errors import FailedPrecondition
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
@@ -131,7 +137,7 @@ async def _answers(
         numbers = [
             number
             for number, passage in enumerate(passages)
-            if passage.has_words and (passage.divided is not None) is is_marked
+            if passage.has_words and (passage.split_passages is not None) is is_marked
         ]
         results = await _results(call, [passages[n] for n in numbers], options, is_marked)
         for number, result in zip(numbers, results, strict=True):
@@ -179,13 +185,15 @@ def _requests(
 async def _written(
     call: Call, passage: Passage, result: Result | None, options: GenerateOptions
 ) -> list[str]:
-    if passage.divided is not None and (result is None or not translation_of(result).alignment):
+    if passage.split_passages is not None and (
+        result is None or not translation_of(result).alignment
+    ):
         # Its markup cannot be placed, so it divides the text.
         answers = await _answers(call, [*parts_of(passage)], options)
         return ["".join(texts[0] for texts in answers)]
     assert result is not None
     translations = [translation_of(result)]
-    if passage.divided is None:
+    if passage.split_passages is None:
         translations += map(Translation, _others(result))
     return [passage.before + passage.written(each) for each in translations]
 

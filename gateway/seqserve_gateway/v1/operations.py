@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 

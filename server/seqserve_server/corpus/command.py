@@ -150,7 +150,7 @@ class CorpusOptions(DecodingOptions):
 
     def worker_count(self) -> int:
         """Returns the number of workers; if not given, it follows from the cores."""
-        from seqserve.cores import available_cores
+        from seqserve.processes import available_cores
 
         return self.workers or available_cores()
 

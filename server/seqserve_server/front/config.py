@@ -10,9 +10,9 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from seqserve.cores import available_cores
 from seqserve.errors import OptionError
 from seqserve.options import option
+from seqserve.processes import available_cores
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.provider import Provider

@@ -7,8 +7,8 @@ import logging
 import pytest
 from tests.clock import Clock
 
-from seqserve.availability import Availability
 from seqserve.errors import Unavailable, Unreachable
+from seqserve.retry import Availability
 
 REFUSED = Unreachable("UNAVAILABLE", "connection refused")
 DRAINING = Unavailable("UNAVAILABLE", "draining")

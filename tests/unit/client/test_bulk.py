@@ -26,7 +26,7 @@ from seqserve import (
     RetryPolicy,
     Unavailable,
 )
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.v1 import generation_pb2
 
 from .answers import answer

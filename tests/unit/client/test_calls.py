@@ -10,7 +10,7 @@ import pytest
 
 from seqserve._async.calls import CallGroup as AsyncCallGroup
 from seqserve._sync.calls import CallGroup
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.errors import Cancelled
 from seqserve.v1 import generation_pb2
 

@@ -28,7 +28,7 @@ from seqserve import (
     ScoreResult,
     Unavailable,
 )
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, stream_of, tokenized

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve.columns import aligned, width_of
+from seqserve.output import aligned, width_of
 
 
 def test_columns_stand_below_each_other() -> None:

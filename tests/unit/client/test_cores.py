@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.certificates import Certificates
 
 from seqserve.errors import OptionError
-from seqserve.pem import read_authorities, read_pair
+from seqserve.tls import read_authorities, read_pair
 
 NAMES = ("--cert", "--key")
 

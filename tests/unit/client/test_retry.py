@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.clock import Clock
 
 from seqserve import errors
-from seqserve.availability import Availability
 from seqserve.errors import InvalidArgument, OptionError
-from seqserve.retry import Attempts, RetryPolicy
+from seqserve.retry import Attempts, Availability, RetryPolicy
 
 UNAVAILABLE = errors.Unavailable("UNAVAILABLE", "draining")
 UNREACHABLE = errors.Unreachable("UNAVAILABLE", "connection refused")

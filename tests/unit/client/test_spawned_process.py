@@ -7,7 +7,7 @@ import os
 import signal
 from multiprocessing.connection import Connection
 
-from seqserve.spawned_process import leave_interrupts, spawn
+from seqserve.processes import leave_interrupts, spawn
 
 
 def _tell(pipe: Connection) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from seqserve.address import channel_options, check_name, grpc_target, is_local
 from seqserve.errors import OptionError
-from seqserve.target import channel_options, check_name, grpc_target, is_local
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from seqserve.command.table import COMMANDS
 from seqserve.command.token import TokenOptions
 from seqserve.command.tokenize import TokenizeOptions
 from seqserve.command.translate import TranslateOptions
+from seqserve.option_values import NAMESAKES, misspelt_variables, variable_of
 from seqserve.options import parse
-from seqserve.variables import NAMESAKES, misspelt_variables, variable_of
 from seqserve_export.options import ExportOptions
 from seqserve_export.shortlist.options import ShortlistOptions
 from seqserve_gateway.command import GatewayOptions

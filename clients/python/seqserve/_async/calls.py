@@ -1,5 +1,10 @@
 """Calls with their retries, and groups of calls that can be cancelled together.
 
+A transport opens calls; a call yields its messages and ends, or fails with a
+:class:`~seqserve.errors.CallError`. A unary call yields exactly one message; a call of
+:attr:`Method.GENERATE_BULK` sends the requests of an iterator. :mod:`seqserve._transport`
+implements transports with gRPC, the tests of the client without a socket.
+
 A call yields the messages of the first attempt that the server answers. An attempt is repeated only
 while it has yielded nothing, so no message is yielded twice. Closing the generator cancels the call
 on the server. Closing the client, or leaving an iteration over many calls, cancels the calls under
@@ -12,19 +17,40 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 from google.protobuf.message import Message
 
 from seqserve import responses
-from seqserve._async.transport import AsyncCall, AsyncTransport
 from seqserve._concurrency.tasks import Event
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve._transport.status import client_closed
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Piece
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
+
+
+class AsyncCall(Protocol):
+    """A call under way on an event loop."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        """Yields the response messages as they arrive."""
+
+    def cancel(self) -> None:
+        """Cancels the call; has no effect on one that has ended."""
+
+
+class AsyncTransport(Protocol):
+    """Opens calls on an event loop."""
+
+    def call(
+        self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
+    ) -> AsyncCall:
+        """Sends one request, or the requests of an iterator; None sets no deadline."""
+
+    async def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""
 
 
 class CallGroup:

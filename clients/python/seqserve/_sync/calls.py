@@ -1,6 +1,11 @@
 # Generated from seqserve/_async/calls.py by `make clients`; do not edit.
 """Calls with their retries, and groups of calls that can be cancelled together.
 
+A transport opens calls; a call yields its messages and ends, or fails with a
+:class:`~seqserve.errors.CallError`. A unary call yields exactly one message; a call of
+:attr:`Method.GENERATE_BULK` sends the requests of an iterator. :mod:`seqserve._transport`
+implements transports with gRPC, the tests of the client without a socket.
+
 A call yields the messages of the first attempt that the server answers. An attempt is repeated only
 while it has yielded nothing, so no message is yielded twice. Closing the generator cancels the call
 on the server. Closing the client, or leaving an iteration over many calls, cancels the calls under
@@ -13,19 +18,40 @@ import threading
 import weakref
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
 from google.protobuf.message import Message
 
 from seqserve import responses
 from seqserve._concurrency.threads import Event
-from seqserve._sync.transport import Call, Transport
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve._transport.status import client_closed
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Piece
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
+
+
+class Call(Protocol):
+    """A call under way."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the response messages as they arrive."""
+
+    def cancel(self) -> None:
+        """Cancels the call; has no effect on one that has ended."""
+
+
+class Transport(Protocol):
+    """Opens calls."""
+
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> Call:
+        """Sends one request, or the requests of an iterator; None sets no deadline."""
+
+    def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""
 
 
 class CallGroup:

@@ -10,9 +10,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from seqserve._transport.connection import Connection, callables
+from seqserve._transport.connection import Connection, Method, callables
 from seqserve._transport.fork import FORK_GUARD
-from seqserve._transport.method import Method
 from seqserve._transport.status import call_cancelled, client_closed, error_of, error_of_call
 from seqserve.errors import CallError, MisplacedClient
 

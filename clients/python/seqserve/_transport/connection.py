@@ -1,19 +1,40 @@
-"""The settings of a gRPC connection: address, encryption, and the metadata of every call."""
+"""The settings of a gRPC connection, and its methods."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from seqserve._transport.metadata import Metadata, MetadataSource, checked_metadata
-from seqserve._transport.method import Method
+from seqserve.address import channel_options, check_name, grpc_target, is_local
 from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
-from seqserve.target import channel_options, check_name, grpc_target, is_local
+from seqserve.metadata import Metadata, MetadataSource, checked_metadata
 from seqserve.tls import TLS
 from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
+
+
+class Method(Enum):
+    """A method of GenerationService or ModelService, by its name."""
+
+    GENERATE = "Generate"
+    GENERATE_STREAM = "GenerateStream"
+    GENERATE_BATCH = "GenerateBatch"
+    GENERATE_BULK = "GenerateBulk"
+    SCORE = "Score"
+    ATTENTION = "Attention"
+    TOKENIZE = "Tokenize"
+    DETOKENIZE = "Detokenize"
+    DETECT_LANGUAGE = "DetectLanguage"
+    LIST_MODELS = "ListModels"
+    GET_MODEL = "GetModel"
+    LOAD_MODEL = "LoadModel"
+    UNLOAD_MODEL = "UnloadModel"
+    SET_TRAFFIC = "SetTraffic"
+    LIST_GLOSSARIES = "ListGlossaries"
+    GET_GLOSSARY = "GetGlossary"
 
 
 class Connection:

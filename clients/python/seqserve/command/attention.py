@@ -11,10 +11,10 @@ from typing import Any
 
 from seqserve.attention import AttentionResult, Kind, parts_of
 from seqserve.command.connection import PairCallOptions
-from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
 from seqserve.heat_map import HeatMap, Style
 from seqserve.options import option, parse
+from seqserve.output import json_line
 
 _EPILOG = """\
 Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a

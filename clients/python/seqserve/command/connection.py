@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from seqserve import Client
-from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
+from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, GenerateOptions, SourceOptions
 from seqserve.command.decoding import DecodingOptions
 from seqserve.command.progress import outages_reported
-from seqserve.decoding import GenerateOptions, SourceOptions
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.retry import RetryPolicy

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, make_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from seqserve.arguments import GenerateOptions, Priority
 from seqserve.declarations import DECLARATIONS, Declaration
-from seqserve.decoding import GenerateOptions, Priority
 from seqserve.options import flag_of, option
 
 OUTPUT = "output"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqserve.command.json_line import json_line
 from seqserve.command.load_options import HIDDEN, LoadOptions
 from seqserve.command.load_run import check_server, find_rate, measured, result_in, send
 from seqserve.files import replaceable, written_whole
@@ -15,6 +14,7 @@ from seqserve.load.rate_search import Probe
 from seqserve.load.report import compared, differences, lines_of, probes_of
 from seqserve.load.result import Result, details_of
 from seqserve.options import flag_of, parse
+from seqserve.output import json_line
 
 _EPILOG = """\
 Three ways to send:

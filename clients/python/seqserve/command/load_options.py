@@ -13,11 +13,16 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from seqserve import errors
-from seqserve.arguments import DEFAULT_CONCURRENCY, DEFAULT_TARGET, DEFAULT_TIMEOUT_S
+from seqserve.address import grpc_target
+from seqserve.arguments import (
+    DEFAULT_CONCURRENCY,
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    GenerateOptions,
+)
 from seqserve.command.connection import GenerateCallOptions
 from seqserve.command.decoding import options_outside
 from seqserve.command.run.source_file import SourceFile
-from seqserve.decoding import GenerateOptions
 from seqserve.load.answer import Caller
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
@@ -27,7 +32,6 @@ from seqserve.load.result import GOODPUT_TIMES, Result
 from seqserve.load.texts import SENTENCES, moments_of, texts_of
 from seqserve.options import flag_of, option
 from seqserve.requests import generate_request
-from seqserve.target import grpc_target
 
 _HTTP_TARGET = "localhost:5000"
 _DURATION_S = 10.0

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seqserve.columns import aligned
-from seqserve.command.json_line import json_line
 from seqserve.command.load_options import HIDDEN
 from seqserve.command.measured_replica import MeasuredReplica, measured_replica
 from seqserve.command.plan_options import PlanOptions
 from seqserve.load.capacity import ANSWERS_MI, FRONT_MI, SURGE, CapacityPlan, settings_of
 from seqserve.options import parse
+from seqserve.output import aligned, json_line
 
 _EPILOG = """\
 It looks for the highest rate at which one server answers 99 of 100 requests in time, as `seqserve

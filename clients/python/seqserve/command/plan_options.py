@@ -10,9 +10,9 @@ from pathlib import Path
 from seqserve import errors
 from seqserve.command.connection import GenerateCallOptions
 from seqserve.command.load_options import LoadOptions
-from seqserve.cores import available_cores
 from seqserve.load.local_server import local_server
 from seqserve.options import flag_of, option
+from seqserve.processes import available_cores
 
 _PROBES = 12
 """Loads of a search, more or less: `--duration` is their sum."""

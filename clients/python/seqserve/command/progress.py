@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from seqserve.availability import LOG
+from seqserve.retry import LOG
 
 _INTERVAL_S = 0.2
 # Source: ECMA-48, EL; understood by every terminal that is not "dumb".

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from seqserve.columns import aligned
 from seqserve.command.connection import PairCallOptions
-from seqserve.command.json_line import json_line
 from seqserve.options import option, parse
+from seqserve.output import aligned, json_line
 from seqserve.results import ScoreResult
 
 _HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from seqserve.columns import aligned
 from seqserve.command.connection import PairCallOptions
-from seqserve.command.json_line import json_line
 from seqserve.options import option, parse
+from seqserve.output import aligned, json_line
 from seqserve.results import TokenizeResult
 
 _HEADINGS = ("TOKEN", "ID", "FROM", "TO", "TEXT")

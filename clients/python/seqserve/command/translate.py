@@ -15,7 +15,7 @@ from pathlib import Path
 from zipfile import ZipInfo
 
 from seqserve import Client, errors
-from seqserve.arguments import BULK_CONCURRENCY
+from seqserve.arguments import BULK_CONCURRENCY, GenerateOptions
 from seqserve.command.connection import GenerateCallOptions
 from seqserve.command.decoding import options_outside
 from seqserve.command.progress import Progress, is_terminal
@@ -26,7 +26,6 @@ from seqserve.command.run.document_writer import (
     document_writer,
 )
 from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
-from seqserve.decoding import GenerateOptions
 from seqserve.documents.archive import opened, rewrite, text_of
 from seqserve.documents.formats import (
     ARCHIVES,
@@ -35,7 +34,7 @@ from seqserve.documents.formats import (
     is_named_as_document,
     parser_of,
 )
-from seqserve.documents.passage import Lines, Malformed, Parser, Passage
+from seqserve.documents.passage import Lines, ParseError, Parser, Passage
 from seqserve.options import option, parse
 
 _EPILOG = """\
@@ -262,5 +261,5 @@ def _passages(parser: Parser, lines: Lines, name: str) -> Iterator[Passage]:
     """Reads the passages of a document; an error of its format names the file."""
     try:
         yield from parser(lines)
-    except Malformed as error:
+    except ParseError as error:
         raise errors.OptionError(f"{name}: {error}") from None

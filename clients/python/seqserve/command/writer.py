@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from seqserve.command.json_line import json_line
 from seqserve.command.process import OutputLost
 from seqserve.command.run.document_run import Outcome
 from seqserve.command.run.order import LineNumbers
 from seqserve.documents.passage import Passage
 from seqserve.errors import CallError, invalid_argument
+from seqserve.output import json_line
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
 _WARNINGS = {

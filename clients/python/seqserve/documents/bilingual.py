@@ -49,7 +49,7 @@ def target(
         before=before,
         source=kept,
         written=partial(_written, part, opening, closing),
-        divided=part.divided and partial(_divided, part, opening, closing),
+        split_passages=part.split_passages and partial(_split, part, opening, closing),
     )
 
 
@@ -57,9 +57,9 @@ def _written(part: Passage, opening: str, closing: str, translation: Translation
     return f"{opening}{part.written(translation)}{closing}"
 
 
-def _divided(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
+def _split(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
     """Divides a text at its markup; a part that fails is written as it is in the source."""
-    for each in part.divided() if part.divided else ():
+    for each in part.split_passages() if part.split_passages else ():
         yield replace(each, before=opening + each.before)
         opening = ""
     yield Passage(line=1, before=opening + closing)

@@ -1,6 +1,5 @@
 r"""PO, the files of gettext: texts without a translation get one; all else stays.
 
-An own reader, because polib and translate-toolkit wrap strings anew and so change other bytes.
 Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 """
 
@@ -11,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.passage import Lines, Malformed, Passage
-from seqserve.documents.placeholders import pieces
+from seqserve.documents.messages import pieces
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
 
 _STRING = r'"(?:[^"\\\r\n]|\\.)*"'
@@ -52,7 +51,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
     the header of the document counts and an entry lacks are added.
 
     Raises:
-        Malformed: A line is no part of a PO file.
+        ParseError: A line is no part of a PO file.
     """
     source = "".join(lines)
     end, forms, line = 0, 0, 1
@@ -125,7 +124,7 @@ def _checked(entry: list[_Statement]) -> list[_Statement]:
     keywords = [each.keyword for each in entry if each.keyword != "msgctxt"]
     is_plural = keywords[1:2] == ["msgid_plural"]
     if keywords[:1] != ["msgid"] or {*keywords[1 + is_plural :]} != {"msgstr"}:
-        raise Malformed(entry[0].line, "begins an entry that is not of a msgid and its msgstr")
+        raise ParseError(entry[0].line, "begins an entry that is not of a msgid and its msgstr")
     return entry
 
 
@@ -140,7 +139,7 @@ def _statements(source: str) -> Iterator[_Statement]:
         else:
             match = _OTHER.match(source, at)
         if match is None:
-            raise Malformed(line, "is no line of a PO file: no keyword with a string, no comment")
+            raise ParseError(line, "is no line of a PO file: no keyword with a string, no comment")
         line += match[0].count("\n")
         at = match.end()
 

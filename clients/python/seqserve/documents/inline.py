@@ -57,10 +57,10 @@ class Piece(NamedTuple):
 
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
     """Yields the passages of a document; white space around and within a text means nothing."""
-    return assembled(_parts(pieces, syntax))
+    return joined_passages(_parts(pieces, syntax))
 
 
-def assembled(parts: Iterable[str | Passage]) -> Iterator[Passage]:
+def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
     """Yields the passages of a document, with their lines and what stands before them.
 
     Args:
@@ -160,17 +160,16 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
     yield _raw(head)
     is_marked_too_much = marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES
     if is_marked_too_much or len(builder.kept) > _MAX_KEPT or not fits(text):
-        yield from _parts(_apart(inner, syntax), syntax)
+        yield from _parts(_separate(inner, syntax), syntax)
     elif marks:
         written = partial(placed, source=text, marks=marks, write=syntax.write)
-        divided = partial(_divided, inner, syntax)
         yield Passage(
             line=0,
             source=source,
             text=text,
             kept=tuple(builder.kept),
             written=written,
-            divided=divided,
+            split_passages=partial(_split, inner, syntax),
         )
     else:
         written = partial(_written, write=syntax.write)
@@ -259,12 +258,12 @@ class _MarkedText:
         self.text += text
 
 
-def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
+def _split(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
     """Divides elements at every tag."""
-    return passages(_apart(elements, syntax), syntax)
+    return passages(_separate(elements, syntax), syntax)
 
 
-def _apart(elements: Iterable[_Element], syntax: Syntax) -> list[Piece]:
+def _separate(elements: Iterable[_Element], syntax: Syntax) -> list[Piece]:
     """Returns the pieces of elements, where every tag divides the text, and too long a text too."""
     pieces: list[Piece] = []
     for piece in (piece for each in elements for piece in each.pieces()):

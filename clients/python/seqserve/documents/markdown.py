@@ -19,8 +19,7 @@ from markdown_it.token import Token
 
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage
-from seqserve.documents.syntax import Syntax
-from seqserve.placeholders import ADDRESS
+from seqserve.documents.syntax import ADDRESS, Syntax
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 # Characters that are no markup.
@@ -170,11 +169,11 @@ def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     """Yields passages, of which the first one is written so that its block stays what it is."""
     first = next(parts)
     if not first.before.strip() and first.has_words:
-        write, divide = first.written, first.divided
+        write, divide = first.written, first.split_passages
         first = replace(
             first,
             written=lambda translation: _at_line_start(write(translation)),
-            divided=divide and (lambda: _at_start(divide())),
+            split_passages=divide and (lambda: _at_start(divide())),
         )
     yield first
     yield from parts

@@ -185,8 +185,8 @@ class _Writer:
         is_behind_space = self._source[mark.begin - 1 : mark.begin].isspace()
         if not mark.is_kept:
             # A space before it stays before that.
-            is_apart = is_behind_space and self._text[at : at + 1].isspace()
-            return 0, min(at + is_apart, within[1]), mark
+            is_separate = is_behind_space and self._text[at : at + 1].isspace()
+            return 0, min(at + is_separate, within[1]), mark
         if at == within[0]:
             return 0, at, mark._replace(opening=f"{mark.opening} ")
         return 0, at, mark._replace(opening=f" {mark.opening}" if is_behind_space else mark.opening)

@@ -113,12 +113,16 @@ def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
     for part in parts:
         if ends := _LINE_END.findall(part.source):
             written = partial(_wrapped, part, len(ends) + 1, ends[0])
-            part = replace(part, written=written, divided=part.divided and partial(_apart, part))
+            part = replace(
+                part,
+                written=written,
+                split_passages=part.split_passages and partial(_separate, part),
+            )
         yield part
 
 
-def _apart(part: Passage) -> Iterator[Passage]:
-    return _in_lines(part.divided()) if part.divided else iter(())
+def _separate(part: Passage) -> Iterator[Passage]:
+    return _in_lines(part.split_passages()) if part.split_passages else iter(())
 
 
 def _wrapped(part: Passage, lines: int, end: str, translation: Translation) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import Kind, Piece, assembled
-from seqserve.documents.message_format import is_message
-from seqserve.documents.passage import Lines, Malformed, Passage
-from seqserve.documents.placeholders import pieces
+from seqserve.documents.inline import Kind, Piece, joined_passages
+from seqserve.documents.messages import is_message, pieces
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.xml_source import ENTITY, XML, Token, end_of, raw_of, tokens
 
 # Elements that hold code, or stand for it.
@@ -43,14 +42,14 @@ def parse(lines: Lines) -> Iterator[Passage]:
     its segment has the state ``translated``. What has ``translate="no"`` stays.
 
     Raises:
-        Malformed: It is not well-formed XML, or no XLIFF.
+        ParseError: It is not well-formed XML, or no XLIFF.
     """
     document = tokens("".join(lines))
     roots = (token for token in document if token.kind in (Kind.OPENING, Kind.EMPTY))
     root = next(roots)
     if root.name != "xliff":
-        raise Malformed(1, f"begins XML of {root.name!r}, not of XLIFF")
-    return assembled(_parts(document))
+        raise ParseError(1, f"begins XML of {root.name!r}, not of XLIFF")
+    return joined_passages(_parts(document))
 
 
 def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:

@@ -15,7 +15,7 @@ from seqserve.errors import SeqserveError
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.event_loop import precise_loop
 from seqserve.load.load import Load, Share
-from seqserve.spawned_process import leave_interrupts, spawn
+from seqserve.processes import leave_interrupts, spawn
 
 # Until all processes have read when they begin.
 _HEAD_START_S = 0.1

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from seqserve.address import is_local
 from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
 from seqserve.load.answer import Reply, gaps_of
 from seqserve.load.http_connection import HttpConnection, HttpFailure
-from seqserve.target import is_local
 from seqserve.tls import TLS
 
 # Where the forms have it, of an error as JSON: our gateway and DeepL, LibreTranslate, OpenAI.

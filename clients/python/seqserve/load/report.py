@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqserve.columns import aligned
 from seqserve.load.rate_search import Probe, best_of
 from seqserve.load.result import TIMES, faults_of
+from seqserve.output import aligned
 
 _TIMES = {**TIMES, "lateness": "generator late"}
 _COMPARED = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from seqserve.request_id import REQUEST_ID, request_id
+from seqserve.metadata import REQUEST_ID, request_id
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.front.call.backlog import Backlog

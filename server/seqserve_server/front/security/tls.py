@@ -15,7 +15,7 @@ import grpc
 
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
-from seqserve.pem import read_authorities, read_pair
+from seqserve.tls import read_authorities, read_pair
 from seqserve_server.contract import logs
 from seqserve_server.front.security.reloading import Reload, Reloaded
 

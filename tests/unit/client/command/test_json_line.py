@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from seqserve.command.json_line import json_line
+from seqserve.output import json_line
 from seqserve.results import StopReason
 
 

@@ -14,8 +14,8 @@ from seqserve.command.load_options import LoadOptions
 from seqserve.command.load_run import RateSearch
 from seqserve.command.main import main
 from seqserve.command.plan_options import PlanOptions
-from seqserve.cores import available_cores
 from seqserve.errors import OptionError
+from seqserve.processes import available_cores
 
 from ..fake_server import FakeServer
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Malformed
+from seqserve.documents.passage import ParseError
 
 from .marking import marked, passages_of
 from .test_subtitles import written
@@ -85,7 +85,7 @@ def test_a_translation_is_escaped() -> None:
     ],
 )
 def test_what_is_not_of_android_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(ParseError, match=reason):
         passages_of(Format.ANDROID, text)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Malformed
+from seqserve.documents.passage import ParseError
 
 from .marking import marked, passages_of
 from .test_subtitles import written
@@ -40,7 +40,7 @@ def test_values_are_translated(text: str, expected: str | None) -> None:
     [('"a" = "b";\n"c" = "d"', 2), ("\n\n{", 3), ('"a" = "b;\n', 1), ("/* never ends", 1)],
 )
 def test_what_is_no_entry_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(Malformed, match=f"line {line} is no entry"):
+    with pytest.raises(ParseError, match=f"line {line} is no entry"):
         passages_of(Format.STRINGS, text)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Malformed
+from seqserve.documents.passage import ParseError
 
 from .marking import marked, passages_of
 from .test_subtitles import written
@@ -59,7 +59,7 @@ def test_the_branches_of_a_message_are_texts(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"a": "b', '{"a" "b"}', "[" * 100_000, "{'a': 1}"])
 def test_what_is_not_json_is_refused(text: str) -> None:
-    with pytest.raises(Malformed, match="line 1 "):
+    with pytest.raises(ParseError, match="line 1 "):
         passages_of(Format.JSON, text)
 
 

@@ -2,18 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seqserve.documents.passage import Link, Passage
-from seqserve.documents.translation import parts_of, source_of, translation_of
+from seqserve.documents.passage import Link, Passage, parts_of, source_of, translation_of
 from seqserve.responses import result_of
 from seqserve.v1 import generation_pb2
 
 
-def divided() -> Iterator[Passage]:
+def split() -> Iterator[Passage]:
     yield Passage(line=1, before="<b>", source="a", text="a")
     yield Passage(line=3, before="</b>\n\n", source="b", text="b")
 
 
-MARKED = Passage(line=5, before="# ", source="<b>a</b>\n\nb", text="a b", divided=divided)
+MARKED = Passage(line=5, before="# ", source="<b>a</b>\n\nb", text="a b", split_passages=split)
 
 
 def test_markup_asks_for_an_alignment_and_what_is_kept_is_named() -> None:

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seqserve.command.json_line import json_line
 from seqserve.load.answer import Answer
 from seqserve.load.chart import Axis
 from seqserve.load.generator import Sent
@@ -17,6 +16,7 @@ from seqserve.load.page import page
 from seqserve.load.rate_search import Probe
 from seqserve.load.report import compared, differences, lines_of, probes_of
 from seqserve.load.result import details_of, faults_of, result_of
+from seqserve.output import json_line
 
 SETTINGS = {"date": "today", "target": "<host>:1", "request_rate": 10.0, "stream": True}
 

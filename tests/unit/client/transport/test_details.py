@@ -7,7 +7,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from seqserve._transport.details import Details, read_details
+from seqserve._transport.status import Details, read_details
 
 
 def encode(*attached: Message) -> bytes:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from seqserve._transport.metadata import checked_metadata
 from seqserve.errors import InvalidArgument
+from seqserve.metadata import checked_metadata
 
 
 def test_valid_metadata_is_unchanged() -> None:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from seqserve._transport.details import METADATA_KEY
-from seqserve._transport.status import error_of, max_bytes_of
+from seqserve._transport.status import METADATA_KEY, error_of, max_bytes_of
 from seqserve.errors import (
     CallError,
     Cancelled,

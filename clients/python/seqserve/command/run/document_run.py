@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from seqserve import Client
-from seqserve.arguments import WINDOW
+from seqserve.arguments import WINDOW, GenerateOptions
 from seqserve.command.advice import raise_if_fatal
 from seqserve.command.progress import Progress
 from seqserve.command.run.order import InOrder
-from seqserve.decoding import GenerateOptions
-from seqserve.documents.passage import Passage
-from seqserve.documents.translation import parts_of, source_of, translation_of
+from seqserve.documents.passage import Passage, parts_of, source_of, translation_of
 from seqserve.errors import CallError
 from seqserve.results import Result
 
@@ -70,7 +68,7 @@ class DocumentRun:
         """
         with closing(self._answered(passages)) as answered:
             for passage, outcome in answered:
-                if passage.divided and outcome is not None and not _is_aligned(outcome):
+                if passage.split_passages and outcome is not None and not _is_aligned(outcome):
                     # Its markup cannot be placed: the model shows no attention.
                     with closing(self._answered(parts_of(passage))) as parts:
                         for part, answer in parts:

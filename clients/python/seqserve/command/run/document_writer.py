@@ -14,8 +14,7 @@ from seqserve.command.run.document_run import Outcome
 from seqserve.command.run.journal import Journal
 from seqserve.command.run.order import LineNumbers
 from seqserve.command.run.source_file import SourceFile
-from seqserve.documents.passage import Passage, Translation
-from seqserve.documents.translation import translation_of
+from seqserve.documents.passage import Passage, Translation, translation_of
 from seqserve.errors import CallError
 from seqserve.files import replaceable, written_whole
 
@@ -84,7 +83,7 @@ class DocumentWriter:
     def _known(self, passage: Passage) -> Translation | None:
         """Returns a translation that an earlier run has made, if it is of use for a passage."""
         known = None if self._journal is None else self._journal.get(passage.text)
-        return known if known is None or known.alignment or not passage.divided else None
+        return known if known is None or known.alignment or not passage.split_passages else None
 
     def _fail(self, passage: Passage, reason: str) -> None:
         self.failed.add(passage.line)

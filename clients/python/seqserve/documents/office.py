@@ -1,7 +1,10 @@
-"""Parts of a .docx file: runs of text that follow each other are a passage.
+"""Parts of a .docx or .odt file, of which paragraphs are passages.
 
-Runs whose format is not that of the first one follow their words. A tab, a break, a field, a link
-and what is no text divide a paragraph. Source: ECMA-376, part 1, section 17.3.
+In .docx, runs of text that follow each other are a passage. Runs whose format is not that of the
+first one follow their words. A tab, a break, a field, a link and what is no text divide a
+paragraph. In .odt, paragraphs and headings are passages; spans and links follow their
+words.
+Sources: ECMA-376, part 1, section 17.3; OASIS OpenDocument 1.3, part 3, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -10,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from seqserve.documents.inline import Kind, Piece, assembled, passages
+from seqserve.documents.inline import Kind, Piece, joined_passages, passages
 from seqserve.documents.passage import Lines, Passage, Translation, fits, has_words
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.xml_source import XML, Token, end_of, raw_of, tokens
 
 _CLOSE = "</w:t></w:r>"
 # What may stand between runs of one text, and is at a place.
-_POINTS = {"bookmarkStart", "bookmarkEnd", "commentRangeStart", "commentRangeEnd", "proofErr"}
+_DOCX_POINTS = {"bookmarkStart", "bookmarkEnd", "commentRangeStart", "commentRangeEnd", "proofErr"}
 
 
 class _Run(NamedTuple):
@@ -33,13 +36,13 @@ class _Run(NamedTuple):
         return f'<w:r>{self.format}<w:t xml:space="preserve">'
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
+def parse_docx(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for each text.
 
     Raises:
-        Malformed: It is not well-formed XML.
+        ParseError: It is not well-formed XML.
     """
-    return assembled(_parts(tokens("".join(lines))))
+    return joined_passages(_parts(tokens("".join(lines))))
 
 
 def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:
@@ -62,7 +65,7 @@ def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:
 def _run(element: Sequence[Token]) -> _Run | None:
     """Reads a run of nothing but text, or what may be between two; None for all else."""
     name, raw = element[0].name, raw_of(element)
-    if name in _POINTS and element[0].kind is Kind.EMPTY:
+    if name in _DOCX_POINTS and element[0].kind is Kind.EMPTY:
         kept = "" if name == "proofErr" else raw
         return _Run(kept, "", (Piece(Kind.BREAK, raw),))
     if name != "r" or element[0].kind is not Kind.OPENING:
@@ -101,8 +104,8 @@ def _text(runs: list[_Run]) -> Iterator[str | Passage]:
     head, tail = XML.write(text[:first]), XML.write(text[first + len(inner) :])
     opening, closing = f"{base.opening}{head}", f"{tail}{_CLOSE}"
     written = partial(_written, opening, closing, inner, tuple(marks))
-    divided = partial(passages, pieces, XML) if marks else None
-    yield Passage(line=1, source=raw, text=inner, written=written, divided=divided)
+    split = partial(passages, pieces, XML) if marks else None
+    yield Passage(line=1, source=raw, text=inner, written=written, split_passages=split)
 
 
 def _marks(runs: list[_Run], base: _Run, first: int, last: int) -> list[Mark]:
@@ -124,3 +127,37 @@ def _written(
     opening: str, closing: str, text: str, marks: tuple[Mark, ...], translation: Translation
 ) -> str:
     return f"{opening}{placed(translation, text, marks, XML.write)}{closing}"
+
+
+_INLINE = {"span", "a"}
+_ODT_POINTS = {"s", "tab", "bookmark", "bookmark-start", "bookmark-end", "soft-page-break"}
+_ODT = XML._replace(keeps_space=False)
+
+
+def parse_odt(lines: Lines) -> Iterator[Passage]:
+    """Yields a passage for each paragraph; notes, frames and breaks divide it.
+
+    Raises:
+        ParseError: It is not well-formed XML.
+    """
+    return passages([*_odt_pieces(tokens("".join(lines)))], _ODT)
+
+
+def _odt_pieces(document: Sequence[Token]) -> Iterator[Piece]:
+    # Whether the text within each element that is open is translated.
+    levels = [False]
+    for token in document:
+        kind = Kind.BREAK
+        is_of_text = token.raw.startswith(("<text:", "</text:"))
+        if token.kind is Kind.TEXT and levels[-1]:
+            kind = Kind.TEXT
+        elif is_of_text and token.name in _ODT_POINTS and token.kind is Kind.EMPTY and levels[-1]:
+            kind = Kind.EMPTY
+        elif is_of_text and token.name in _INLINE and levels[-1]:
+            kind = token.kind
+        if token.kind is Kind.OPENING:
+            is_paragraph = is_of_text and token.name in ("p", "h")
+            levels.append(is_paragraph or (kind is Kind.OPENING and levels[-1]))
+        elif token.kind is Kind.CLOSING:
+            levels.pop()
+        yield Piece(kind, token.raw, token.name)

@@ -1,16 +1,28 @@
-"""Metadata that a caller adds to a call: accepted only in the form that gRPC sends.
-
-gRPC itself would report a malformed pair as a fault of the server, or raise errors of its own.
-Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, Custom-Metadata.
-"""
+"""Metadata of a call: the id of the request, and pairs that a caller adds."""
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from seqserve.errors import InvalidArgument, invalid_argument
+
+REQUEST_ID = "x-request-id"
+"""The key of the id, in gRPC's metadata and in the headers of HTTP."""
+REQUEST_ID_PATTERN = r"[A-Za-z0-9._:/+=-]{1,64}"
+"""What an id may be, as a regular expression."""
+_SANE_ID = re.compile(REQUEST_ID_PATTERN)
+
+
+def request_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """Takes the client's id for a call if it is well-formed, or makes a new one."""
+    for key, value in metadata or ():
+        if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):
+            return value
+    return secrets.token_hex(8)
+
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]

@@ -1,10 +1,14 @@
-"""Aligned columns of text for a terminal."""
+"""Lines that commands print: aligned columns, and JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import Any
 
 # Line breaks and escapes, and what turns the direction of text around: a cell that has them could
 # show what it does not say.
@@ -45,3 +49,19 @@ def width_of(text: str) -> int:
         else 1 + (unicodedata.east_asian_width(character) in "WF")
         for character in text
     )
+
+
+def json_line(facts: Mapping[str, Any]) -> str:
+    """Writes one line; an enum member becomes its value, NaN and infinity become null."""
+    return json.dumps(_plain(facts), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    if isinstance(value, Enum):
+        return value.value
+    # JSON has no NaN, and no infinity, which is the score of a suppressed token.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
