@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seqserve import Client
-from seqserve.command import measured_replica
+from seqserve.command import plan as plan_command
+from seqserve.command.load import RateSearch, measured, send
 from seqserve.command.load_options import LoadOptions
-from seqserve.command.load_run import RateSearch, measured, send
 from seqserve.command.main import main
 from seqserve.errors import Unreachable
 from seqserve.load.answer import Caller
@@ -40,9 +40,11 @@ def test_a_server_for_as_long_as_it_is_measured(
             "limit_p99_ms": options.p99,
             "highest_request_rate": 10.0,
         }
-        return RateSearch(result=result, answers=sent.answers, probes=[], lone_ms=1.0, faults=[])
+        return RateSearch(
+            result=result, answers=sent.answers, probes=[], unloaded_ms=1.0, warnings=[]
+        )
 
-    monkeypatch.setattr(measured_replica, "find_rate", find_rate)
+    monkeypatch.setattr(plan_command, "find_rate", find_rate)
     # The server that is started is not the one of the variables, and has no guard.
     monkeypatch.setenv("SEQSERVE_TOKEN", "secret")
     monkeypatch.setenv("SEQSERVE_PORT", "1")

@@ -228,7 +228,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: CorpusOptions) -> tuple[int, int]:
     """Answers the corpus; returns how many texts failed, of how many."""
-    from seqserve.command.run.journal import JournalFile
+    from seqserve.command.journal import JournalFile
     from seqserve.files import replaceable
     from seqserve_server.corpus.run import CorpusRun
     from seqserve_server.offline.model_folder import model_folder

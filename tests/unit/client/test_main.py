@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from seqserve import __version__
-from seqserve.command.main import main
-from seqserve.command.table import COMMANDS, Command
+from seqserve.command.main import COMMANDS, Command, main
 from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
 
 from .fake_server import FakeServer
@@ -178,7 +177,7 @@ def test_an_interrupt_that_gets_lost_ends_the_command_too(when: str) -> None:
     program = (
         "import signal, sys, types\n"
         "import seqserve.__main__\n"
-        "from seqserve.command.table import COMMANDS, Command\n"
+        "from seqserve.command.main import COMMANDS, Command\n"
         "class Destroyed:\n"
         "    def __del__(self):\n"
         "        signal.raise_signal(signal.SIGINT)\n"
@@ -204,7 +203,7 @@ def test_an_interrupt_that_a_library_swallows_ends_the_command_too(after: str) -
     program = (
         "import signal, sys, types\n"
         "import seqserve.__main__\n"
-        "from seqserve.command.table import COMMANDS, Command\n"
+        "from seqserve.command.main import COMMANDS, Command\n"
         "from seqserve.errors import SeqserveError\n"
         "def main(argv):\n"
         "    try:\n"

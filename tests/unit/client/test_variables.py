@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from seqserve.command.attention import AttentionOptions
+from seqserve.command.analysis import AttentionOptions, ScoreOptions, TokenizeOptions
 from seqserve.command.generate import GenerateCommandOptions
 from seqserve.command.load_options import LoadOptions as SentLoadOptions
+from seqserve.command.main import COMMANDS
 from seqserve.command.models import LoadOptions, TrafficOptions, UnloadOptions
 from seqserve.command.plan_options import PlanOptions
-from seqserve.command.score import ScoreOptions
-from seqserve.command.table import COMMANDS
 from seqserve.command.token import TokenOptions
-from seqserve.command.tokenize import TokenizeOptions
 from seqserve.command.translate import TranslateOptions
 from seqserve.option_values import NAMESAKES, misspelt_variables, variable_of
 from seqserve.options import parse

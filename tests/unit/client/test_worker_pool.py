@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from seqserve._async.worker_pool import WorkerPool as AsyncWorkerPool
+from seqserve._async.calls import WorkerPool as AsyncWorkerPool
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import WINDOW
 from seqserve.errors import InvalidArgument

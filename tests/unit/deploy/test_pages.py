@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.command.table import COMMANDS
+from seqserve.command.main import COMMANDS
 from seqserve.option_values import variable_of
 from seqserve.options import flag_of
 from seqserve_gateway.metrics import Metrics as HttpMetrics

@@ -11,9 +11,8 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._sync.bulk import BulkRun
-from seqserve._sync.calls import CallGroup, Transport, pieces_of
+from seqserve._sync.calls import CallGroup, Transport, WorkerPool, pieces_of
 from seqserve._sync.model_client import ModelClient
-from seqserve._sync.worker_pool import WorkerPool
 from seqserve._transport.channel import GrpcTransport
 from seqserve._transport.connection import Connection, Method
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions

@@ -10,8 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from seqserve._transport.connection import Connection, Method, callables
-from seqserve._transport.fork import FORK_GUARD
+from seqserve._transport.connection import FORK_GUARD, Connection, Method, callables
 from seqserve._transport.status import call_cancelled, client_closed, error_of, error_of_call
 from seqserve.errors import CallError, MisplacedClient
 

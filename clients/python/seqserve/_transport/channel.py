@@ -9,8 +9,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from seqserve._transport.connection import Connection, Method, callables
-from seqserve._transport.fork import FORK_GUARD
+from seqserve._transport.connection import FORK_GUARD, Connection, Method, callables
 from seqserve._transport.status import call_cancelled, client_closed, error_of_call
 
 

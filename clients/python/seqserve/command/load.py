@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from seqserve.command.load_options import HIDDEN, LoadOptions
-from seqserve.command.load_run import check_server, find_rate, measured, result_in, send
-from seqserve.files import replaceable, written_whole
+from seqserve import errors
+from seqserve.command.load_options import HIDDEN, Backend, LoadOptions, finite
+from seqserve.command.progress import Progress, is_terminal
+from seqserve.files import label_of, replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
-from seqserve.load.load import Load
+from seqserve.load.load import Load, Sent, send
 from seqserve.load.page import page
-from seqserve.load.rate_search import Probe
+from seqserve.load.rate_search import (
+    LEAST_REQUESTS,
+    TRIES,
+    Probe,
+    best_of,
+    broken_rate,
+    highest_rate,
+    p99_ms,
+)
 from seqserve.load.report import compared, differences, lines_of, probes_of
-from seqserve.load.result import Result, details_of
+from seqserve.load.result import Result, details_of, result_of, warnings_of
 from seqserve.options import flag_of, parse
 from seqserve.output import json_line
 
@@ -69,7 +86,7 @@ def main(argv: list[str]) -> int:
     check_server(options, load)
     if options.find_rate:
         return _find_rate(options, load, caller)
-    sent = send(options, load, caller)
+    sent = send_load(options, load, caller)
     result = measured(options, load, sent)
     _write(options, result, sent.answers, lines_of(result))
     return 0 if result["completed"] else 1
@@ -78,9 +95,12 @@ def main(argv: list[str]) -> int:
 def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     limit_ms = options.p99 or 0.0
     search = find_rate(options, load, caller)
-    report = [f"One at a time: p99 {search.lone_ms:,.1f} ms.", *probes_of(search.probes, limit_ms)]
+    report = [
+        f"One at a time: p99 {search.unloaded_ms:,.1f} ms.",
+        *probes_of(search.probes, limit_ms),
+    ]
     report += ["", *lines_of(search.result)]
-    report += [f"Beware, {fault}." for fault in search.faults]
+    report += [f"Beware, {warning}." for warning in search.warnings]
     _write(options, search.result, search.answers, report, search.probes)
     return 0 if search.best else 1
 
@@ -112,3 +132,135 @@ def _compare(options: LoadOptions) -> int:
     if differing := differences(first, second, names):
         print("", "The loads differ:", *differing, sep="\n")
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateSearch:
+    """A search for the highest rate, at its end."""
+
+    result: Result
+    """Of the load at the highest rate; of one request at a time where no rate holds."""
+    answers: Sequence[Answer]
+    """Of that load."""
+    probes: Sequence[Probe]
+    """In the order in which they were made."""
+    unloaded_ms: float
+    """The 99th percentile of one request at a time."""
+    warnings: Sequence[str]
+    """What makes it doubtful that the lowest rate that broke the limit breaks it."""
+
+    @property
+    def best(self) -> Probe | None:
+        """The load at the highest rate; None where no rate holds."""
+        return best_of(self.probes)
+
+
+def check_server(options: LoadOptions, load: Load) -> None:
+    """Makes one call as other commands make it, whose error tells why no load can be sent."""
+    if options.backend is Backend.GRPC:
+        with replace(options, target=options.address).connect() as client:
+            client.generate(load.sources[0], **options.call())
+        return
+
+    async def call() -> None:
+        # Another than the one for the load, which other processes may get: it is not connected yet.
+        async with options.caller() as caller:
+            reply = await caller.send(load.sources[0], load.timeout_s)
+        if reply.error == "UNAVAILABLE":
+            raise errors.Unreachable(reply.error, reply.details)
+        if reply.error:
+            raise errors.CallError(reply.error, reply.details)
+
+    asyncio.run(call())
+
+
+def send_load(options: LoadOptions, load: Load, caller: Caller) -> Sent:
+    """Sends a load and shows its progress.
+
+    Raises:
+        OptionError: No request came.
+    """
+    is_shown = is_terminal(sys.stderr)
+    progress = Progress(sys.stderr, "requests", is_shown=is_shown, total=load.total)
+    with closing(progress):
+        sent = send(load, caller, options.processes, progress.advance)
+    if not sent.answers:
+        raise errors.OptionError("--duration: no request came within it")
+    return sent
+
+
+def measured(options: LoadOptions, load: Load, sent: Sent) -> Result:
+    """Computes the result of a load that was sent."""
+    return result_of(
+        sent,
+        options.facts(load),
+        seconds=load.seconds,
+        streamed=options.stream,
+        goodput=options.limits_ms(),
+    )
+
+
+def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
+    """Looks for the highest rate at which ``--p99`` holds."""
+    limit_ms = options.p99 or 0.0
+    # What takes much longer has broken the limit: the next rate need not wait for it.
+    load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))
+    # What breaks the limit even alone breaks it at every rate.
+    requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
+    unloaded = replace(load, rate_per_s=None, in_flight=1, requests=requests)
+    for _ in range(TRIES):
+        lone = send_load(options, unloaded, caller)
+        unloaded_ms, answers = p99_ms(lone.answers), lone.answers
+        if unloaded_ms <= limit_ms:
+            break
+    results = {0.0: measured(options, unloaded, lone)}
+
+    def probe(rate_per_s: float) -> Probe:
+        nonlocal answers
+        seconds = load.seconds and max(load.seconds, LEAST_REQUESTS / rate_per_s)
+        tried = replace(load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=0)
+        sent = send_load(options, tried, caller)
+        late_ms = p99_ms(sent.answers)
+        if is_terminal(sys.stderr):
+            print(f"seqserve: {rate_per_s:,g} a second: p99 {late_ms:,.1f} ms", file=sys.stderr)
+        results[rate_per_s] = measured(options, tried, sent)
+        if holds := late_ms <= limit_ms:
+            # Each rate that holds is higher than the one before.
+            answers = sent.answers
+        return Probe(rate_per_s, late_ms, holds)
+
+    probes: list[Probe] = []
+    if unloaded_ms <= limit_ms:
+        served_per_s = results[0.0]["request_throughput"]
+        probes = highest_rate(probe, options.request_rate or float(f"{served_per_s / 2:.4g}"))
+    best = best_of(probes)
+    result = results[best.rate_per_s if best else 0.0] | {
+        "limit_p99_ms": limit_ms,
+        "lone_p99_ms": finite(unloaded_ms),
+        "highest_request_rate": best.rate_per_s if best else None,
+        "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
+    }
+    warnings: list[str] = []
+    if not math.isinf(first := broken_rate(probes)):
+        warnings = [f"at {first:,g} a second: {each}" for each in warnings_of(results[first])]
+    return RateSearch(
+        result=result, answers=answers, probes=probes, unloaded_ms=unloaded_ms, warnings=warnings
+    )
+
+
+def result_in(path: Path, option: str) -> Mapping[str, Any]:
+    """Reads a file of ``--save-result``.
+
+    Raises:
+        OptionError: It is none.
+    """
+    name = label_of(path, option)
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise errors.OptionError(f"{name}: {error.strerror}") from None
+    except ValueError:
+        raise errors.OptionError(f"{name}: is not JSON") from None
+    if not isinstance(facts, dict) or "request_throughput" not in facts:
+        raise errors.OptionError(f"{name}: is no result of a load")
+    return facts

@@ -22,14 +22,13 @@ from seqserve.arguments import (
 )
 from seqserve.command.connection import GenerateCallOptions
 from seqserve.command.decoding import options_outside
-from seqserve.command.run.source_file import SourceFile
+from seqserve.command.document_files import SourceFile
 from seqserve.load.answer import Caller
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
+from seqserve.load.grpc_callers import GrpcCaller, OpenInferenceCaller, parameters_of
 from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.load.load import Load
-from seqserve.load.open_inference_caller import OpenInferenceCaller, parameters_of
 from seqserve.load.result import GOODPUT_TIMES, Result
-from seqserve.load.texts import SENTENCES, moments_of, texts_of
 from seqserve.options import flag_of, option
 from seqserve.requests import generate_request
 

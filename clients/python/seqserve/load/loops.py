@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import select
+import selectors
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import Arrival
@@ -134,3 +137,22 @@ async def closed_loop(
         for _ in range(in_flight):
             group.create_task(one_after_the_other())
     return answers
+
+
+if hasattr(selectors, "EpollSelector"):
+
+    class _PreciseSelector(selectors.EpollSelector):
+        """Waits for an epoll by select, in microseconds: epoll waits in whole milliseconds."""
+
+        def select(self, timeout: float | None = None) -> list[Any]:
+            if timeout is not None and timeout > 0:
+                select.select([self.fileno()], [], [], timeout)
+                timeout = 0
+            return super().select(timeout)
+else:
+    _PreciseSelector = selectors.DefaultSelector  # type: ignore[misc,assignment]
+
+
+def precise_loop() -> asyncio.AbstractEventLoop:
+    """Makes an event loop whose waits end in time, not up to a millisecond late."""
+    return asyncio.SelectorEventLoop(_PreciseSelector())

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from seqserve.load.answer import Answer
-from seqserve.load.latency import percentile
+from seqserve.load.answer import Answer, percentile
 
 SHARE = 0.99
 """Of requests that must be answered within the limit."""

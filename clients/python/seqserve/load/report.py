@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqserve.load.rate_search import Probe, best_of
-from seqserve.load.result import TIMES, faults_of
+from seqserve.load.result import TIMES, warnings_of
 from seqserve.output import aligned
 
 _TIMES = {**TIMES, "lateness": "generator late"}
@@ -54,7 +54,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         share = result["completed"] / sent
         lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
     lines += _errors(result)
-    return [*lines, *(line for fault in faults_of(result) for line in ("", f"Beware: {fault}."))]
+    return [*lines, *(line for each in warnings_of(result) for line in ("", f"Beware: {each}."))]
 
 
 def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
-from seqserve.command.table import COMMANDS
+from seqserve.command.main import COMMANDS
 
 PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 

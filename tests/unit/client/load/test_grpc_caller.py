@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from seqserve.errors import OptionError, Unreachable
-from seqserve.load import channel_caller
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load import grpc_callers
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.requests import generate_request
 
 from ..answers import stream_of
@@ -56,7 +56,7 @@ async def test_another_process_can_call(server: FakeServer) -> None:
 
 
 async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel_caller, "_CONNECT_S", 0.05)
+    monkeypatch.setattr(grpc_callers, "_CONNECT_S", 0.05)
     with pytest.raises(Unreachable, match=r"no connection to localhost:1 within 0\.05 s"):
         await caller_of("localhost:1").__aenter__()
 

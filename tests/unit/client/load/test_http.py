@@ -13,8 +13,7 @@ from tests.certificates import Certificates
 
 from seqserve.errors import OptionError
 from seqserve.load.answer import Reply
-from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.http_connection import HttpConnection, HttpFailure
+from seqserve.load.http_caller import HttpCaller, HttpConnection, HttpFailure, HttpForm
 from seqserve.tls import TLS
 
 FORM = HttpForm(path="/translate", text_field="q", fields={"target": "de"})

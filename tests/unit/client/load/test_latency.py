@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.load.answer import Answer
-from seqserve.load.latency import percentile, served_rate, share_within, steady_rate
+from seqserve.load.answer import Answer, percentile, served_rate, share_within, steady_rate
 
 
 def answer(due_s: float, total_s: float) -> Answer:

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from seqserve.errors import NotFound, OptionError
-from seqserve.load.open_inference_caller import OpenInferenceCaller, parameters_of
+from seqserve.load.grpc_callers import OpenInferenceCaller, parameters_of
 from seqserve.open_inference import open_inference_pb2 as pb
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.requests import generate_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve.load.texts import moments_of, texts_of
+from seqserve.load.arrivals import moments_of, texts_of
 
 
 def test_lines_and_json() -> None:

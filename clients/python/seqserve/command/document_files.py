@@ -1,17 +1,22 @@
-"""A file of text, or standard input: its encoding, line ends and byte order mark."""
+"""The files of a document: its source with encoding and byte order mark, and its translation."""
 
 from __future__ import annotations
 
 import codecs
 import io
 import re
-from collections.abc import Iterator
+import sys
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from seqserve.command import process
+from seqserve.command.journal import Journal
 from seqserve.documents.plain_text import undecoded
 from seqserve.errors import OptionError
-from seqserve.files import label_of
+from seqserve.files import label_of, replaceable, written_whole
 
 STANDARD_INPUT = Path("-")
 # A mark of UTF-32 begins with one of UTF-16.
@@ -23,6 +28,7 @@ _ENCODINGS = {
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _MARK = "\ufeff"
+_INSTEAD = "leave --out out to write to standard output"
 # A Latin letter or a line feed in each encoding.
 _UNMARKED = {
     "utf-32-le": re.compile(rb"[^\0]\0\0\0"),
@@ -114,3 +120,66 @@ class SourceFile:
 def can_be_read_twice(path: Path) -> bool:
     """Tells whether a path is a regular file, whose passages can be counted beforehand."""
     return path != STANDARD_INPUT and path.is_file()
+
+
+@contextmanager
+def document_output(
+    out: Path | None, source: SourceFile, options: Mapping[str, object]
+) -> Generator[tuple[Callable[[str], object], Journal | None], None, None]:
+    """Opens the output of a document, and writes the byte order mark of its source.
+
+    Args:
+        out: A file, which is complete when it is there, or None for standard output. Until then
+            there is a journal beside it.
+        source: The document.
+        options: The options of the translation; a journal with other ones is of no use.
+
+    Yields:
+        What takes the text, and the journal.
+
+    Raises:
+        OptionError: The file cannot be opened, or what is there is not a regular file.
+    """
+    if out is None:
+        write = _standard_output(source.encoding)
+        write(source.mark)
+        yield write, None
+        return
+    place = replaceable(out, instead=_INSTEAD)
+    with (
+        Journal.beside(place, options, out=out) as journal,
+        written_whole(out, "w", encoding=source.encoding, newline="", instead=_INSTEAD) as file,
+    ):
+        if journal.damaged_line:
+            report = f"line {journal.damaged_line} is damaged; what follows is translated again"
+            print(f"seqserve: the journal of {out}: {report}", file=sys.stderr, flush=True)
+        file.write(source.mark)
+        yield file.write, journal
+
+
+@contextmanager
+def archive_output(
+    out: Path, options: Mapping[str, object]
+) -> Generator[tuple[zipfile.ZipFile, Journal], None, None]:
+    """Opens the output of a document that is an archive, and its journal, in the same way."""
+    place = replaceable(out)
+    with (
+        Journal.beside(place, options, out=out) as journal,
+        written_whole(out) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
+        yield archive, journal
+
+
+def _standard_output(encoding: str) -> Callable[[str], object]:
+    encoder = codecs.getincrementalencoder(encoding)()
+
+    def write(text: str) -> None:
+        if encoding == "utf-8":
+            sys.stdout.write(text)
+        else:
+            process.write_bytes(encoder.encode(text))
+        # At once, so that a reader need not wait for it.
+        sys.stdout.flush()
+
+    return write

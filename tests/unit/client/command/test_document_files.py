@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as draw
 from hypothesis import strategies as st
 
-from seqserve.command.run.source_file import SourceFile, can_be_read_twice
+from seqserve.command.document_files import SourceFile, can_be_read_twice
 from seqserve.errors import OptionError
 
 TEXT = "Grüße\r\n\rÄ \u2028 b\nend"

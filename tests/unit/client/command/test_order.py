@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.command.run.order import InOrder, LineNumbers
+from seqserve.command.document_run import InOrder
+from seqserve.command.writers import LineNumbers
 
 PATIENCE_S = 20.0
 

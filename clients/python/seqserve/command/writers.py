@@ -1,20 +1,25 @@
-"""Output of ``seqserve generate``: answers on standard output, reports on standard error."""
+"""Output of ``seqserve generate`` and ``seqserve translate``: answers in order, and reports."""
 
 from __future__ import annotations
 
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
 
+from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.command.run.document_run import Outcome
-from seqserve.command.run.order import LineNumbers
-from seqserve.documents.passage import Passage
+from seqserve.documents.passage import Passage, Translation, translation_of
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
+Outcome: TypeAlias = Result | CallError | None
+"""The result of a passage or its own error; None for a passage that was not sent."""
+
+_MAX_RANGES = 20
 _WARNINGS = {
     SourceWarning.UNKNOWN_CHARACTERS: "letters or symbols that it does not know",
     SourceWarning.OTHER_SCRIPT: "another script, perhaps for the model of another"
@@ -24,26 +29,70 @@ _WARNINGS = {
 }
 
 
-@dataclass(kw_only=True)
-class Writer:
-    """Writes the answer of each source; subclasses choose the format."""
+class LineNumbers:
+    """Counts line numbers, which come in order, and shows the first ones."""
 
-    unit: str
-    """Name of a source in reports: text or line."""
-    verbose: bool
-    """Whether to report token counts and timings too."""
-    count: int = 0
-    """Number of sources that have their answer or error."""
-    line_end: str = "\n"
-    """How lines of the output end."""
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.count = 0
+        self._ranges: list[tuple[int, int]] = []
+        self._others = 0
+
+    def add(self, number: int) -> None:
+        """Adds a number, which is greater than the ones before."""
+        self.count += 1
+        if self._others or (len(self._ranges) == _MAX_RANGES and self._ranges[-1][1] < number - 1):
+            self._others += 1
+        elif self._ranges and self._ranges[-1][1] == number - 1:
+            self._ranges[-1] = (self._ranges[-1][0], number)
+        else:
+            self._ranges.append((number, number))
+
+    def __str__(self) -> str:
+        """Shows ranges: ``2-3, 9``."""
+        ranges = (str(a) if a == b else f"{a}-{b}" for a, b in self._ranges)
+        return ", ".join(ranges) + (f" and {self._others} more" if self._others else "")
+
+
+@dataclass(kw_only=True)
+class Writer(ABC):
+    """Takes the passages of a document in order, with their outcomes."""
+
+    label: str
+    """What a report says before the number of a source, such as "line"."""
     before_report: Callable[[], object] = lambda: None
     """Called before each report."""
+    count: int = 0
+    """Number of sources that have their answer or error."""
     failed: LineNumbers = field(default_factory=LineNumbers)
     """Numbers of the sources that failed."""
 
     def is_sent(self, passage: Passage) -> bool:
-        """Tells that the server gets every source, so that each is answered when it is read."""
+        """Tells whether the server is to answer a passage; the thread that reads calls it."""
         return True
+
+    @abstractmethod
+    def write(self, passage: Passage, outcome: Outcome) -> None:
+        """Writes the answer of a passage.
+
+        Raises:
+            NotWritten: The output or a journal cannot be written.
+        """
+
+    def report(self, number: int, what: object) -> None:
+        """Reports something about a source on standard error."""
+        self.before_report()
+        print(f"seqserve: {self.label} {number}: {what}", file=sys.stderr, flush=True)
+
+
+@dataclass(kw_only=True)
+class AnswerWriter(Writer):
+    """Writes an answer for every source on standard output; subclasses choose the format."""
+
+    verbose: bool
+    """Whether to report token counts and timings too."""
+    line_end: str = "\n"
+    """How lines of the output end."""
 
     def write(self, passage: Passage, outcome: Outcome) -> None:
         """Writes the answer of a source; an empty one has an empty answer."""
@@ -105,14 +154,9 @@ class Writer:
             f"total {timings.total_ms:.1f} ms",
         )
 
-    def report(self, number: int, what: object) -> None:
-        """Reports something about a source on standard error."""
-        self.before_report()
-        print(f"seqserve: {self.unit} {number}: {what}", file=sys.stderr, flush=True)
-
 
 @dataclass(kw_only=True)
-class TextWriter(Writer):
+class TextWriter(AnswerWriter):
     """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
 
     A text in segments is answered in as many lines as it has. Reports unmet terms and warnings of
@@ -163,7 +207,7 @@ class TextWriter(Writer):
         return text if self.keeps_lines else text.replace("\r", " ").replace("\n", " ")
 
 
-class JsonWriter(Writer):
+class JsonWriter(AnswerWriter):
     """Writes one JSON object a line: a result, a piece of a stream, or an error."""
 
     def _of_result(self, result: Result | None) -> str:
@@ -178,3 +222,58 @@ class JsonWriter(Writer):
     def _of_failure(self, error: CallError) -> str:
         facts = {"code": error.code, "details": error.details, "field": error.field}
         return f"{json_line({'error': facts})}\n"
+
+
+@dataclass(kw_only=True)
+class DocumentWriter(Writer):
+    """Writes the translations of passages and everything between them.
+
+    A passage that fails stays as it is.
+    """
+
+    encoding: str
+    """Encoding of the document."""
+    output: Callable[[str], object]
+    """Takes what is written."""
+    journal: Journal | None = None
+    """Translations that an earlier run has made."""
+
+    def is_sent(self, passage: Passage) -> bool:
+        """Tells whether a passage has words whose translation is not known."""
+        return passage.has_words and not passage.fault and self._known(passage) is None
+
+    def write(self, passage: Passage, outcome: Outcome) -> None:
+        """Writes the translation of a passage, or the passage itself if it failed."""
+        self.count += passage.has_words or bool(passage.fault)
+        if passage.fault:
+            self._fail(passage, passage.fault)
+        elif isinstance(outcome, CallError):
+            self._fail(passage, str(outcome))
+        elif outcome is None:
+            known = self._known(passage) if passage.has_words else None
+            text = passage.source if known is None else passage.written(known)
+            self.output(passage.before + text)
+        else:
+            self._add(passage, translation_of(outcome))
+
+    def _add(self, passage: Passage, translation: Translation) -> None:
+        text = passage.written(translation)
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            unknown = error.object[error.start]
+            self._fail(passage, f"its translation has {unknown!r}, not in {self.encoding}")
+            return
+        if self.journal is not None:
+            self.journal.add(passage.text, translation)
+        self.output(passage.before + text)
+
+    def _known(self, passage: Passage) -> Translation | None:
+        """Returns a translation that an earlier run has made, if it is of use for a passage."""
+        known = None if self.journal is None else self.journal.get(passage.text)
+        return known if known is None or known.alignment or not passage.split_passages else None
+
+    def _fail(self, passage: Passage, reason: str) -> None:
+        self.failed.add(passage.line)
+        self.output(passage.before + passage.source)
+        self.report(passage.line, reason)

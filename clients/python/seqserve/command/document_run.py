@@ -1,33 +1,28 @@
-"""One document on its way through a bulk call."""
+"""One document on its way through a bulk call: its passages, and their answers in order.
+
+Early outcomes wait for the ones before them. Their number is bounded, because sources are read only
+a limited distance ahead of the next outcome.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Generic, TypeVar
 
 from seqserve import Client
 from seqserve.arguments import WINDOW, GenerateOptions
 from seqserve.command.advice import raise_if_fatal
 from seqserve.command.progress import Progress
-from seqserve.command.run.order import InOrder
+from seqserve.command.writers import Outcome, Writer
 from seqserve.documents.passage import Passage, parts_of, source_of, translation_of
 from seqserve.errors import CallError
 from seqserve.results import Result
 
-Outcome: TypeAlias = Result | CallError | None
-"""The result of a passage or its own error; None for a passage that was not sent."""
-
-
-class Writer(Protocol):
-    """Takes the passages of a document in order, with their outcomes."""
-
-    def is_sent(self, passage: Passage) -> bool:
-        """Tells whether the server is to answer a passage; the thread that reads calls it."""
-
-    def write(self, passage: Passage, outcome: Outcome) -> None:
-        """Writes the answer of a passage."""
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +33,17 @@ class _Item:
     passage: Passage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRun:
     """Sends the passages of a document and hands their answers to a writer, in order."""
 
-    def __init__(
-        self,
-        client: Client,
-        writer: Writer,
-        progress: Progress,
-        *,
-        concurrency: int,
-        timeout_s: float | None,
-        call: GenerateOptions,
-    ) -> None:
-        """Takes what :meth:`~seqserve.Client.generate_bulk` needs."""
-        self._client = client
-        self._writer = writer
-        self._progress = progress
-        self._concurrency = concurrency
-        self._timeout_s = timeout_s
-        self._call = call
+    client: Client
+    writer: Writer
+    progress: Progress
+    concurrency: int
+    timeout_s: float | None
+    call: GenerateOptions
+    """Options of each passage."""
 
     def run(self, passages: Iterable[Passage]) -> None:
         """Answers all passages.
@@ -72,23 +58,23 @@ class DocumentRun:
                     # Its markup cannot be placed: the model shows no attention.
                     with closing(self._answered(parts_of(passage))) as parts:
                         for part, answer in parts:
-                            self._writer.write(part, answer)
+                            self.writer.write(part, answer)
                 else:
-                    self._writer.write(passage, outcome)
+                    self.writer.write(passage, outcome)
                 if outcome is not None:
-                    self._progress.advance()
+                    self.progress.advance()
 
     def _answered(
         self, passages: Iterable[Passage]
     ) -> Generator[tuple[Passage, Outcome], None, None]:
         """Yields every passage with its outcome, in order; raises what concerns every passage."""
         rest: list[Passage] = []
-        order = InOrder(self._items(passages, rest), WINDOW * self._concurrency)
-        bulk = self._client.generate_bulk(
+        order = InOrder(self._items(passages, rest), WINDOW * self.concurrency)
+        bulk = self.client.generate_bulk(
             (source_of(item.passage) for item in order.sources()),
-            concurrency=self._concurrency,
-            timeout_s=self._timeout_s,
-            **self._call,
+            concurrency=self.concurrency,
+            timeout_s=self.timeout_s,
+            **self.call,
         )
         with closing(bulk), closing(order.restored(bulk)) as outcomes:
             for item, outcome in outcomes:
@@ -107,7 +93,7 @@ class DocumentRun:
         """
         before: list[Passage] = []
         for passage in passages:
-            if self._writer.is_sent(passage):
+            if self.writer.is_sent(passage):
                 yield _Item(before, passage)
                 before = []
             else:
@@ -117,3 +103,39 @@ class DocumentRun:
 
 def _is_aligned(outcome: Result | CallError) -> bool:
     return isinstance(outcome, Result) and bool(translation_of(outcome).alignment)
+
+
+class InOrder(Generic[A]):
+    """Hands out sources, perhaps to another thread, and pairs them with their outcomes."""
+
+    def __init__(self, sources: Iterable[A], max_ahead: int) -> None:
+        """Reads nothing yet; ``max_ahead`` sources may be read before their outcome is yielded."""
+        self._input = sources
+        self._sources: dict[int, A] = {}
+        self._window = threading.Semaphore(max_ahead)
+        self._is_over = False
+
+    def sources(self) -> Iterator[A]:
+        """Yields the sources, each as soon as the window has room for it."""
+        self._window.acquire()
+        for index, source in enumerate(self._input):
+            self._sources[index] = source
+            yield source
+            self._window.acquire()
+            if self._is_over:
+                return
+
+    def restored(self, outcomes: Iterable[tuple[int, R]]) -> Generator[tuple[A, R], None, None]:
+        """Yields each source with its outcome, in order; outcomes come in any order."""
+        early: dict[int, R] = {}
+        next_index = 0
+        try:
+            for index, outcome in outcomes:
+                early[index] = outcome
+                while next_index in early:
+                    yield self._sources.pop(next_index), early.pop(next_index)
+                    self._window.release()
+                    next_index += 1
+        finally:
+            self._is_over = True
+            self._window.release()

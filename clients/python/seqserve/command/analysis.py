@@ -1,12 +1,13 @@
-"""``seqserve attention``: draws attention weights in the terminal or as SVG."""
+"""Commands that look into a model: ``seqserve score``, ``tokenize`` and ``attention``."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqserve.attention import AttentionResult, Kind, parts_of
@@ -14,9 +15,110 @@ from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
 from seqserve.heat_map import HeatMap, Style
 from seqserve.options import option, parse
-from seqserve.output import json_line
+from seqserve.output import aligned, json_line
+from seqserve.results import ScoreResult, TokenizeResult
 
-_EPILOG = """\
+_SCORE_HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
+_SCORE_EPILOG = """\
+Logarithms are natural. SUM is the score of the target, MEAN the score divided by the number of
+tokens, the end token included. Tokens are subwords; ▁ is the space before one.
+
+examples:
+  seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
+  seqserve score --json "I am learning German." "Ich lerne Deutsch." | jq .score"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions(PairCallOptions):
+    """The options of ``seqserve score``."""
+
+    source: str = option(help="The source text.", positional=True)
+    target_text: str = option(help="The target text to score.", positional=True)
+    json: bool = option(False, help="Print one JSON object, with every field.")
+
+
+def score(argv: list[str]) -> int:
+    """Runs the command and returns its exit status."""
+    options = parse(
+        ScoreOptions,
+        argv,
+        prog="seqserve score",
+        description="Prints the log-probability of every token of a target.",
+        epilog=_SCORE_EPILOG,
+    )
+    with options.connect() as client:
+        result = client.score(options.source, options.target_text, **options.call())
+    print(json_line(asdict(result)) if options.json else "\n".join(_score_table(result)))
+    return 0
+
+
+def _score_table(result: ScoreResult) -> list[str]:
+    tokens = zip(result.tokens, result.token_ids, result.token_scores, strict=True)
+    rows = [
+        _SCORE_HEADINGS,
+        *(
+            (token, str(id_), f"{score:.4f}", f"{math.exp(score):.4f}")
+            for token, id_, score in tokens
+        ),
+        ("SUM", "", f"{result.score:.4f}", ""),
+        ("MEAN", "", f"{result.normalized_score:.4f}", ""),
+    ]
+    return aligned(rows, right=(1, 2, 3))
+
+
+_TOKENIZE_HEADINGS = ("TOKEN", "ID", "FROM", "TO", "TEXT")
+_TOKENIZE_EPILOG = """\
+FROM and TO count characters of the text. COUNT is what the limit of the model counts: of a source
+also the end token and what the model reads beside a text. Tokens are subwords; ▁ is the space
+before one.
+
+examples:
+  seqserve tokenize "The coffee tastes good."
+  seqserve tokenize --as-target "Der Kaffee schmeckt gut."
+  seqserve tokenize --json "I am learning German." | jq .length"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizeOptions(PairCallOptions):
+    """The options of ``seqserve tokenize``."""
+
+    text: str = option(help="The text.", positional=True)
+    as_target: bool = option(False, help="Divide it as a target, not as a source.")
+    json: bool = option(False, help="Print one JSON object, with every field.")
+
+
+def tokenize(argv: list[str]) -> int:
+    """Runs the command and returns its exit status."""
+    options = parse(
+        TokenizeOptions,
+        argv,
+        prog="seqserve tokenize",
+        description="Shows the tokens that a model divides a text into.",
+        epilog=_TOKENIZE_EPILOG,
+    )
+    with options.connect() as client:
+        result = client.tokenize(options.text, is_target=options.as_target, **options.call())
+    if options.json:
+        print(json_line(asdict(result)))
+    else:
+        print("\n".join(_token_table(result, options.text)))
+    return 0
+
+
+def _token_table(result: TokenizeResult, text: str) -> list[str]:
+    tokens = zip(result.tokens, result.token_ids, result.begins, result.ends, strict=True)
+    rows = [
+        _TOKENIZE_HEADINGS,
+        *(
+            (token, str(id_), str(begin), str(end), repr(text[begin:end])[1:-1])
+            for token, id_, begin, end in tokens
+        ),
+        ("COUNT", f"{result.length} of {result.max_length}", "", "", ""),
+    ]
+    return aligned(rows, right=(1, 2, 3))
+
+
+_ATTENTION_EPILOG = """\
 Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a
 row sum to 1. A row of the decoder shows the step that chose its token. Tokens are subwords; ▁ is
 the space before one.
@@ -57,14 +159,14 @@ class AttentionOptions(PairCallOptions):
     )
 
 
-def main(argv: list[str]) -> int:
+def attention(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
     options = parse(
         AttentionOptions,
         argv,
         prog="seqserve attention",
         description="Draws which tokens a model attended to.",
-        epilog=_EPILOG,
+        epilog=_ATTENTION_EPILOG,
     )
     with options.connect() as client:
         result = client.attention(options.source, options.target_text, **options.call())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seqserve.command.run.journal import Journal
+from seqserve.command.journal import Journal
 from seqserve.documents.passage import Link, Translation
 
 
