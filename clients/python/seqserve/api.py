@@ -5,7 +5,12 @@ from __future__ import annotations
 from seqserve._async.client import AsyncClient
 from seqserve._sync.client import Client
 from seqserve.arguments import GenerateOptions, ModelOptions, Priority, SourceOptions
-from seqserve.attention import AttentionResult, AttentionWeights
+from seqserve.attention import (
+    AttentionResult,
+    AttentionWeights,
+    ScoreResult,
+    TokenizeResult,
+)
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -33,12 +38,10 @@ from seqserve.results import (
     Piece,
     Placement,
     Result,
-    ScoreResult,
     Segment,
     SourceWarning,
     StopReason,
     Timings,
-    TokenizeResult,
     TopToken,
 )
 from seqserve.retry import RetryPolicy

@@ -135,7 +135,6 @@ class HeatMap:
 
 
 def _bands(widths: Sequence[int], room: int | None) -> Iterator[range]:
-    """Splits columns into bands that fit the room; a space goes before each column."""
     start, used = 0, 0
     for column, width in enumerate(widths):
         used += 1 + width

@@ -285,7 +285,6 @@ def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
 
 
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
-    """Describes words that no option takes, and suggests a flag or how to write a text."""
     flags = [each.flag for each in declared if not (each.positional or each.secret)]
     for word in words:
         if word.startswith("-"):

@@ -30,7 +30,6 @@ def available_cores(cgroup: Path = _CGROUP) -> int:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Reads the CPU limit of the container, in cores; None without a limit."""
     try:
         limit, period = _read(cgroup / "cpu.max").split()
     except (OSError, ValueError):

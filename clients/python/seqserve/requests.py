@@ -221,7 +221,6 @@ def _set_field(message: M, name: str, value: Any) -> M:
 
 
 def _number_of(message: Message, name: str, value: Enum) -> int:
-    """Returns the number of an enum member; on the wire its name follows the name of the enum."""
     kind = message.DESCRIPTOR.fields_by_name[name].enum_type
     member = kind and kind.values_by_name.get(f"{kind.name.upper()}_{value.name}")
     if not member:

@@ -15,10 +15,10 @@ from seqserve._async.model_client import AsyncModelClient
 from seqserve._transport.aio_channel import AsyncGrpcTransport
 from seqserve._transport.connection import Connection, Method
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
-from seqserve.attention import AttentionResult
+from seqserve.attention import AttentionResult, ScoreResult, TokenizeResult
 from seqserve.errors import CallError
 from seqserve.metadata import MetadataSource
-from seqserve.results import DetectedLanguage, Piece, Result, ScoreResult, TokenizeResult
+from seqserve.results import DetectedLanguage, Piece, Result
 from seqserve.retry import Availability, RetryPolicy
 from seqserve.tls import TLS
 

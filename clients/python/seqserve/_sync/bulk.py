@@ -93,7 +93,6 @@ class BulkRun:
         self._pending.close()
 
     def _paced(self) -> Iterator[tuple[int, BulkSource]]:
-        """Yields each source with its number when there is room for it."""
         numbers = count()
         self._window.acquire()
         for source in items_of(self._sources):
@@ -112,7 +111,6 @@ class BulkRun:
             self._outcomes.put_nowait(self._failure)
 
     def _call(self) -> bool:
-        """Sends the pending requests; tells whether another call is needed."""
         self._pause_s = None
         queue = self._pending.begin()
         first = queue.get()
@@ -144,7 +142,6 @@ class BulkRun:
             raise too_large(request.ByteSize(), self._max_bytes)
 
     def _refused_by_size(self, error: CallError) -> bool:
-        """Ends the requests that the server does not take; the others go to another call."""
         limit = max_bytes_of(error)
         if limit is None:
             return False
@@ -156,7 +153,6 @@ class BulkRun:
         return bool(refused)
 
     def _settle(self, number: int, outcome: Result | CallError) -> None:
-        """Hands on the outcome of a source, or has the source sent again after a pause."""
         delay_s = self._delay_after(number, outcome)
         if delay_s is None:
             self._attempts.answered()

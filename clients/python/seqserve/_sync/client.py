@@ -16,10 +16,10 @@ from seqserve._sync.model_client import ModelClient
 from seqserve._transport.channel import GrpcTransport
 from seqserve._transport.connection import Connection, Method
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
-from seqserve.attention import AttentionResult
+from seqserve.attention import AttentionResult, ScoreResult, TokenizeResult
 from seqserve.errors import CallError
 from seqserve.metadata import MetadataSource
-from seqserve.results import DetectedLanguage, Piece, Result, ScoreResult, TokenizeResult
+from seqserve.results import DetectedLanguage, Piece, Result
 from seqserve.retry import Availability, RetryPolicy
 from seqserve.tls import TLS
 

@@ -126,7 +126,6 @@ class _AsyncBulkCall(_AsyncGrpcCall):
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of a coroutine that does not wait, as of a finished call."""
     try:
         coroutine.send(None)
     except StopIteration as end:

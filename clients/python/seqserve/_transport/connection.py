@@ -166,7 +166,6 @@ class ForkGuard:
 
 
 def _threads() -> set[int]:
-    """Lists the threads of this process, those of C libraries too; none but on Linux."""
     return set(map(int, os.listdir(_THREADS))) if os.path.isdir(_THREADS) else set()
 
 

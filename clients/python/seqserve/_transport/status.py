@@ -186,7 +186,6 @@ def too_large(size: int, limit: int, request_id: str = "") -> errors.CallError:
 
 
 def _too_large(sizes: re.Match[str], request_id: str) -> errors.CallError:
-    """Returns the error for gRPC's limit on bytes; unlike one for a full queue, none is retried."""
     size, limit = int(sizes[2]), int(sizes[3])
     if sizes[1] == "SERVER":
         return too_large(size, limit, request_id)
@@ -219,14 +218,12 @@ def error_within(failure: generation_pb2.Failure) -> errors.CallError:
 
 
 def _marked(error: errors.CallError) -> errors.CallError:
-    """Marks a cancellation that this client did not ask for."""
     if isinstance(error, errors.Cancelled):
         error.by_server = error.details not in _CANCELLED_HERE
     return error
 
 
 def _without_grpc_words(details: str) -> str:
-    """Says in plain words why there is no connection."""
     if reason := _LAST_ERROR.search(details):
         return f"no connection to {unquote(reason[1])}: {reason[2]}"
     if reason := _NO_ADDRESS.search(details):

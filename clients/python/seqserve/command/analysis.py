@@ -10,13 +10,18 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqserve.attention import AttentionResult, Kind, parts_of
+from seqserve.attention import (
+    AttentionResult,
+    Kind,
+    ScoreResult,
+    TokenizeResult,
+    parts_of,
+)
 from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
 from seqserve.heat_map import HeatMap, Style
 from seqserve.options import option, parse
 from seqserve.output import aligned, json_line
-from seqserve.results import ScoreResult, TokenizeResult
 
 _SCORE_HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
 _SCORE_EPILOG = """\
@@ -176,11 +181,7 @@ def attention(argv: list[str]) -> int:
 
 
 def map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
-    """Draws the layer and head that the options name, as lines of text or of SVG.
-
-    Raises:
-        OptionError: There is no such layer or head.
-    """
+    """Draws the layer and head that the options name, as lines of text or of SVG."""
     rows, columns, weights = parts_of(result, options.kind)
     model = f"{result.model}/{result.version}"
     if not weights.layers:

@@ -31,7 +31,6 @@ _HEADINGS = {
 
 
 def _flag(declared: Declaration) -> tuple[str, object, object]:
-    """Returns the dataclass field of an option: its name, its type and its declaration."""
     flag = option(
         None,
         help=_help(declared),
@@ -44,7 +43,6 @@ def _flag(declared: Declaration) -> tuple[str, object, object]:
 
 
 def _fault(declared: Declaration, value: Any) -> str | None:
-    """Tells what a value is not, if it does not fit what the proto declares."""
     fits = value in declared.choices if declared.choices else declared.allows(value)
     return None if fits else declared.bounds
 

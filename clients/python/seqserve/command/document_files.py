@@ -59,9 +59,6 @@ class SourceFile:
             newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
             is_strict: Whether bytes that are not in the encoding are an error; otherwise they
                 become lone surrogates.
-
-        Raises:
-            OptionError: It cannot be opened, or there is no such encoding.
         """
         is_standard_input = path == STANDARD_INPUT
         self.name = "standard input" if is_standard_input else label_of(path, option)
@@ -85,12 +82,7 @@ class SourceFile:
             raise OptionError(f"--encoding: there is no {encoding!r}") from None
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the lines.
-
-        Raises:
-            OptionError: The file cannot be read, or a line has bytes that are not in its encoding,
-                or, if it is strict, a NUL character.
-        """
+        """Yields the lines."""
         number = 0
         try:
             for number, line in enumerate(self._lines, start=1):
@@ -136,9 +128,6 @@ def document_output(
 
     Yields:
         What takes the text, and the journal.
-
-    Raises:
-        OptionError: The file cannot be opened, or what is there is not a regular file.
     """
     if out is None:
         write = _standard_output(source.encoding)

@@ -46,12 +46,7 @@ class DocumentRun:
     """Options of each passage."""
 
     def run(self, passages: Iterable[Passage]) -> None:
-        """Answers all passages.
-
-        Raises:
-            CallError: No passage can be answered.
-            OptionError: The document cannot be read.
-        """
+        """Answers all passages."""
         with closing(self._answered(passages)) as answered:
             for passage, outcome in answered:
                 if passage.split_passages and outcome is not None and not _is_aligned(outcome):

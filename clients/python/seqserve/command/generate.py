@@ -221,7 +221,6 @@ def _texts(options: GenerateCommandOptions) -> Iterator[Passage]:
 def _lines(
     options: GenerateCommandOptions, writer: AnswerWriter | None = None
 ) -> Iterator[Passage]:
-    """Reads a document of the format "lines"; the writer ends lines as the first one ends."""
     path = options.file or STANDARD_INPUT
     if path == STANDARD_INPUT and sys.stdin.isatty():
         print("seqserve: reading lines, answering each; end with Ctrl-D", file=sys.stderr)

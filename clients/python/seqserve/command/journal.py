@@ -41,10 +41,6 @@ class JournalFile:
         Args:
             path: Its path.
             options: The options of the run; entries of other ones are of no use.
-
-        Raises:
-            BlockingIOError: Another run writes it.
-            OSError: The file cannot be read or written, is a link, or not a regular file.
         """
         self._path = path
         self._options = _plain(options)
@@ -63,9 +59,6 @@ class JournalFile:
             place: The file that is written.
             options: The options of the run.
             out: The path as the user gave it, for errors.
-
-        Raises:
-            OptionError: It cannot be opened, or another run writes the same output.
         """
         path = place.with_name(f".{place.name}.seqserve-journal")
         try:
@@ -103,11 +96,7 @@ class JournalFile:
                 self._kept += len(line)
 
     def append(self, *entries: Sequence[object]) -> None:
-        """Writes entries.
-
-        Raises:
-            NotWritten: The disk is full, or fails.
-        """
+        """Writes entries."""
         lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
         try:
             if not self._has_begun:
@@ -156,12 +145,7 @@ class Journal(JournalFile):
     """The translations of a document, found by their texts."""
 
     def __init__(self, path: Path, options: Mapping[str, object]) -> None:
-        """Reads what an earlier run with the same options has left; nothing is written yet.
-
-        Raises:
-            BlockingIOError: Another run writes it.
-            OSError: The file cannot be read or written, is a link, or not a regular file.
-        """
+        """Reads what an earlier run with the same options has left; nothing is written yet."""
         super().__init__(path, options)
         self._known: dict[bytes, Translation] = {}
         for number, entry in self.entries():
@@ -174,11 +158,7 @@ class Journal(JournalFile):
         return self._known.get(key_of(text))
 
     def add(self, text: str, translation: Translation) -> None:
-        """Notes a translation.
-
-        Raises:
-            NotWritten: The disk is full, or fails.
-        """
+        """Notes a translation."""
         self.append([key_of(text).hex(), *translation])
 
     def _take(self, entry: list[Any]) -> bool:
@@ -192,13 +172,11 @@ class Journal(JournalFile):
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options as JSON has them, without those that are not set."""
     plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
     return {name: value for name, value in plain.items() if value is not None}
 
 
 def _options_in(line: bytes) -> dict[str, Any] | None:
-    """Reads the first line of a journal; None if it is not one."""
     try:
         return _plain(json.loads(line))
     except (ValueError, AttributeError, RecursionError):
@@ -206,7 +184,6 @@ def _options_in(line: bytes) -> dict[str, Any] | None:
 
 
 def _entry_in(line: bytes) -> list[Any] | None:
-    """Reads a line behind the first one; None if it is no entry."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -215,11 +192,7 @@ def _entry_in(line: bytes) -> list[Any] | None:
 
 
 def _take_over(old: Path, path: Path, options: Mapping[str, object]) -> None:
-    """Renames a journal of version 0.2, whose name is not hidden, if its options are the same.
-
-    Raises:
-        BlockingIOError: Another run writes it.
-    """
+    """Renames a journal of version 0.2, whose name is not hidden, if its options are the same."""
     if os.path.lexists(path):
         return
     try:
@@ -236,7 +209,6 @@ def _take_over(old: Path, path: Path, options: Mapping[str, object]) -> None:
 
 
 def _opened_alone(path: Path) -> io.FileIO:
-    """Opens a file to read it and to write at its end, and locks it."""
     while True:
         number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
         file = io.FileIO(number, "a+")

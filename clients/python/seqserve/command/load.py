@@ -175,11 +175,7 @@ def check_server(options: LoadOptions, load: Load) -> None:
 
 
 def send_load(options: LoadOptions, load: Load, caller: Caller) -> Sent:
-    """Sends a load and shows its progress.
-
-    Raises:
-        OptionError: No request came.
-    """
+    """Sends a load and shows its progress."""
     is_shown = is_terminal(sys.stderr)
     progress = Progress(sys.stderr, "requests", is_shown=is_shown, total=load.total)
     with closing(progress):
@@ -249,11 +245,7 @@ def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
 
 
 def result_in(path: Path, option: str) -> Mapping[str, Any]:
-    """Reads a file of ``--save-result``.
-
-    Raises:
-        OptionError: It is none.
-    """
+    """Reads a file of ``--save-result``."""
     name = label_of(path, option)
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))

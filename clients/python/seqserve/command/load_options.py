@@ -184,7 +184,6 @@ class LoadOptions(GenerateCallOptions):
         self.form()
 
     def _faults(self) -> dict[str, str | bool]:
-        """Returns what is wrong by the option; what is empty or false is right."""
         compared, rate = len(self.results), self.request_rate or 0.0
         alone = "does not go with --find-rate, which chooses when requests come"
         places = self.max_concurrency or self.processes
@@ -232,11 +231,7 @@ class LoadOptions(GenerateCallOptions):
         return call
 
     def limits_ms(self) -> dict[str, float]:
-        """Reads --goodput.
-
-        Raises:
-            OptionError: It is malformed, or needs a stream.
-        """
+        """Reads --goodput."""
         limits: dict[str, float] = {}
         for word in " ".join(self.goodput).split():
             name, _, value = word.partition(":")
@@ -254,11 +249,7 @@ class LoadOptions(GenerateCallOptions):
         return limits
 
     def form(self) -> HttpForm:
-        """Returns the form of requests over HTTP.
-
-        Raises:
-            OptionError: An option has no place in it.
-        """
+        """Returns the form of requests over HTTP."""
         call = self.call()
         if self.backend is not Backend.LIBRETRANSLATE:
             facts = json_format.MessageToDict(

@@ -135,7 +135,6 @@ def _set(plan: CapacityPlan) -> str:
 
 
 def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan) -> Iterator[str]:
-    """Yields what the plan takes for granted."""
     result, replica = measured.result, plan.replica
     texts = result["dataset_path"] or "a few sentences in English, for no --dataset-path was given"
     lengths = ""
@@ -187,12 +186,7 @@ class MeasuredReplica:
 
 
 def measured_replica(options: PlanOptions) -> MeasuredReplica:
-    """Measures a server, or reads a report.
-
-    Raises:
-        OptionError: The report is none.
-        SeqserveError: The server cannot be called, or holds the limit at no rate.
-    """
+    """Measures a server, or reads a report."""
     if options.report is not None:
         result = _reported(options)
         return MeasuredReplica(result=result, replica=Replica.of(result, cores=options.known_cores))
@@ -234,7 +228,6 @@ def _is_of_a_search(result: Mapping[str, Any]) -> bool:
 
 
 def _raise_if_none_holds(result: Mapping[str, Any]) -> None:
-    """Raises an error that says how late answers are at the lowest rate, if no rate holds."""
     if result["highest_request_rate"] is not None:
         return
     tried = [(probe["rate_per_s"], probe["p99_ms"]) for probe in result["probes"]]
@@ -253,7 +246,6 @@ def _raise_if_none_holds(result: Mapping[str, Any]) -> None:
 
 
 def _known(options: LoadOptions) -> dict[str, int | None]:
-    """Asks the server for its slots, its versions and their memory; it may not tell."""
     known: dict[str, int | None] = {"version_bytes": _version_bytes(options)}
     with suppress(errors.CallError), options.connect() as client:
         loaded = [model.slots for model in client.models() if model.slots]
@@ -262,7 +254,6 @@ def _known(options: LoadOptions) -> dict[str, int | None]:
 
 
 def _version_bytes(options: LoadOptions) -> int | None:
-    """Returns the resident memory of the engines of the version that has most; None if unknown."""
     settings = options.settings()
     connection = Connection(options.address, MAX_MESSAGE_BYTES, settings["tls"], settings["token"])
     request = open_inference_pb2.ModelStatisticsRequest()

@@ -115,7 +115,6 @@ class PlanOptions(GenerateCallOptions):
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")
 
     def _faults(self) -> dict[str, str | bool]:
-        """Returns what is wrong by the option; what is empty or false is right."""
         is_started = not self.target and self.report is None
         alone = "is of a server that is started here; leave it out with --target and --report"
         return {

@@ -86,7 +86,6 @@ class Progress:
 
 
 def _duration(seconds: float) -> str:
-    """Shows a time in its two largest units: 2 h 5 min."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -158,7 +158,6 @@ def main(argv: list[str]) -> int:
 
 
 def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format]]) -> None:
-    """Refuses two files in one place, a file in its own, and one named as of another format."""
     places: set[Path] = set()
     for file, kind in documents:
         place = options.output_of(file)
@@ -222,7 +221,6 @@ class _Translator:
         facts: dict[str, object],
         is_shown: bool,
     ) -> int:
-        """Translates the parts that are text; the others stay to the byte."""
         failed = 0
         with (
             opened(file, str(file)) as source,
@@ -262,7 +260,6 @@ def _progress(is_shown: bool, total: int | None = None) -> Progress:
 
 
 def _failures(writer: DocumentWriter, name: str) -> int:
-    """Reports and counts the passages that failed."""
     if writer.failed.count:
         report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
         print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
@@ -270,7 +267,6 @@ def _failures(writer: DocumentWriter, name: str) -> int:
 
 
 def _passages(parser: Parser, lines: Lines, name: str) -> Iterator[Passage]:
-    """Reads the passages of a document; an error of its format names the file."""
     try:
         yield from parser(lines)
     except ParseError as error:

@@ -73,11 +73,7 @@ class Writer(ABC):
 
     @abstractmethod
     def write(self, passage: Passage, outcome: Outcome) -> None:
-        """Writes the answer of a passage.
-
-        Raises:
-            NotWritten: The output or a journal cannot be written.
-        """
+        """Writes the answer of a passage."""
 
     def report(self, number: int, what: object) -> None:
         """Reports something about a source on standard error."""
@@ -116,7 +112,6 @@ class AnswerWriter(Writer):
         self._report_result(number, piece.result)
 
     def _write(self, count: int, text: str) -> None:
-        """Hands text on, after which so many sources have their answer."""
         # Counted first: if an interrupt comes while it is handed on, the end of the process does
         # the rest.
         before, self.count = self.count, count
@@ -269,7 +264,6 @@ class DocumentWriter(Writer):
         self.output(passage.before + text)
 
     def _known(self, passage: Passage) -> Translation | None:
-        """Returns a translation that an earlier run has made, if it is of use for a passage."""
         known = None if self.journal is None else self.journal.get(passage.text)
         return known if known is None or known.alignment or not passage.split_passages else None
 

@@ -37,9 +37,6 @@ def parse_android(lines: Lines) -> Iterator[Passage]:
     r"""Yields a passage for each text; placeholders and tags, also ``xliff:g``, follow its words.
 
     Resources with ``translatable="false"``, comments and names of other resources stay.
-
-    Raises:
-        ParseError: It is not well-formed XML, or no ``resources``.
     """
     document = tokens("".join(lines))
     roots = (token.name for token in document if token.kind in (Kind.OPENING, Kind.EMPTY))
@@ -95,7 +92,6 @@ def _android_pieces(inner: Sequence[Token]) -> Iterator[Piece]:
 
 
 def _quoted(raw: str, is_whole: bool) -> Iterator[Piece]:
-    """Divides a text; the quotes around all of it, which keep white space, stay."""
     is_quoted = is_whole and len(raw) > 1 and raw[0] == raw[-1] == '"' and raw[-2] != "\\"
     if is_quoted:
         yield Piece(Kind.BREAK, '"')
@@ -147,11 +143,7 @@ _APPLE_WRITTEN = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def parse_apple(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each value.
-
-    Raises:
-        ParseError: What is between comments is no entry ``"key" = "value";``.
-    """
+    """Yields a passage for each value."""
     return passages([*_apple_pieces("".join(lines))], _APPLE)
 
 

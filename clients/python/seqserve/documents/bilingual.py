@@ -58,7 +58,6 @@ def _written(part: Passage, opening: str, closing: str, translation: Translation
 
 
 def _split(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
-    """Divides a text at its markup; a part that fails is written as it is in the source."""
     for each in part.split_passages() if part.split_passages else ():
         yield replace(each, before=opening + each.before)
         opening = ""

@@ -84,11 +84,7 @@ ARCHIVES = {
 
 
 def format_of(path: Path) -> Format:
-    """Tells the format by the suffix of a file; one without a suffix is plain text.
-
-    Raises:
-        OptionError: The suffix is of no format that is known.
-    """
+    """Tells the format by the suffix of a file; one without a suffix is plain text."""
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         reason = f"{path.suffix} is no format that is known"
@@ -110,10 +106,6 @@ def parser_of(kind: Format, *, field: str | None, column: str | None, joins_line
         field: Of JSON lines, the name of the field.
         column: Of CSV, the name of the column.
         joins_lines: Whether the lines of a paragraph of plain text are one passage.
-
-    Raises:
-        OptionError: JSON lines lack the name of the field, or CSV the one of the column.
-        ModuleNotFoundError: The library is not installed.
     """
     module, _, function = _PARSERS[kind].partition(".")
     if kind is Format.TEXT and joins_lines:

@@ -49,9 +49,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
     The first plural form is the translation of the singular, the others of the plural. Forms that
     the header of the document counts and an entry lacks are added.
-
-    Raises:
-        ParseError: A line is no part of a PO file.
     """
     source = "".join(lines)
     end, forms, line = 0, 0, 1
@@ -71,7 +68,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def _places(
     entry: list[_Statement], texts: dict[str, _Statement], forms: int, source: str, end: int
 ) -> Iterator[tuple[Passage, int]]:
-    """Yields the passages of an entry, and where each ends; the one before ended at ``end``."""
     translations = [each for each in entry if each.keyword == "msgstr"]
     for place in translations:
         if not _read(place.raw):
@@ -104,7 +100,6 @@ def _places(
 
 
 def _text(texts: dict[str, _Statement], form: int | None, forms: int) -> _Statement:
-    """Returns the text that a form translates; in a language with one form that is the plural."""
     is_singular = form is None or (form == 0 and forms != 1)
     return texts["msgid"] if is_singular else texts.get("msgid_plural", texts["msgid"])
 

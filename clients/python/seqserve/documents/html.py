@@ -49,7 +49,6 @@ def parse_xhtml(lines: Lines) -> Iterator[Passage]:
 
 
 def _pieces(source: str) -> list[Piece]:
-    """Divides a document into text and tags, which are as the document has them."""
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
     root = _tree(source)
     plain = _without_foreign(source, root, line_begins)
@@ -91,7 +90,6 @@ def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
 
 
 def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind]]:
-    """Yields the tokens of a document and what they are; all within what is no text is a break."""
     begins, ends = _text_at_tags(root)
     is_text = True
     for token in tokenize(source, resolve_references=False):
@@ -139,7 +137,6 @@ def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
 
 
 def _is_text(element: Element, is_text: bool) -> bool:
-    """Tells whether the text of an element is translated, if that around it is or is not."""
     if element.tag in _NOT_TEXT or "notranslate" in (element.attr("class") or "").split():
         return False
     translate = element.attr("translate")

@@ -115,7 +115,6 @@ class _Element:
 
 
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
-    """Yields passages without their places, and what stays between them."""
     elements, loose = _paired(pieces)
     if not loose:
         yield from _of_elements(elements, syntax)
@@ -129,7 +128,6 @@ def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
 
 
 def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
-    """Builds the elements; gives also the indexes of pieces that belong to none."""
     levels: list[list[_Element]] = [[]]
     opened: list[int] = []
     loose = []
@@ -148,7 +146,6 @@ def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
 
 
 def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Passage]:
-    """Yields the passage of the text of elements, and what is around it."""
     if not any(each.has_words(syntax) for each in elements):
         yield _raw(piece for each in elements for piece in each.pieces())
         return
@@ -180,7 +177,6 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
 def _trimmed(
     elements: list[_Element], syntax: Syntax
 ) -> tuple[list[Piece], list[_Element], list[Piece]]:
-    """Takes off what is around all of the text: white space, and elements of the whole text."""
     head: list[Piece] = []
     tail: deque[Piece] = deque()
     inner = deque(elements)
@@ -249,7 +245,6 @@ class _MarkedText:
         self.text += text
 
     def _add_placeholder(self, element: _Element) -> None:
-        """Adds what the server reads for an element that is nothing but placeholders."""
         raws = [piece.raw for piece in element.pieces() if piece.kind is Kind.PLACEHOLDER]
         text = self._syntax.read(raws[0])
         if len(raws) > 1 or len(text) > _MAX_STAND_IN or _SPACE.sub(" ", text).strip() != text:
@@ -259,12 +254,10 @@ class _MarkedText:
 
 
 def _split(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
-    """Divides elements at every tag."""
     return passages(_separate(elements, syntax), syntax)
 
 
 def _separate(elements: Iterable[_Element], syntax: Syntax) -> list[Piece]:
-    """Returns the pieces of elements, where every tag divides the text, and too long a text too."""
     pieces: list[Piece] = []
     for piece in (piece for each in elements for piece in each.pieces()):
         if piece.kind is Kind.TEXT:

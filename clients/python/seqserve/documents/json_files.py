@@ -59,7 +59,6 @@ def parse_lines(lines: Lines, field: str) -> Iterator[Passage]:
 
 
 def _passages_of_line(body: str, field: str) -> Iterator[Passage]:
-    """Yields the passages of an object: one, or the parts of a long text."""
     try:
         value = DECODER.decode(body)
     except (ValueError, RecursionError) as error:
@@ -117,11 +116,7 @@ _TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text in objects and lists, whatever their depth.
-
-    Raises:
-        ParseError: It is not JSON.
-    """
+    """Yields a passage for each text in objects and lists, whatever their depth."""
     source = "".join(lines)
     try:
         DECODER.decode(source)

@@ -86,7 +86,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
 
 def _blocks(source: str) -> Iterator[_Block]:
-    """Divides a document into what is text and what is not."""
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     yield _Block(0, source[:end])
@@ -113,7 +112,6 @@ def _parser() -> MarkdownIt:
 
 
 def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """Skips the address of a reference, but not the text of a footnote, whose label is alike."""
     is_note = state.src.startswith("[^", state.bMarks[first] + state.tShift[first])
     return not is_note and reference(state, first, last, silent)
 
@@ -153,7 +151,6 @@ def _texts(
 
 
 def _line(source: str, content: str, begin: int, end: int) -> str:
-    """Returns a line as it is in the document, where bars within a cell are escaped."""
     forms = (content, content.replace("|", r"\|"))
     return next((form for form in forms if source.find(form, begin, end) >= 0), "")
 
@@ -180,7 +177,6 @@ def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
 
 
 def _inline(text: str) -> Iterator[Piece]:
-    """Divides the text of a block into text and markup."""
     end = 0
     opened: list[str] = []
     for markup in _MARKUP.finditer(text):
@@ -193,7 +189,6 @@ def _inline(text: str) -> Iterator[Piece]:
 
 
 def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
-    """Tells what markup is; ``opened`` are marks of emphasis that have no counterpart yet."""
     if markup["image"]:
         return Kind.EMPTY
     if markup["link"] or markup["target"]:

@@ -51,7 +51,6 @@ def _markup(others: str) -> re.Pattern[str]:
 
 
 def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
-    """Tells what markup is; a tag without its counterpart is a placeholder, such as ``<Enter>``."""
     kinds = []
     opened: list[tuple[str, int]] = []
     for index, match in enumerate(matches):

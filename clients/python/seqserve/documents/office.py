@@ -37,11 +37,7 @@ class _Run(NamedTuple):
 
 
 def parse_docx(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text.
-
-    Raises:
-        ParseError: It is not well-formed XML.
-    """
+    """Yields a passage for each text."""
     return joined_passages(_parts(tokens("".join(lines))))
 
 
@@ -63,7 +59,6 @@ def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:
 
 
 def _run(element: Sequence[Token]) -> _Run | None:
-    """Reads a run of nothing but text, or what may be between two; None for all else."""
     name, raw = element[0].name, raw_of(element)
     if name in _DOCX_POINTS and element[0].kind is Kind.EMPTY:
         kept = "" if name == "proofErr" else raw
@@ -87,7 +82,6 @@ def _run(element: Sequence[Token]) -> _Run | None:
 
 
 def _text(runs: list[_Run]) -> Iterator[str | Passage]:
-    """Yields the passage of runs that follow each other."""
     pieces = [piece for run in runs for piece in run.pieces]
     raw = "".join(piece.raw for piece in pieces)
     text = "".join(run.text for run in runs)
@@ -109,7 +103,6 @@ def _text(runs: list[_Run]) -> Iterator[str | Passage]:
 
 
 def _marks(runs: list[_Run], base: _Run, first: int, last: int) -> list[Mark]:
-    """Returns what is not in the format of the base; places are from ``first`` on."""
     marks: list[Mark] = []
     end = 0
     for run in runs:
@@ -135,11 +128,7 @@ _ODT = XML._replace(keeps_space=False)
 
 
 def parse_odt(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each paragraph; notes, frames and breaks divide it.
-
-    Raises:
-        ParseError: It is not well-formed XML.
-    """
+    """Yields a passage for each paragraph; notes, frames and breaks divide it."""
     return passages([*_odt_pieces(tokens("".join(lines)))], _ODT)
 
 

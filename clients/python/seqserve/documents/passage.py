@@ -142,7 +142,6 @@ def translation_of(result: Result) -> Translation:
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
-    """Places the alignment of a segment, by where it begins in both texts."""
     return [
         Link(
             source + token.source_begin,

@@ -36,9 +36,6 @@ def parse(lines: Lines, column: str) -> Iterator[Passage]:
 
     The delimiter is a comma, a semicolon, a tab or a bar: the first one with which the first row
     has the column. A translation is quoted where it must be, or where its source is.
-
-    Raises:
-        ParseError: The first row lacks the column, or a quoted cell has no end.
     """
     return joined_passages(_parts("".join(lines), column))
 
@@ -55,7 +52,6 @@ def _parts(source: str, column: str) -> Iterator[str | Passage]:
 
 
 def _place(source: str, column: str) -> tuple[str, int]:
-    """Returns the delimiter and the number of a column."""
     names: list[str] = []
     for delimiter in _DELIMITERS:
         row: list[str] = []
@@ -115,7 +111,6 @@ def _passage(raw: str, delimiter: str) -> Passage:
 
 
 def _written(passage: Passage, delimiter: str, translation: Translation) -> str:
-    """Writes a translation without quotes, if it can be."""
     quoted = passage.written(translation)
     text = _text(quoted)
     return quoted if re.search(rf"[{re.escape(delimiter)}\r\n]|^\"", text) else text

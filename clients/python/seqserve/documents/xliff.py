@@ -40,9 +40,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
     A target that is made has the state ``needs-review-translation`` in version 1.2; in version 2
     its segment has the state ``translated``. What has ``translate="no"`` stays.
-
-    Raises:
-        ParseError: It is not well-formed XML, or no XLIFF.
     """
     document = tokens("".join(lines))
     roots = (token for token in document if token.kind in (Kind.OPENING, Kind.EMPTY))
@@ -77,7 +74,6 @@ def _is_text(token: Token, is_text: bool) -> bool:
 
 
 def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields a unit of version 1.2, or a segment of version 2."""
     children = _children(unit)
     source, old = children.get("source"), children.get("target")
     raw = raw_of(unit)
@@ -105,7 +101,6 @@ def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
 
 
 def _children(unit: Sequence[Token]) -> dict[str, _Element]:
-    """Finds the elements directly within a unit, the first one of each name."""
     children: dict[str, _Element] = {}
     index = 1
     while index < len(unit) - 1:
@@ -123,7 +118,6 @@ def _is_empty(unit: Sequence[Token], old: _Element) -> bool:
 
 
 def _with_state(tag: str, state: str) -> str:
-    """Sets the state of an opening tag."""
     if _STATE.search(tag):
         return _STATE.sub(rf'\g<1>"{state}"', tag, count=1)
     return f'{tag[:-1]} state="{state}">'

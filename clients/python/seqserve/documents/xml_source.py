@@ -50,11 +50,7 @@ class Token(NamedTuple):
 
 
 def tokens(source: str) -> list[Token]:
-    """Divides a document.
-
-    Raises:
-        ParseError: It is not well-formed, is too deep, or has entities that stand for others.
-    """
+    """Divides a document."""
     _check(source)
     return [*_tokens(source)]
 

@@ -92,12 +92,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def served_rate(answers: Sequence[Answer], seconds: float) -> float:
-    """Returns answers per second, from the beginning to the last answer.
-
-    Args:
-        answers: All requests, failed requests too.
-        seconds: How long requests were sent.
-    """
+    """Returns answers per second, from the beginning to the last answer."""
     served = [answer for answer in answers if not answer.error]
     ended_s = max((answer.due_s + answer.total_s for answer in served), default=0.0)
     return len(served) / max(seconds, ended_s)
@@ -108,10 +103,6 @@ def steady_rate(answers: Sequence[Answer], seconds: float) -> float:
 
     At first no answer can be there yet, and at the end too few requests are left to keep a server
     busy.
-
-    Args:
-        answers: All of them.
-        seconds: How long requests were sent.
     """
     begin_s = seconds / 3
     ended = [answer.due_s + answer.total_s for answer in answers]

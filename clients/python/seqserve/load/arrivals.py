@@ -25,15 +25,7 @@ class Arrival:
 def random_arrivals(
     rate_per_s: float, sources: Sequence[str], seed: int | str, burstiness: float = 1.0
 ) -> Iterator[Arrival]:
-    """Draws arrivals without end, which do not wait for answers.
-
-    Args:
-        rate_per_s: Mean arrivals in a second; infinite if all arrive at once.
-        sources: Texts to draw from.
-        seed: Of the random numbers.
-        burstiness: Shape of the gamma distribution of the gaps: 1 is a Poisson process, less comes
-            in bursts, more is steadier.
-    """
+    """Draws arrivals without end, which do not wait for answers."""
     draw = random.Random(seed)
     mean_s = 0.0 if math.isinf(rate_per_s) else 1 / rate_per_s
     due_s = 0.0
@@ -90,16 +82,7 @@ SENTENCES = (
 
 
 def texts_of(lines: Iterable[str], name: str, *, is_json: bool) -> list[str]:
-    """Reads one text a line; empty lines have none. The texts keep the mix of their lengths.
-
-    Args:
-        lines: Of the file.
-        name: Of the file, for errors.
-        is_json: Whether a line is a JSON object with the text in ``prompt`` or ``source``.
-
-    Raises:
-        OptionError: There is no text, or a line is not what it should be.
-    """
+    """Reads one text a line; empty lines have none. The texts keep the mix of their lengths."""
     texts = [
         _text_of(line, f"{name}: line {number}") if is_json else line.strip()
         for number, line in enumerate(lines, start=1)
@@ -122,11 +105,7 @@ def _text_of(line: str, place: str) -> str:
 
 
 def moments_of(lines: Iterable[str], name: str) -> list[float]:
-    """Reads the moments of a trace, seconds in ascending order; the first becomes 0.
-
-    Raises:
-        OptionError: There is none, or a line is not what it should be.
-    """
+    """Reads the moments of a trace, seconds in ascending order; the first becomes 0."""
     moments_s: list[float] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -38,13 +38,7 @@ class ChannelCaller(ABC):
         self._target, self._tls, self._token = target, tls, token
 
     async def __aenter__(self) -> Self:
-        """Connects.
-
-        Raises:
-            OptionError: The target, the token or a file of TLS is wrong.
-            Unreachable: There is no connection within ten seconds.
-            CallError: The server refuses a call that must come before all others.
-        """
+        """Connects."""
         connection = Connection(self._target, MAX_MESSAGE_BYTES, self._tls, self._token)
         self._metadata = connection.metadata()
         self._channel = connection.aio_channel()
@@ -72,7 +66,6 @@ class ChannelCaller(ABC):
             return Reply(error=failed.code().name, details=error_of_call(failed).details)
 
     def _call(self, timeout_s: float) -> dict[str, Any]:
-        """Returns what each call carries."""
         limit = {} if math.isinf(timeout_s) else {"timeout": timeout_s}
         return {"metadata": self._metadata, **limit}
 
@@ -97,15 +90,7 @@ class GrpcCaller(ChannelCaller):
         tls: TLS | None = None,
         token: str | None = None,
     ) -> None:
-        """Takes what to call, as :class:`~seqserve.Client` describes it.
-
-        Args:
-            target: The server, or several, which get calls in turn.
-            request: All but the source of each request.
-            streamed: Whether to call GenerateStream.
-            tls: Encryption.
-            token: Of a server that requires one.
-        """
+        """Takes what to call, as :class:`~seqserve.Client` describes it."""
         super().__init__(target, tls, token)
         self._request = request
         self._streamed = streamed
@@ -167,19 +152,7 @@ class OpenInferenceCaller(ChannelCaller):
         tls: TLS | None = None,
         token: str | None = None,
     ) -> None:
-        """Takes what to call, as :class:`~seqserve.Client` describes it.
-
-        Args:
-            target: The server, or several, which get calls in turn.
-            model: Name of the model.
-            version: Its version; the server chooses if None.
-            parameters: Of each request, by name.
-            input_name: Tensor for the text; if None the only one that takes texts.
-            streamed: Whether to call ModelStreamInfer, once for each request, with the parameter
-                ``stream``.
-            tls: Encryption.
-            token: Of a server that requires one.
-        """
+        """Takes what to call, as :class:`~seqserve.Client` describes it."""
         super().__init__(target, tls, token)
         self._request = Request(model_name=model, model_version=str(version) if version else "")
         for name, value in parameters.items():
@@ -226,18 +199,13 @@ async def _pieces_of(messages: Any) -> Reply:
 
 
 def _has_text(response: Any) -> bool:
-    """Returns whether a response holds a piece; the last one of a stream may have none."""
     # An element follows its length, which is zero where it is empty.
     typed = (text for output in response.outputs for text in output.contents.bytes_contents)
     return any(map(any, (*response.raw_output_contents, *typed)))
 
 
 def _input_of(tensors: Sequence[Any], name: str | None) -> Any:
-    """Returns the tensor that takes the text.
-
-    Raises:
-        OptionError: It is not clear which, or there is none of that name.
-    """
+    """Returns the tensor that takes the text."""
     texts = [tensor for tensor in tensors if tensor.datatype == _TEXTS]
     named = [tensor for tensor in texts if name in (None, tensor.name)]
     if len(named) == 1:

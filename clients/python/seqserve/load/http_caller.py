@@ -44,14 +44,7 @@ class HttpConnection:
         headers: Mapping[str, str] | None = None,
         server_name: str | None = None,
     ) -> None:
-        """Takes what connects when it is entered.
-
-        Args:
-            address: Host and port.
-            tls: Encrypts, if not None.
-            headers: Of each request, beside those of its body.
-            server_name: In the server's certificate; the host if None.
-        """
+        """Takes what connects when it is entered."""
         self._address = address
         self._tls = tls
         self._server_name = server_name
@@ -76,11 +69,7 @@ class HttpConnection:
         return not self._reader.at_eof() and not self._writer.is_closing()
 
     async def post(self, path: str, facts: Mapping[str, Any]) -> Any:
-        """Sends JSON and returns the JSON of the answer.
-
-        Raises:
-            HttpFailure: The status is not 200.
-        """
+        """Sends JSON and returns the JSON of the answer."""
         headers = await self._begin(path, facts)
         body = b"".join([part async for part in self._body(headers)])
         try:
@@ -89,11 +78,7 @@ class HttpConnection:
             raise HttpFailure(path, "200 and no JSON", body) from None
 
     async def events(self, path: str, facts: Mapping[str, Any]) -> AsyncIterator[tuple[str, Any]]:
-        """Sends JSON and yields the name and the JSON of each event, as it comes.
-
-        Raises:
-            HttpFailure: The status is not 200.
-        """
+        """Sends JSON and yields the name and the JSON of each event, as it comes."""
         rest = b""
         async for part in self._body(await self._begin(path, facts)):
             *events, rest = (rest + part).replace(b"\r\n", b"\n").split(b"\n\n")
@@ -104,7 +89,6 @@ class HttpConnection:
                     yield fields.get(b"event", b"message").decode(), json.loads(data)
 
     async def _begin(self, path: str, facts: Mapping[str, Any]) -> dict[str, str]:
-        """Sends a request and returns the headers of its answer."""
         body = json.dumps(facts).encode()
         head = (
             f"POST {path} HTTP/1.1\r\nHost: {self._address}\r\n{self._headers}"
@@ -126,7 +110,6 @@ class HttpConnection:
         return headers
 
     async def _body(self, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Yields the parts of a body: in chunks, by its length, or to the end of the connection."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             while size := int((await self._reader.readline()).partition(b";")[0] or b"0", 16):
                 yield (await self._reader.readexactly(size + 2))[:-2]
@@ -161,27 +144,13 @@ class HttpCaller:
     def __init__(
         self, address: str, form: HttpForm, *, tls: TLS | None = None, token: str | None = None
     ) -> None:
-        """Takes what to call.
-
-        Args:
-            address: Host and port.
-            form: Of each request.
-            tls: Encryption.
-            token: Bearer token of a server that requires one.
-
-        Raises:
-            OptionError: The token is malformed, or would cross the network in clear.
-        """
+        """Takes what to call."""
         self._address, self._form, self._tls = address, form, tls
         private = tls is not None or is_local(address)
         self._headers = dict(metadata_of(token, is_private=private))
 
     async def __aenter__(self) -> Self:
-        """Reads the files of TLS; each call connects if it needs to.
-
-        Raises:
-            OptionError: A file cannot be read.
-        """
+        """Reads the files of TLS; each call connects if it needs to."""
         self._context = _context(self._tls)
         self._idle: list[HttpConnection] = []
         return self

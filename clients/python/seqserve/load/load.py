@@ -84,15 +84,7 @@ class Load:
         began_s: float,
         answered: Callable[[Answer], None],
     ) -> list[Answer]:
-        """Sends what falls to one process.
-
-        Args:
-            caller: Whom to call.
-            share: The process.
-            began_s: When the load begins, on the clock of :func:`time.perf_counter`, which all
-                processes of a machine share.
-            answered: Called after each request.
-        """
+        """Sends what falls to one process."""
         if not self.is_closed:
             return await open_loop(
                 caller,
@@ -140,17 +132,7 @@ class Sent:
 
 
 def send(load: Load, caller: Caller, processes: int, answered: Callable[[int], None]) -> Sent:
-    """Sends a load, and waits for the end of all its requests.
-
-    Args:
-        load: What to send.
-        caller: Whom to call.
-        processes: How many send; one is this process.
-        answered: Called with the number of requests that have ended since it was called last.
-
-    Raises:
-        SeqserveError: There is no connection, or a process has ended.
-    """
+    """Sends a load, and waits for the end of all its requests."""
     if processes == 1:
         return _total([_run_share(load, caller, Share(), time.perf_counter, lambda _: answered(1))])
     children: list[tuple[Any, Connection]] = []

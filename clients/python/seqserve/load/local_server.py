@@ -21,15 +21,7 @@ _READY = re.compile(r"seqserve ready on ([^\s,]+)")
 
 @contextmanager
 def local_server(flags: Sequence[str], *, cores: int | None = None) -> Iterator[str]:
-    """Runs ``seqserve serve`` on free ports, and yields its address.
-
-    Args:
-        flags: Of the command; it reads no variables, so that nothing else decides.
-        cores: How many it may use, where the system can keep it to them.
-
-    Raises:
-        SeqserveError: It does not start; the message has what it says.
-    """
+    """Runs ``seqserve serve`` on free ports, and yields its address."""
     ports = ("--port", "0", "--metrics-port", "0", "--log-level", "warning")
     variables = os.environ.items()
     own = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
@@ -56,7 +48,6 @@ def local_server(flags: Sequence[str], *, cores: int | None = None) -> Iterator[
 
 
 def _address(server: subprocess.Popen[str], log: IO[bytes]) -> str:
-    """Waits until the server is ready, or has ended."""
     assert server.stdout is not None
     if ready := next(filter(None, map(_READY.match, server.stdout)), None):
         return ready[1]
@@ -68,7 +59,6 @@ def _address(server: subprocess.Popen[str], log: IO[bytes]) -> str:
 
 @contextmanager
 def _kept_to(cores: int | None) -> Iterator[None]:
-    """Keeps this thread, and processes that it starts, to some cores; nothing where none can."""
     if cores is None or not hasattr(os, "sched_setaffinity"):
         yield
         return

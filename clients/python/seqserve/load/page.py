@@ -57,15 +57,7 @@ class Axis:
 def chart(
     title: str, x: Axis, y: Axis, series: Sequence[Series], limit: float | None = None
 ) -> Iterator[str]:
-    """Yields the lines of an SVG, which takes its colours from the page that it stands in.
-
-    Args:
-        title: What it shows.
-        x: The axis below.
-        y: The axis at the left.
-        series: In the order of their colours.
-        limit: A value of ``y`` to draw a line at.
-    """
+    """Yields the lines of an SVG, which takes its colours from the page that it stands in."""
 
     def across(value: float) -> float:
         return _LEFT + x.share(value) * (_WIDTH - _LEFT - _RIGHT)
@@ -120,7 +112,6 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _rounded(low: float, high: float) -> list[float]:
-    """Returns about six values at equal steps of 1, 2 or 5 times a power of ten."""
     width = (high - low) / _TICKS or 1.0
     power = 10.0 ** math.floor(math.log10(width))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= width)
@@ -129,7 +120,6 @@ def _rounded(low: float, high: float) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Returns the 1, 2 and 5 of each power of ten within a range; few of a wide one."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if last - first <= 3 else (1,)
     values = (factor * 10.0**power for power in range(first, last + 1) for factor in factors)
@@ -158,14 +148,7 @@ def page(
     report: Sequence[str],
     probes: Sequence[Probe] = (),
 ) -> str:
-    """Draws the page.
-
-    Args:
-        result: Of the load.
-        answers: All requests of it.
-        report: Lines that say the same in words.
-        probes: Of a search for the highest rate.
-    """
+    """Draws the page."""
     settings = ", ".join(
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in result.items()

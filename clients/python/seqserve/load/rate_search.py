@@ -44,10 +44,6 @@ def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Pr
 
     A rate that breaks the limit is tried again, and holds if it holds then.
 
-    Args:
-        probe: Sends load at a rate.
-        first_per_s: The first rate.
-
     Returns:
         All probes, in the order in which they were made.
     """

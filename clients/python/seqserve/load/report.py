@@ -58,7 +58,6 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
 
 
 def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Tells how the requests came, where the result has its settings."""
     if result.get("trace"):
         return [("load", f"open loop, the moments of {result['trace']}")]
     if result.get("request_rate") is not None:

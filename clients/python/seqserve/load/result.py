@@ -57,15 +57,7 @@ def result_of(
     streamed: bool,
     goodput: Mapping[str, float],
 ) -> Result:
-    """Computes the result.
-
-    Args:
-        sent: All that was sent; not nothing.
-        settings: What was asked for, which comes first.
-        seconds: How long requests were sent; None if their number told.
-        streamed: Whether answers came in pieces.
-        goodput: The longest time in milliseconds, by its name, of a request that counts as good.
-    """
+    """Computes the result."""
     answers = sent.answers
     served = [answer for answer in answers if not answer.error]
     duration_s = max(
