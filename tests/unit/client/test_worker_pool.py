@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from seqserve._async.calls import WorkerPool as AsyncWorkerPool
-from seqserve._sync.worker_pool import WorkerPool
+from seqserve._sync.calls import WorkerPool
 from seqserve.arguments import WINDOW
 from seqserve.errors import InvalidArgument
 

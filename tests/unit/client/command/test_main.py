@@ -1,9 +1,14 @@
+""""""
+
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +19,7 @@ from seqserve import __version__
 from seqserve.command.main import COMMANDS, Command, main
 from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
 
-from .fake_server import FakeServer
+from ..fake_server import FakeServer
 
 COMMAND = [sys.executable, "-m", "seqserve"]
 
@@ -274,3 +279,32 @@ def test_interrupted_while_it_waits_for_a_line(server: FakeServer) -> None:
     os.close(writing)
     note = b"seqserve: The first 1 lines are answered"
     assert process.returncode == 130 and errors.startswith(note)
+
+
+PROJECT = Path(__file__).parents[4] / "pyproject.toml"
+
+
+def test_every_command_has_a_module() -> None:
+    assert [name for name, command in COMMANDS.items() if find_spec(command.module) is None] == []
+
+
+def test_every_extra_is_declared() -> None:
+    declared = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    wanted = {command.extra for command in COMMANDS.values()} - {""}
+    assert wanted <= set(declared)
+
+
+def test_the_parts_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        if name == "grpcio":
+            return "9.9.9"
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert main(["version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"seqserve {__version__}"
+    assert lines[1].startswith("python 3.")
+    assert lines[2:] == ["grpcio 9.9.9"]

@@ -1,8 +1,13 @@
+""""""
+
 from __future__ import annotations
+
+import math
 
 import pytest
 
-from seqserve.output import aligned, width_of
+from seqserve.output import aligned, json_line, width_of
+from seqserve.results import StopReason
 
 
 def test_columns_stand_below_each_other() -> None:
@@ -28,3 +33,16 @@ def test_wide_characters_do_not_shift_a_column() -> None:
 def test_control_characters_are_shown_and_do_nothing() -> None:
     cells = ("two\nlines", "\x1b[31mred", "\u202eturned", "plain ▁")
     assert aligned([cells]) == [r"two\nlines  \x1b[31mred  \u202eturned  plain ▁"]
+
+
+def test_a_line_is_json_that_every_parser_reads() -> None:
+    facts = {
+        "text": "Grüße",
+        "reason": StopReason.EOS,
+        "scores": (-0.5, math.nan, [-math.inf]),
+        "inner": {"is": True, "none": None, "count": 3},
+    }
+    assert json_line(facts) == (
+        '{"text": "Grüße", "reason": "eos", "scores": [-0.5, null, [null]], '
+        '"inner": {"is": true, "none": null, "count": 3}}'
+    )

@@ -159,5 +159,6 @@ def test_every_command_tells_of_them(
 ) -> None:
     monkeypatch.setenv(variable, "x")
     with pytest.raises(SystemExit):
-        import_module(COMMANDS[name].module).main(["--help"])
+        command = COMMANDS[name]
+        getattr(import_module(command.module), command.function)(["--help"])
     assert f"seqserve: {variable} has no effect; did you mean " in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format, format_of, parser_of
-from seqserve.documents.passage import Translation
+from seqserve.documents.passage import (
+    Link,
+    Passage,
+    Translation,
+    fits,
+    parts,
+    parts_of,
+    source_of,
+    translation_of,
+)
 from seqserve.documents.plain_text import parse_lines
 from seqserve.errors import OptionError
+from seqserve.responses import result_of
+from seqserve.v1 import generation_pb2
 
-from .marking import ANY_TEXT, marked, passages_of
+from .marking import ANY_TEXT, CUE, marked, passages_of
 
 
 @pytest.mark.parametrize(
@@ -184,3 +196,142 @@ def test_words_and_marks_survive_where_lines_are_joined(text: str) -> None:
     assert re.sub(r"[\s>]", "", kept) == re.sub(r"[\s>]", "", text)
     lines = [each.line for each in found]
     assert lines == sorted(lines)
+
+
+def split() -> Iterator[Passage]:
+    yield Passage(line=1, before="<b>", source="a", text="a")
+    yield Passage(line=3, before="</b>\n\n", source="b", text="b")
+
+
+MARKED = Passage(line=5, before="# ", source="<b>a</b>\n\nb", text="a b", split_passages=split)
+
+
+def test_markup_asks_for_an_alignment_and_what_is_kept_is_named() -> None:
+    assert source_of(Passage(line=1, text="a")) == ("a", {})
+    assert source_of(MARKED) == ("a b", {"return_alignment": True})
+    kept = Passage(line=1, text="{name} a", kept=("{name}",))
+    assert source_of(kept) == ("{name} a", {"keep": ["{name}"]})
+
+
+def test_parts_stand_where_their_passage_does() -> None:
+    assert [*parts_of(Passage(line=1, text="a"))] == []
+    first, second = parts_of(MARKED)
+    assert (first.line, first.before) == (5, "# <b>")
+    assert (second.line, second.before) == (7, "</b>\n\n")
+    joined = "".join(part.before + part.source for part in (first, second))
+    assert joined == MARKED.before + MARKED.source
+
+
+def response(text: str) -> generation_pb2.GenerateResponse:
+    return generation_pb2.GenerateResponse(hypotheses=[generation_pb2.Hypothesis(text=text)])
+
+
+def test_the_alignment_of_an_undivided_text_is_its_own() -> None:
+    message = response("Der Hund")
+    alignment = message.hypotheses[0].alignment
+    alignment.source_begins.extend([0, 4])
+    alignment.source_ends.extend([3, 7])
+    alignment.target_begins.extend([0, 4])
+    alignment.target_ends.extend([3, 8])
+    links = (Link(0, 3, 0, 3), Link(4, 7, 4, 8))
+    assert translation_of(result_of(message)) == ("Der Hund", links)
+
+
+def test_alignments_of_segments_count_from_the_whole_text() -> None:
+    message = response("Ja. ☺ ")
+    answered = message.segments.add(source_begin=0, source_end=4, target_begin=0, target_end=3)
+    alignment = answered.hypotheses.add(text="Ja.").alignment
+    alignment.source_begins.append(0)
+    alignment.source_ends.append(3)
+    alignment.target_begins.append(0)
+    alignment.target_ends.append(2)
+    message.segments.add(source_begin=5, source_end=6, target_begin=4, target_end=5)
+    # What no model reads is in the text as it is.
+    links = (Link(0, 3, 0, 2), Link(5, 6, 4, 5))
+    assert translation_of(result_of(message)) == ("Ja. ☺ ", links)
+
+
+SENTENCES = "I. " * 3000
+
+
+@pytest.mark.parametrize(
+    "text", ["word " * 50_000, SENTENCES, "a" * 250_000, "はい。" * 3000, "A...... " * 20_000]
+)
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        (Format.TEXT, "{}\n"),
+        (Format.HTML, "<p>{}</p>"),
+        (Format.HTML, "<p><b>a</b> {}</p>"),
+        (Format.MARKDOWN, "> 1\n> 2 {}\n"),
+        (Format.SRT, CUE + "{}\r\n"),
+        (Format.JSON_LINES, '{{"text": "{}", "\\u0061": 1}}\n'),
+    ],
+)
+def test_a_long_text_is_sent_in_parts(kind: Format, place: str, text: str) -> None:
+    document = place.format(text)
+    passages = passages_of(kind, document)
+    parts = [each.text for each in passages if each.has_words]
+    assert len(parts) > 1
+    assert max(map(len, parts)) <= 100_000
+    # The server takes 4,096 segments.
+    assert max(len(re.findall(r"[.。]+", part)) for part in parts) < 4096
+    joined = "".join(each.before + each.source for each in passages)
+    # Lines of a paragraph of Markdown become one.
+    assert joined == (document.replace("\n> 2", " 2") if kind is Format.MARKDOWN else document)
+
+
+def test_parts_of_a_text_end_after_sentences_or_words() -> None:
+    assert {part.rstrip()[-1] for part in parts(SENTENCES)} == {"."}
+    assert {part[-1] for part in parts("word " * 50_000 + "word")} == {"d"}
+    assert {part[-1] for part in parts("はい。" * 3000)} == {"。"}
+
+
+@given(
+    st.lists(st.sampled_from(["a. ", "b", " ", "…", "\u2028", "é", "!" * 50])), st.integers(1, 999)
+)
+def test_parts_are_the_text(words: list[str], times: int) -> None:
+    text = "".join(words) * times
+    divided = parts(text)
+    assert "".join(divided) == text
+    assert all(map(fits, divided))
+
+
+@pytest.mark.parametrize(
+    "text", ['"a \\u00e4\\n\\ud83d\\ude00 \\"b\\" "', '"é \\ud83d x\\/ "', '"a\\\\ud83d\\ude00 "']
+)
+def test_escapes_of_a_long_text_in_json_are_kept(text: str) -> None:
+    long = f'"{text[1:-1] * 20_000}"'
+    line = f'{{"text": {long}, "n": 1}}'
+    passages = passages_of(Format.JSON_LINES, line)
+    assert "".join(each.before + each.source for each in passages) == line
+    kept = [each for each in passages if each.has_words]
+    assert len(kept) > 1
+    assert all(json.loads(f'"{each.source}"') == each.text for each in kept)
+
+
+WORDLESS = ["102", "2024-05-17", "$5.99", "♪ ♪", "...", "-----", ", ", "\u2163", "😀", "3 × 4 = 12"]
+PLACES = [
+    (Format.TEXT, "{}\n"),
+    (Format.HTML, "<td>{}</td>"),
+    (Format.HTML, "<p><code>a</code>{}<code>b</code></p>"),
+    (Format.HTML, "<p>{}<b>{}</b> </p>"),
+    (Format.MARKDOWN, "# {}\n"),
+    (Format.MARKDOWN, "> 1\n> 2 {}\n"),
+    (Format.SRT, CUE + "{}\r\n<i>{}</i>\r\n"),
+    (Format.VTT, "WEBVTT\n\n00:01.000 --> 00:02.000\n{}\n"),
+    (Format.JSON_LINES, '{{"text": "{}", "\\u0061": 1}}\n'),
+]
+
+
+@pytest.mark.parametrize("text", WORDLESS)
+@pytest.mark.parametrize(("kind", "place"), PLACES)
+def test_a_passage_without_a_letter_stays_to_the_byte(kind: Format, place: str, text: str) -> None:
+    document = place.format(text, text)
+    assert marked(kind, document) == document
+
+
+@given(st.text(st.characters(exclude_categories=["L", "C", "Z"]) | st.sampled_from(" \n\r\t<>&|*")))
+def test_any_document_without_a_letter_stays_to_the_byte(text: str) -> None:
+    for kind in ANY_TEXT:
+        assert marked(kind, text) == text, kind

@@ -1,11 +1,16 @@
+""""""
+
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from seqserve.processes import available_cores
+from seqserve.processes import available_cores, leave_interrupts, spawn
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +37,24 @@ def test_the_least_of_affinity_and_quota(tmp_path: Path, files: dict[str, str], 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     assert available_cores(tmp_path) == cores
+
+
+def _tell(pipe: Connection) -> None:
+    leave_interrupts()
+    pipe.send("it lives")
+    pipe.recv()
+
+
+def test_process_that_begins_leaves_interrupts_to_the_command() -> None:
+    here, there = multiprocessing.Pipe()
+    process = spawn(_tell, there)
+    there.close()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    assert here.recv() == "it lives"
+    os.kill(process.pid, signal.SIGINT)
+    here.send(None)
+    process.join()
+    assert process.exitcode == 0
+    # This process gets its own.
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
