@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from seqserve import AsyncClient
 from seqserve._async.calls import CallGroup, messages_of
-from seqserve._transport.aio_channel import AsyncGrpcTransport
+from seqserve._transport.channels import AsyncGrpcTransport
 from seqserve._transport.connection import Connection, Method
 from seqserve.address import is_local
 from seqserve.arguments import MAX_MESSAGE_BYTES

@@ -81,9 +81,7 @@ def option(
         has_variable: Whether a variable sets it too; not where the variable of that name belongs to
             another program.
     """
-    metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault, secret=secret)
-    metadata |= dict(positional=positional, short=short, metavar=metavar, group=group)
-    metadata |= dict(has_variable=has_variable)
+    metadata = {name: rule for name, rule in locals().items() if name != "default"}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqserve.command.decoding import NEED_JSON, DecodingOptions, options_outside
+from seqserve.command.connection import NEED_JSON, DecodingOptions, options_outside
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.errors import OptionError
 from seqserve.language_codes import AUTO

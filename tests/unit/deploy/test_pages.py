@@ -55,9 +55,10 @@ def find(name: str) -> Path | None:
 @functools.cache
 def help_of(verb: str, *words: str) -> str:
     """Returns what ``seqserve VERB [WORD] --help`` prints."""
-    main = importlib.import_module(COMMANDS[verb].module).main
+    command = COMMANDS[verb]
+    run = getattr(importlib.import_module(command.module), command.function)
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
-        main([*words, "--help"])
+        run([*words, "--help"])
     return shown.getvalue()
 
 

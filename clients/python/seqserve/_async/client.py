@@ -12,7 +12,7 @@ from seqserve import arguments, requests, responses
 from seqserve._async.bulk import BulkRun
 from seqserve._async.calls import AsyncTransport, CallGroup, WorkerPool, pieces_of
 from seqserve._async.model_client import AsyncModelClient
-from seqserve._transport.aio_channel import AsyncGrpcTransport
+from seqserve._transport.channels import AsyncGrpcTransport
 from seqserve._transport.connection import Connection, Method
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.attention import AttentionResult, ScoreResult, TokenizeResult

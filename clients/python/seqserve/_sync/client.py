@@ -13,7 +13,7 @@ from seqserve import arguments, requests, responses
 from seqserve._sync.bulk import BulkRun
 from seqserve._sync.calls import CallGroup, Transport, WorkerPool, pieces_of
 from seqserve._sync.model_client import ModelClient
-from seqserve._transport.channel import GrpcTransport
+from seqserve._transport.channels import GrpcTransport
 from seqserve._transport.connection import Connection, Method
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.attention import AttentionResult, ScoreResult, TokenizeResult

@@ -20,8 +20,7 @@ from seqserve._sync.calls import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from seqserve.command import process
 from seqserve.command.advice import advice_on_text, raise_if_fatal
-from seqserve.command.connection import GenerateCallOptions
-from seqserve.command.decoding import NEED_JSON, OUTPUT
+from seqserve.command.connection import NEED_JSON, OUTPUT, GenerateCallOptions
 from seqserve.command.document_files import STANDARD_INPUT, SourceFile, can_be_read_twice
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.process import OutputLost

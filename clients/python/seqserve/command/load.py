@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from seqserve import errors
-from seqserve.command.load_options import HIDDEN, Backend, LoadOptions, finite
+from seqserve.arguments import DEFAULT_CONCURRENCY
+from seqserve.command.document_files import SourceFile
+from seqserve.command.load_options import DURATION_S, HIDDEN, Backend, LoadOptions
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.files import label_of, replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
+from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
 from seqserve.load.load import Load, Sent, send
 from seqserve.load.page import page
 from seqserve.load.rate_search import (
-    LEAST_REQUESTS,
-    TRIES,
     Probe,
-    best_of,
-    broken_rate,
-    highest_rate,
-    p99_ms,
+    RateSearch,
+    search_rate,
 )
 from seqserve.load.report import compared, differences, lines_of, probes_of
-from seqserve.load.result import Result, details_of, result_of, warnings_of
+from seqserve.load.result import Result, details_of, finite, result_of
 from seqserve.options import flag_of, parse
 from seqserve.output import json_line
 
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
     for name in ("save_result", "html"):
         if path := getattr(options, name):
             replaceable(path, option=flag_of(name))
-    load = options.load()
+    load = load_of(options)
     caller = options.caller()
     check_server(options, load)
     if options.find_rate:
@@ -134,27 +134,6 @@ def _compare(options: LoadOptions) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateSearch:
-    """A search for the highest rate, at its end."""
-
-    result: Result
-    """Of the load at the highest rate; of one request at a time where no rate holds."""
-    answers: Sequence[Answer]
-    """Of that load."""
-    probes: Sequence[Probe]
-    """In the order in which they were made."""
-    unloaded_ms: float
-    """The 99th percentile of one request at a time."""
-    warnings: Sequence[str]
-    """What makes it doubtful that the lowest rate that broke the limit breaks it."""
-
-    @property
-    def best(self) -> Probe | None:
-        """The load at the highest rate; None where no rate holds."""
-        return best_of(self.probes)
-
-
 def check_server(options: LoadOptions, load: Load) -> None:
     """Makes one call as other commands make it, whose error tells why no load can be sent."""
     if options.backend is Backend.GRPC:
@@ -189,7 +168,7 @@ def measured(options: LoadOptions, load: Load, sent: Sent) -> Result:
     """Computes the result of a load that was sent."""
     return result_of(
         sent,
-        options.facts(load),
+        facts_of(options, load),
         seconds=load.seconds,
         streamed=options.stream,
         goodput=options.limits_ms(),
@@ -198,49 +177,19 @@ def measured(options: LoadOptions, load: Load, sent: Sent) -> Result:
 
 def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
     """Looks for the highest rate at which ``--p99`` holds."""
-    limit_ms = options.p99 or 0.0
-    # What takes much longer has broken the limit: the next rate need not wait for it.
-    load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))
-    # What breaks the limit even alone breaks it at every rate.
-    requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
-    unloaded = replace(load, rate_per_s=None, in_flight=1, requests=requests)
-    for _ in range(TRIES):
-        lone = send_load(options, unloaded, caller)
-        unloaded_ms, answers = p99_ms(lone.answers), lone.answers
-        if unloaded_ms <= limit_ms:
-            break
-    results = {0.0: measured(options, unloaded, lone)}
 
-    def probe(rate_per_s: float) -> Probe:
-        nonlocal answers
-        seconds = load.seconds and max(load.seconds, LEAST_REQUESTS / rate_per_s)
-        tried = replace(load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=0)
-        sent = send_load(options, tried, caller)
-        late_ms = p99_ms(sent.answers)
+    def probed(probe: Probe) -> None:
         if is_terminal(sys.stderr):
-            print(f"seqserve: {rate_per_s:,g} a second: p99 {late_ms:,.1f} ms", file=sys.stderr)
-        results[rate_per_s] = measured(options, tried, sent)
-        if holds := late_ms <= limit_ms:
-            # Each rate that holds is higher than the one before.
-            answers = sent.answers
-        return Probe(rate_per_s, late_ms, holds)
+            report = f"{probe.rate_per_s:,g} a second: p99 {probe.p99_ms:,.1f} ms"
+            print(f"seqserve: {report}", file=sys.stderr)
 
-    probes: list[Probe] = []
-    if unloaded_ms <= limit_ms:
-        served_per_s = results[0.0]["request_throughput"]
-        probes = highest_rate(probe, options.request_rate or float(f"{served_per_s / 2:.4g}"))
-    best = best_of(probes)
-    result = results[best.rate_per_s if best else 0.0] | {
-        "limit_p99_ms": limit_ms,
-        "lone_p99_ms": finite(unloaded_ms),
-        "highest_request_rate": best.rate_per_s if best else None,
-        "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
-    }
-    warnings: list[str] = []
-    if not math.isinf(first := broken_rate(probes)):
-        warnings = [f"at {first:,g} a second: {each}" for each in warnings_of(results[first])]
-    return RateSearch(
-        result=result, answers=answers, probes=probes, unloaded_ms=unloaded_ms, warnings=warnings
+    return search_rate(
+        load,
+        send=lambda tried: send_load(options, tried, caller),
+        measured=lambda tried, sent: measured(options, tried, sent),
+        probed=probed,
+        limit_ms=options.p99 or 0.0,
+        first_per_s=options.request_rate,
     )
 
 
@@ -256,3 +205,62 @@ def result_in(path: Path, option: str) -> Mapping[str, Any]:
     if not isinstance(facts, dict) or "request_throughput" not in facts:
         raise errors.OptionError(f"{name}: is no result of a load")
     return facts
+
+
+def load_of(options: LoadOptions) -> Load:
+    """Reads the files, and returns what is sent."""
+    trace_s = None
+    if options.trace is not None:
+        with closing(SourceFile(options.trace, option="--trace")) as lines:
+            trace_s = moments_of(lines, lines.name)
+    seconds = options.duration
+    if seconds is None and options.num_prompts is None and trace_s is None:
+        seconds = DURATION_S
+    is_open = options.request_rate is not None or trace_s is not None
+    in_flight = options.max_concurrency
+    return Load(
+        sources=_texts(options),
+        rate_per_s=options.request_rate,
+        burstiness=options.burstiness,
+        trace_s=trace_s,
+        in_flight=in_flight if is_open else in_flight or DEFAULT_CONCURRENCY,
+        requests=options.num_prompts,
+        seconds=seconds,
+        timeout_s=options.settings()["timeout_s"],
+        warm_ups=options.num_warmups,
+        seed=options.seed,
+    )
+
+
+def _texts(options: LoadOptions) -> Sequence[str]:
+    if options.dataset_path is None:
+        return SENTENCES
+    with closing(SourceFile(options.dataset_path, option="--dataset-path")) as lines:
+        is_json = options.dataset_path.suffix == ".jsonl"
+        return texts_of(lines, lines.name, is_json=is_json)
+
+
+def facts_of(options: LoadOptions, load: Load) -> Result:
+    """Returns what a result says of the load."""
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "backend": options.backend.value,
+        "target": options.address,
+        "model_id": options.model,
+        "options": {
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in options.call().items()
+            if value is not None
+        },
+        "stream": options.stream,
+        "dataset_path": str(options.dataset_path) if options.dataset_path else None,
+        "request_rate": None if load.is_closed else finite(load.rate_per_s),
+        "burstiness": load.burstiness,
+        "max_concurrency": load.in_flight,
+        "trace": str(options.trace) if options.trace else None,
+        "num_prompts": load.requests,
+        "duration_limit": load.seconds,
+        "seed": load.seed,
+        "processes": options.processes,
+        "goodput": options.limits_ms(),
+    }

@@ -12,7 +12,7 @@ import grpc
 from seqserve import errors
 from seqserve._transport.connection import Connection
 from seqserve.arguments import MAX_MESSAGE_BYTES
-from seqserve.command.load import check_server, find_rate, result_in
+from seqserve.command.load import check_server, find_rate, load_of, result_in
 from seqserve.command.load_options import HIDDEN, LoadOptions
 from seqserve.command.plan_options import PlanOptions
 from seqserve.load.capacity import ANSWERS_MI, FRONT_MI, SURGE, CapacityPlan, Replica, settings_of
@@ -191,7 +191,7 @@ def measured_replica(options: PlanOptions) -> MeasuredReplica:
         result = _reported(options)
         return MeasuredReplica(result=result, replica=Replica.of(result, cores=options.known_cores))
     with options.load_options() as load_options:
-        load = load_options.load()
+        load = load_of(load_options)
         check_server(load_options, load)
         search = find_rate(load_options, load, load_options.caller())
         _raise_if_none_holds(search.result)

@@ -16,8 +16,7 @@ from zipfile import ZipInfo
 
 from seqserve import Client, errors
 from seqserve.arguments import BULK_CONCURRENCY, GenerateOptions
-from seqserve.command.connection import GenerateCallOptions
-from seqserve.command.decoding import options_outside
+from seqserve.command.connection import GenerateCallOptions, options_outside
 from seqserve.command.document_files import (
     STANDARD_INPUT,
     SourceFile,

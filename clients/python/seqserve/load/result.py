@@ -163,3 +163,8 @@ def warnings_of(result: Mapping[str, Any]) -> list[str]:
             f" the time: it, not the server, may be the limit; {advice}"
         )
     return warnings
+
+
+def finite(value: float | None) -> float | str | None:
+    """Writes infinity as vLLM does, for JSON has none."""
+    return "inf" if value is not None and math.isinf(value) else value

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve import GenerateOptions, Priority, requests
-from seqserve.command.decoding import DecodingOptions
+from seqserve.command.connection import DecodingOptions
 from seqserve.declarations import DECLARATIONS
 from seqserve.errors import OptionError
 from seqserve.option_values import variable_of
