@@ -11,12 +11,12 @@ import pytest
 
 from seqserve import Client
 from seqserve.command import plan as plan_command
-from seqserve.command.load import RateSearch, measured, send
 from seqserve.command.load_options import LoadOptions
 from seqserve.command.main import main
 from seqserve.errors import Unreachable
 from seqserve.load.answer import Caller
 from seqserve.load.load import Load
+from seqserve.load.rate_search import RateSearch, measured, send
 from seqserve.retry import RetryPolicy
 
 from .endless_model import NAME

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from seqserve.command import plan as plan_command
-from seqserve.command.load import RateSearch
 from seqserve.command.load_options import LoadOptions
 from seqserve.command.main import main
 from seqserve.command.plan_options import PlanOptions
 from seqserve.errors import OptionError
+from seqserve.load.rate_search import RateSearch
 from seqserve.processes import available_cores
 
 from ..fake_server import FakeServer
