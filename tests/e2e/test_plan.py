@@ -11,12 +11,13 @@ import pytest
 
 from seqserve import Client
 from seqserve.command import plan as plan_command
+from seqserve.command.load import measured, send_load
 from seqserve.command.load_options import LoadOptions
 from seqserve.command.main import main
 from seqserve.errors import Unreachable
 from seqserve.load.answer import Caller
 from seqserve.load.load import Load
-from seqserve.load.rate_search import RateSearch, measured, send
+from seqserve.load.rate_search import RateSearch
 from seqserve.retry import RetryPolicy
 
 from .endless_model import NAME
@@ -35,7 +36,7 @@ def test_a_server_for_as_long_as_it_is_measured(
     def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
         """Sends a few requests in place of a minute of them."""
         targets.append(options.target)
-        sent = send(options, replace(load, requests=8, in_flight=2), caller)
+        sent = send_load(options, replace(load, requests=8, in_flight=2), caller)
         result: dict[str, Any] = measured(options, load, sent) | {
             "limit_p99_ms": options.p99,
             "highest_request_rate": 10.0,

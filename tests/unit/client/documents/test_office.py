@@ -1,4 +1,4 @@
-"""What of the parts of a .docx file is translated. «» stand around it."""
+"""What of the parts of a .docx or .odt file is translated. «» are around it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOLD = "<w:rPr><w:b/></w:rPr>"
 
 
 def docx_document(text: str) -> str:
-    return f'<?xml version="1.0"?>\r\n<w:docx_document xmlns:w="{W[1:-1]}">{text}</w:docx_document>'
+    return f'<?xml version="1.0"?>\r\n<w:document xmlns:w="{W[1:-1]}">{text}</w:document>'
 
 
 def run(text: str, properties: str = "") -> str:
