@@ -11,7 +11,7 @@ from enum import Enum
 from html import escape
 from typing import Any
 
-from seqserve.heat_map import HeatMap
+from seqserve.pictures import HeatMap
 
 
 def page_of_result(result: Any) -> str:

@@ -19,9 +19,9 @@ from seqserve.attention import (
 )
 from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
-from seqserve.heat_map import HeatMap, Style
 from seqserve.options import option, parse
 from seqserve.output import aligned, json_line
+from seqserve.pictures import HeatMap, Style
 
 _SCORE_HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
 _SCORE_EPILOG = """\

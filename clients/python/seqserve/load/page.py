@@ -11,7 +11,7 @@ from typing import Any
 from seqserve.load.answer import Answer, percentile
 from seqserve.load.rate_search import Probe
 from seqserve.load.result import TIMES, times_of
-from seqserve.palette import SERIES, style_sheet
+from seqserve.pictures import SERIES, style_sheet
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 300, 64, 24, 40, 44
 _TICKS = 6

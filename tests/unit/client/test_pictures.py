@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.heat_map import HeatMap, Style
 from seqserve.output import width_of
-from seqserve.palette import BLUE, COLOURS, GREY, ORANGE, SERIES, style_sheet, themed
+from seqserve.pictures import (
+    BLUE,
+    COLOURS,
+    GREY,
+    ORANGE,
+    SERIES,
+    HeatMap,
+    Style,
+    style_sheet,
+    themed,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = st.lists(st.sampled_from(["a", "▁Kaffee", "咖啡", "schmeckt"]), min_size=1, max_size=9)
