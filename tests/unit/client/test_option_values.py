@@ -31,40 +31,30 @@ from seqserve_server.front.healthcheck import HealthcheckOptions
 
 from .test_options import Options
 
-ALL: list[Any] = [
+CALLERS: list[Any] = [
     AttentionOptions,
-    EvaluateOptions,
-    ExportOptions,
     GenerateCommandOptions,
-    HealthcheckOptions,
-    ImportOptions,
     LoadOptions,
     SentLoadOptions,
     PlanOptions,
-    PrepareOptions,
     ScoreOptions,
-    ServeOptions,
-    ShortlistOptions,
-    TokenOptions,
     TokenizeOptions,
     TrafficOptions,
-    TrainOptions,
     TranslateOptions,
     UnloadOptions,
 ]
-CLIENTS: list[Any] = [
-    AttentionOptions,
-    GatewayOptions,
-    GenerateCommandOptions,
-    LoadOptions,
-    SentLoadOptions,
-    PlanOptions,
-    PlaygroundOptions,
-    ScoreOptions,
-    TokenizeOptions,
-    TrafficOptions,
-    TranslateOptions,
-    UnloadOptions,
+CLIENTS: list[Any] = [*CALLERS, GatewayOptions, PlaygroundOptions]
+ALL: list[Any] = [
+    *CALLERS,
+    EvaluateOptions,
+    ExportOptions,
+    HealthcheckOptions,
+    ImportOptions,
+    PrepareOptions,
+    ServeOptions,
+    ShortlistOptions,
+    TokenOptions,
+    TrainOptions,
 ]
 VARIABLES = {
     variable_of(each.name)
@@ -130,6 +120,9 @@ def test_parsing_tells_of_them(warns: bool, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == (report if warns else "")
 
 
+CALLS = "generate translate score attention tokenize models load plan"
+
+
 # One option of each; `serve` has a log, and `version` and `demo` have no options.
 @pytest.mark.parametrize(
     ("name", "variable"),
@@ -141,14 +134,7 @@ def test_parsing_tells_of_them(warns: bool, capsys: pytest.CaptureFixture[str]) 
         ("import", "SEQSERVE_PRECISON"),
         ("shortlist", "SEQSERVE_ITERATONS"),
         ("token", "SEQSERVE_SCOP"),
-        ("generate", "SEQSERVE_TARGT"),
-        ("translate", "SEQSERVE_TARGT"),
-        ("score", "SEQSERVE_TARGT"),
-        ("attention", "SEQSERVE_TARGT"),
-        ("tokenize", "SEQSERVE_TARGT"),
-        ("models", "SEQSERVE_TARGT"),
-        ("load", "SEQSERVE_TARGT"),
-        ("plan", "SEQSERVE_TARGT"),
+        *((name, "SEQSERVE_TARGT") for name in CALLS.split()),
     ],
 )
 def test_every_command_tells_of_them(
