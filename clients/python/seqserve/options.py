@@ -138,7 +138,7 @@ def parse(
     # argparse would take such a word for -h with an argument.
     unknown = [word for word in words if word.startswith("-h") and word != "-h"]
     if not unknown:
-        # Intermixed, flags may stand before, after and between texts.
+        # Intermixed, flags may come before, after and between texts.
         namespace, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(_unknown(unknown, declared))
@@ -150,7 +150,7 @@ def parse(
 def split_command(
     options: type[Any], argv: Sequence[str], commands: Iterable[str]
 ) -> tuple[str, list[str]]:
-    """Splits the name of a command from its arguments; flags of ``options`` may stand before it.
+    """Splits the name of a command from its arguments; flags of ``options`` may come before it.
 
     Returns:
         The name, empty if the first argument is none of ``commands``, and the other words.

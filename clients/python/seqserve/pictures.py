@@ -71,7 +71,7 @@ class Style(Enum):
 
 # Of the 256 colours of terminals: black, violet, red, orange, yellow.
 _COLOURS = (16, 17, 53, 90, 126, 162, 198, 203, 209, 215, 221, 229)
-# What goes before, into and behind a cell, from weight 0 to weight 1.
+# What goes before, into and after a cell, from weight 0 to weight 1.
 _INKS = {
     Style.COLOURS: [(f"\x1b[48;5;{colour}m", " ", "\x1b[0m") for colour in _COLOURS],
     Style.SHADES: [("", shade, "") for shade in " ░▒▓█"],
@@ -101,9 +101,9 @@ class HeatMap:
     weights: Sequence[Sequence[float]]
     """``[R, C]``, each from 0 to 1."""
     rows: Sequence[str]
-    """Names of the R rows, which stand at the left."""
+    """Names of the R rows, at the left."""
     columns: Sequence[str]
-    """Names of the C columns, which stand at the top."""
+    """Names of the C columns, at the top."""
 
     def text(self, style: Style, width: int | None = None) -> list[str]:
         """Draws lines of text; the last one is a legend, except for numbers.
@@ -194,8 +194,8 @@ def _text_cell(weight: float, width: int, style: Style) -> str:
     if style is Style.NUMBERS:
         return f"{weight:.2f}".rjust(width)
     inks = _INKS[style]
-    before, ink, behind = inks[round(weight * (len(inks) - 1))]
-    return f"{before}{ink * width}{behind}"
+    before, ink, after = inks[round(weight * (len(inks) - 1))]
+    return f"{before}{ink * width}{after}"
 
 
 def _html_cell(weight: float) -> str:

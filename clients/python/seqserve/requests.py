@@ -80,7 +80,7 @@ def generate_bulk_request(
 ) -> generation_pb2.GenerateBulkRequest:
     """Builds one request of GenerateBulk from the request without its source.
 
-    The source may bring options of its own, which replace the options of the template.
+    Options of the source replace the options of the template.
     """
     request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
     if isinstance(source, str):

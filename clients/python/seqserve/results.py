@@ -71,9 +71,9 @@ class Placement(Enum):
     GENERATED = "generated"
     """The model wrote it."""
     ALIGNED = "aligned"
-    """It stands in place of what the model wrote from it."""
+    """It replaces what the model wrote from it."""
     INSERTED = "inserted"
-    """The model wrote nothing from it: it stands behind what comes from the word before it."""
+    """The model wrote nothing from it: it follows what comes from the word before it."""
     LOST = "lost"
     """The text ended before it, at a limit or a stop sequence."""
 

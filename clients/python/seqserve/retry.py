@@ -104,7 +104,7 @@ class Attempts:
         self._last_error: CallError | None = None
 
     def part(self) -> Attempts:
-        """Returns the attempts at a part of the call: counted apart, within the same deadline."""
+        """Returns attempts at a part of the call, with their own count and the same deadline."""
         part = copy(self)
         part._failures = 0
         return part

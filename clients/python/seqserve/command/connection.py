@@ -237,7 +237,7 @@ class PairCallOptions(ModelCallOptions):
     target_language: str | None = option(None, help="Code of the language of the target.")
 
     def call(self) -> SourceOptions:
-        """Returns the arguments of each call beside its texts."""
+        """Returns the arguments of each call except its texts."""
         return {
             "model": self.model,
             "version": self.model_version,
@@ -251,5 +251,5 @@ class GenerateCallOptions(ModelCallOptions, DecodingOptions):
     """The server, the model, and how it decodes."""
 
     def keywords(self) -> GenerateOptions:
-        """Returns the arguments of each call beside its source."""
+        """Returns the arguments of each call except its source."""
         return {"model": self.model, "version": self.model_version, **self.decoding()}

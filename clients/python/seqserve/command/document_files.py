@@ -122,7 +122,7 @@ def document_output(
 
     Args:
         out: A file, which is complete when it is there, or None for standard output. Until then
-            there is a journal beside it.
+            there is a journal in its folder.
         source: The document.
         options: The options of the translation; a journal with other ones is of no use.
 

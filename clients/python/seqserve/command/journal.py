@@ -53,7 +53,7 @@ class JournalFile:
 
     @classmethod
     def beside(cls, place: Path, options: Mapping[str, object], *, out: Path) -> Self:
-        """Opens the journal of an output, which has a hidden name beside it.
+        """Opens the journal of an output, which has a hidden name in its folder.
 
         Args:
             place: The file that is written.
@@ -74,8 +74,8 @@ class JournalFile:
     def entries(self) -> Generator[tuple[int, list[Any]], None, None]:
         """Yields the entries of the file with the numbers of their lines.
 
-        An entry stays in the file once the next one is asked for; :meth:`append` writes in place of
-        all behind it.
+        An entry stays in the file once the next one is asked for; :meth:`append` replaces
+        everything after it.
         """
         self._kept = 0
         self._file.seek(0)
@@ -243,6 +243,6 @@ def _is_at(path: Path, number: int) -> bool:
 
 
 def key_of(text: str) -> bytes:
-    """Returns what stands for a text in a journal."""
+    """Returns the key of a text in a journal."""
     # JSON can write half a character, which no server translates.
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_KEY_BYTES).digest()

@@ -166,7 +166,7 @@ class PlanOptions(GenerateCallOptions):
             "default_model": self.model,
             "slots": self.slots,
             "workers": self.known_cores,
-            # The load stands for many clients.
+            # The load represents many clients.
             "caller_share": 1,
         }
         given = {flag_of(name): str(value) for name, value in flags.items() if value is not None}

@@ -25,7 +25,7 @@ from seqserve.documents.xml_source import (
 )
 
 _CDATA = "<![CDATA["
-# A resource, whose name stands in the place of a text.
+# A resource, whose name replaces a text.
 _RESOURCE = re.compile(r"\s*[@?][\w.:/+-]+\s*")
 _BACKSLASH = r"\\u[\da-fA-F]{4}|\\."
 _ANDROID_CHARACTERS = {"n": "\n", "t": "\t"}

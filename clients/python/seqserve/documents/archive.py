@@ -24,7 +24,7 @@ DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
 )
-"""What Python raises where an archive is damaged, beside OSError."""
+"""What Python raises where an archive is damaged, besides OSError."""
 
 
 @contextmanager

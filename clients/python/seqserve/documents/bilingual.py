@@ -1,4 +1,4 @@
-"""Texts whose translations have places of their own, beside them, as in PO and XLIFF."""
+"""Texts with a separate place for their translation, as in PO and XLIFF."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def target(
         source: The text to translate.
         syntax: How the document writes it.
         line: The line of the text.
-        before: What stands before the place.
+        before: What comes before the place.
         kept: What is in the place; it stays there without a translation.
         opening: What is written before a translation.
-        closing: What is written behind it.
+        closing: What is written after it.
     """
     parts = [*passages([*source], syntax)]
     texts = [index for index, part in enumerate(parts) if part.has_words]

@@ -56,7 +56,7 @@ def _pieces(source: str) -> list[Piece]:
         (kind, token.tag or "", line_begins[token.line - 1] + token.col)
         for token, kind in _kinds(plain, root)
     ]
-    # What is unfinished at the end has no token of its own.
+    # What is unfinished at the end has no token.
     places = [(Kind.BREAK, "", 0), *kinds, (Kind.BREAK, "", len(source))]
     pieces = [
         Piece(kind, source[begin:end], name)
@@ -112,7 +112,7 @@ _Places = dict[tuple[int, int], bool]
 
 
 def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
-    """Tells whether there is text behind tags: those that begin an element, and those that end one.
+    """Tells whether text follows tags: tags that begin an element, and tags that end one.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
     """

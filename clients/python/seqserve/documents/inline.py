@@ -40,7 +40,7 @@ class Kind(Enum):
     EMPTY = "empty"
     """Markup that is at a place and around nothing, such as an image."""
     PLACEHOLDER = "placeholder"
-    """Markup that stands for words, such as ``{name}``: the server reads and keeps it."""
+    """Markup in the place of words, such as ``{name}``: the server reads and keeps it."""
     BREAK = "break"
     """What divides the text, and stays as it is."""
 
@@ -61,7 +61,7 @@ def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
 
 
 def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
-    """Yields the passages of a document, with their lines and what stands before them.
+    """Yields the passages of a document, with their lines and what comes before them.
 
     Args:
         parts: Passages, and what stays between them.
@@ -84,7 +84,7 @@ def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """A text or a tag that stands alone, or two tags and what is between them."""
+    """A text or a single tag, or two tags and what is between them."""
 
     piece: Piece
     children: tuple[_Element, ...] = ()
@@ -209,7 +209,7 @@ class _MarkedText:
     def __init__(self, syntax: Syntax) -> None:
         self.text = ""
         self.kept: dict[str, None] = {}
-        """What stands for placeholders, in order."""
+        """Texts that replace placeholders, in order."""
         self._syntax = syntax
 
     def marks_of(self, elements: Iterable[_Element]) -> list[Mark]:

@@ -54,7 +54,7 @@ class _Block(NamedTuple):
     raw: str
     """As the document has it."""
     text: str = ""
-    """Its lines, without what stands before them; empty if it has nothing to translate."""
+    """Its lines, without what comes before them; empty if it has nothing to translate."""
     begins_line: bool = False
     """Whether its first characters may make it another kind of block."""
     is_cell: bool = False
@@ -195,11 +195,11 @@ def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
         return Kind.OPENING if markup["link"] else Kind.CLOSING
     if mark := markup["emphasis"]:
         text = markup.string
-        before, behind = text[: markup.start()][-1:], text[markup.end() :][:1]
+        before, after = text[: markup.start()][-1:], text[markup.end() :][:1]
         if mark in opened and before.strip():
             opened.remove(mark)
             return Kind.CLOSING
-        if behind.strip():
+        if after.strip():
             opened.append(mark)
             return Kind.OPENING
     return Kind.BREAK

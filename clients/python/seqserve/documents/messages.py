@@ -1,6 +1,6 @@
 """Texts of programs: placeholders, which a translation has exactly and once, and messages of ICU.
 
-A placeholder is markup at a place: the model does not see it, and it is put behind the word that it
+A placeholder is markup at a place: the model does not see it, and it is put after the word that it
 followed (:mod:`.placement`). Of a message, the branches of a plural or a choice are texts, and its
 syntax stays.
 Source: https://unicode-org.github.io/icu/userguide/format_parse/messages/.
@@ -112,7 +112,7 @@ def _branches(raw: str, begin: int) -> list[tuple[int, int]]:
 
     Args:
         raw: A message.
-        begin: The place behind the kind of the choice.
+        begin: The place after the kind of the choice.
     """
     branches = []
     depth = 0

@@ -19,7 +19,7 @@ from seqserve.documents.placement import Mark, placed
 from seqserve.documents.xml_source import XML, Token, end_of, raw_of, tokens
 
 _CLOSE = "</w:t></w:r>"
-# What may stand between runs of one text, and is at a place.
+# What may be between runs of one text, at a place.
 _DOCX_POINTS = {"bookmarkStart", "bookmarkEnd", "commentRangeStart", "commentRangeEnd", "proofErr"}
 
 
@@ -111,8 +111,10 @@ def _marks(runs: list[_Run], base: _Run, first: int, last: int) -> list[Mark]:
         if not run.text and run.format:
             marks.append(Mark(place, place, f"{_CLOSE}{run.format}{base.opening}"))
         elif run.text.strip() and run.format != base.format:
-            behind = min(end, last) - first
-            marks.append(Mark(place, behind, f"{_CLOSE}{run.opening}", f"{_CLOSE}{base.opening}"))
+            end_place = min(end, last) - first
+            marks.append(
+                Mark(place, end_place, f"{_CLOSE}{run.opening}", f"{_CLOSE}{base.opening}")
+            )
     return marks
 
 

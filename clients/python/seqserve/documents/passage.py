@@ -23,7 +23,7 @@ _WORD = re.compile(r"\S(?=\s)")
 
 
 class ParseError(ValueError):
-    """A document is not in its format; no passage behind that place can be told."""
+    """A document is not in its format; no passage after that place can be read."""
 
     def __init__(self, line: int, reason: str) -> None:
         """Takes the line, from 1, and what is wrong there."""
@@ -77,7 +77,7 @@ def _text(translation: Translation) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A text to translate, and what stands before it. All passages, joined, are the document."""
+    """A text to translate, and what comes before it. All passages, joined, are the document."""
 
     line: int
     """Number of the line where it begins, from 1."""
@@ -110,7 +110,7 @@ Parser: TypeAlias = Callable[[Lines], Iterator[Passage]]
 
 
 def source_of(passage: Passage) -> tuple[str, GenerateOptions]:
-    """Returns the source of a passage, and what its markup needs beside its text."""
+    """Returns the source of a passage, and the options that its markup needs."""
     options: GenerateOptions = {}
     if passage.split_passages:
         options["return_alignment"] = True

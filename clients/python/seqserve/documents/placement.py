@@ -32,11 +32,11 @@ class Mark(NamedTuple):
     opening: str
     """Its markup, or that before its text."""
     closing: str = ""
-    """Its markup behind its text."""
+    """Its markup after its text."""
     children: tuple[Mark, ...] = ()
     """The elements within it, in order."""
     is_kept: bool = False
-    """Whether its text stands for it in the translation too, as the server keeps it."""
+    """Whether its text represents it in the translation too, as the server keeps it."""
 
 
 class _Word(NamedTuple):
@@ -94,7 +94,7 @@ class _Writer:
 
         Args:
             marks: The elements within it.
-            words: Its words, the first one and the one behind the last.
+            words: Its words, the first one and the one after the last.
             place: Where they begin and end.
             whole: Where the element begins and ends in the source.
         """
@@ -202,7 +202,7 @@ class _Writer:
 def _without_kept(
     translation: Translation, source: str, marks: Sequence[Mark]
 ) -> tuple[Translation, dict[int, int]]:
-    """Takes what stands for marks out of a translation.
+    """Takes what represents marks out of a translation.
 
     Returns:
         The rest, and where each was, by where it begins in the source.

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\s*\d+\s*$")
 # Blocks of WebVTT that are no cues.
 _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
-# Tags, and what SRT writes in braces; the dash of a speaker stands before or within them.
+# Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
 _DASH = re.compile(rf"((?:\s|{_TAG})*)([-–]\s*)")
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -1,4 +1,4 @@
-"""How a format writes text: its escapes and placeholders, and what they stand for."""
+"""How a format writes text: its escapes and placeholders, and what they mean."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Syntax(NamedTuple):
     write: Callable[[str], str]
     """Turns text into what the document has."""
     escape: re.Pattern[str] | None = None
-    """Matches what does not stand for itself; a text is never divided within it."""
+    """Matches what does not mean itself; a text is never divided within it."""
     keeps_space: bool = False
     """Whether white space within a text means something."""
 
@@ -65,7 +65,7 @@ class SourceText:
     def __init__(self, raw: str, syntax: Syntax) -> None:
         """Reads a text whose syntax has escapes."""
         texts: list[str] = []
-        # Where the document writes each character. The first one of an escape stands for it.
+        # Where the document writes each character. The first one of an escape represents it.
         places: list[int] = []
         end = 0
         for escape in syntax.escape.finditer(raw) if syntax.escape else ():

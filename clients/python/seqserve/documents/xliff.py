@@ -29,7 +29,7 @@ class _Element(NamedTuple):
     begin: int
     """Index of its first tag."""
     end: int
-    """Index behind its last tag."""
+    """Index after its last tag."""
 
     def inner(self, document: Sequence[Token]) -> Sequence[Token]:
         return document[self.begin + 1 : self.end - 1]
@@ -87,7 +87,7 @@ def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
         return
     prefix = re.match(r"<((?:[^\s<>/:]+:)?)", unit[source.begin].raw)
     name = f"{prefix[1] if prefix else ''}target"
-    # The target is behind the source, and in version 1.2 behind that divided into segments.
+    # The target follows the source, and in version 1.2 the source in segments.
     before = old.begin if old else max(source.end, children.get("seg-source", source).end)
     tag = unit[old.begin].raw.removesuffix(">").removesuffix("/").rstrip() if old else f"<{name}"
     indent = unit[source.begin - 1].raw if not old and source.begin > 1 else ""

@@ -39,7 +39,7 @@ class Token(NamedTuple):
     """A tag, a text, or what is neither, such as a comment."""
 
     kind: Kind
-    """``EMPTY`` for a tag that is an element of its own, ``BREAK`` for what is neither."""
+    """``EMPTY`` for a tag that is a whole element, ``BREAK`` for what is neither."""
     raw: str
     name: str = ""
     """Of a tag, without its prefix."""
@@ -116,7 +116,7 @@ def _check(source: str) -> None:
 
 
 def character(reference: str) -> str:
-    """Returns the character that a reference stands for."""
+    """Returns the character that a reference means."""
     return html.unescape(reference)
 
 

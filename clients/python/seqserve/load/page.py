@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values stand on an axis."""
+    """The places of values on an axis."""
 
     label: str
     low: float
@@ -39,7 +39,7 @@ class Axis:
     """Values and their names; chosen by the range if there are none."""
 
     def share(self, value: float) -> float:
-        """Returns the place of a value, from 0 at the low end to 1; values beyond stand there."""
+        """Returns the place of a value, from 0 at the low end to 1; values beyond are at an end."""
         low, high, value = (self._scaled(each) for each in (self.low, self.high, value))
         return min(1.0, max(0.0, (value - low) / (high - low or 1.0)))
 
@@ -57,7 +57,7 @@ class Axis:
 def chart(
     title: str, x: Axis, y: Axis, series: Sequence[Series], limit: float | None = None
 ) -> Iterator[str]:
-    """Yields the lines of an SVG, which takes its colours from the page that it stands in."""
+    """Yields the lines of an SVG, which takes its colours from the page around it."""
 
     def across(value: float) -> float:
         return _LEFT + x.share(value) * (_WIDTH - _LEFT - _RIGHT)
@@ -244,7 +244,7 @@ def _rates(result: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator[str
 
 def _search(result: Mapping[str, Any], probes: Sequence[Probe]) -> Iterator[str]:
     ordered = sorted(probes, key=lambda probe: probe.rate_per_s)
-    # A probe in which too many failed stands at the upper end.
+    # A probe in which too many failed is at the upper end.
     top = max([result["limit_p99_ms"], *(p.p99_ms for p in ordered if math.isfinite(p.p99_ms))])
     points = [(probe.rate_per_s, min(probe.p99_ms, 2 * top)) for probe in ordered]
     return chart(
