@@ -17,8 +17,8 @@
         │   └── Unreachable        no connection to a server could be made
         └── InternalError          a fault of the server; .details carries the id in its log
 
-:mod:`seqserve._transport.status` has the table from gRPC status to class. Any other status becomes a
-plain :class:`CallError`.
+:mod:`seqserve._transport.status` has the table from gRPC status to class. Any other status becomes
+a plain :class:`CallError`.
 """
 
 
