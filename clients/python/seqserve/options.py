@@ -207,6 +207,7 @@ class _Option:
         self._declared = field.metadata
         self._kind = _without_none(hint)
         self._is_many = typing.get_origin(self._kind) in (list, dict)
+        self._element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         self.is_switch = self._kind is bool
 
     @property
@@ -219,15 +220,13 @@ class _Option:
 
     @property
     def _metavar(self) -> str:
-        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
-        return self._declared["metavar"] or _METAVARS.get(element, "VALUE")
+        return self._declared["metavar"] or _METAVARS.get(self._element, "VALUE")
 
     def add_to(self, group: Any, *, is_hidden: bool) -> None:
         """Adds the option to a parser or to a group of its options."""
-        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         text = self._declared["help"].replace("%", "%%")
-        if is_enum(element):
-            text += f" One of: {members(element)}."
+        if is_enum(self._element):
+            text += f" One of: {members(self._element)}."
         if self.positional:
             nargs = "*" if self._is_many else (None if self.is_required else "?")
             group.add_argument(self.name, nargs=nargs, metavar=self.name.upper(), help=text)
