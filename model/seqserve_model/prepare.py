@@ -7,7 +7,7 @@ Formats read: the archives of https://www.manythings.org/anki (``deu.txt`` or ``
 English TAB other language TAB attribution), and the exports of https://tatoeba.org/downloads
 (sentences: id TAB language TAB text [TAB user ...]; links: id TAB id), plain, gzip or bzip2.
 
-It also writes the training pairs of a recipe, with those that are made of them, and can have a
+It also writes the training pairs of a recipe, the augmented ones too, and can have a
 teacher translate their sources: what a large model writes, a small one learns more easily.
 """
 
@@ -87,7 +87,7 @@ class PrepareOptions:
     )
     recipe: Path | None = option(
         None,
-        help="Write the pairs that this recipe trains on, those that are made included.",
+        help="Write the pairs that this recipe trains on, the augmented ones too.",
         group="from a recipe",
     )
     teacher: Path | None = option(
