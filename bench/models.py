@@ -199,5 +199,11 @@ def newest(model: Path, precision: str = "", *, is_recurrent: bool | None = None
     return max(versions, key=lambda folder: int(folder.name))
 
 
+def shipped_artifacts() -> tuple[Path, Path]:
+    """Finds the shipped model at int8 and fp32; other engines do not know recurrent decoders."""
+    integers, floats = (newest(SHIPPED, name, is_recurrent=False) for name in ("int8", "fp32"))
+    return integers, floats
+
+
 def _is_recurrent(folder: Path) -> bool:
     return Manifest.read(folder).architecture.cell_width is not None

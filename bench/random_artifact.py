@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
+from onnx import helper
 from torch import Tensor
 
 from bench.models import BART_LARGE, MARIAN_BASE, NLLB_600M, marian_base, write_unproven
@@ -34,6 +35,8 @@ from seqserve_server.contract.manifest import SCORER, WEIGHTS, Manifest, digest_
 SHAPES = {"Marian base": MARIAN_BASE, "BART-large": BART_LARGE, "NLLB-600M": NLLB_600M}
 """By the name of a model that has the shape."""
 _NOISE = 0.02
+_PRODUCTS = {"Gemm": 1, "MatMul": 1, "MatMulIntegerToFloat": 1}
+"""Operators that read a weight, and which of their inputs it is."""
 
 
 def folder_name(shape: str) -> str:
@@ -118,6 +121,35 @@ def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any
 def draw_halved(config: TransformerConfig, device: str = "cpu") -> Transformer:
     """Draws a model on a device, and returns it at fp16 on the CPU."""
     return halve(random_model(config, device)).cpu()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the products of a step are made of."""
+
+    weights: int
+    """Numbers that are read, each multiplied once for every row."""
+    bytes: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Work:
+        """Counts the weights that the decoder graph multiplies with."""
+        graph = onnx.load(str(folder / "decoder.onnx"), load_external_data=False).graph
+        tensors = {entry.name: entry for entry in graph.initializer}
+        # An int8 weight comes through a Transpose, which is done when the graph is loaded.
+        origin = {
+            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"
+        }
+        work = cls(0, 0)
+        for node in graph.node:
+            if node.op_type in _PRODUCTS:
+                name = node.input[_PRODUCTS[node.op_type]]
+                tensor = tensors.get(origin.get(name, name))
+                if tensor is not None:
+                    size = int(np.prod(tensor.dims))
+                    width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+                    work = cls(work.weights + size, work.bytes + size * width)
+        return work
 
 
 def main(folder: Path) -> None:

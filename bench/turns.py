@@ -12,14 +12,15 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
-from bench.drivers import Driver, Rows, gc_freeze
+from bench.drivers import Driver, Row, Rows, gc_freeze
 from bench.tables import Table, shown, spread_of_ratios
 
 K = TypeVar("K")
 V = TypeVar("V")
-Build = Callable[[], Driver[list[int]]]
+Build: TypeAlias = Callable[[], Driver[Row]]
 """Starts an engine."""
 
 MIN_EQUAL_SHARE = 0.98
@@ -36,16 +37,25 @@ def take_turns(engines: Mapping[K, Callable[[], V]], rounds: int) -> dict[K, lis
 
 
 def compare(
-    engines: Sequence[Build], sources: Rows, rows: int, rounds: int, *, may_differ: bool = False
+    engines: Sequence[Build[Row]],
+    sources: Sequence[Row],
+    rows: int,
+    rounds: int,
+    *,
+    may_differ: bool = False,
+    reference: str = "fp32",
+    tokens: int = 0,
 ) -> dict[str, Any]:
     """Starts engines, checks that outputs agree, and lets them take turns.
 
     Args:
-        engines: What is compared, one at fp32 among them, which the outputs of all should equal.
-        sources: Token ids; the same for all.
-        rows: In flight in each worker, for the report.
+        engines: What is compared.
+        sources: Token ids or texts; the same for all.
+        rows: In flight in each worker, for the report; with 1 each source comes alone.
         rounds: Turns of each engine.
         may_differ: Whether outputs may differ, as samples do.
+        reference: Part of the name of the engine whose outputs those of all should equal.
+        tokens: Of all sources, if speeds are in source tokens; in target tokens if 0.
 
     Raises:
         SystemExit: Outputs at fp32 differ, and so cannot be compared.
@@ -54,13 +64,13 @@ def compare(
         drivers = [stack.enter_context(build()) for build in engines]
         outputs = {driver.name: driver.decode(sources) for driver in drivers}
         gc_freeze()
-        reference = next(output for name, output in outputs.items() if "fp32" in name)
-        equal = {name: equal_share(reference, output) for name, output in outputs.items()}
+        expected = next(output for name, output in outputs.items() if reference in name)
+        equal = {name: equal_share(expected, output) for name, output in outputs.items()}
         if not may_differ:
             check_equal(equal)
+        batches = [[source] for source in sources] if tokens and rows == 1 else [sources]
         speeds = take_turns(
-            {driver.name: lambda driver=driver: speed(driver, sources) for driver in drivers},  # type: ignore[misc]
-            rounds,
+            {driver.name: partial(speed, driver, batches, tokens) for driver in drivers}, rounds
         )
     return {
         "rows": rows,
@@ -79,20 +89,20 @@ def compare(
     }
 
 
-def speed(driver: Driver[list[int]], sources: Rows) -> float:
+def speed(driver: Driver[Row], batches: Sequence[Sequence[Row]], tokens: int = 0) -> float:
     """Measures one turn of an engine, in tokens a second."""
     began_s = time.perf_counter()
-    targets = driver.decode(sources)
-    return sum(map(len, targets)) / (time.perf_counter() - began_s)
+    targets = [target for batch in batches for target in driver.decode(batch)]
+    return (tokens or sum(map(len, targets))) / (time.perf_counter() - began_s)
 
 
-def fastest(layouts: Sequence[Build], sources: Rows) -> Build:
+def fastest(layouts: Sequence[Build[list[int]]], sources: Rows) -> Build[list[int]]:
     """Tries several layouts of one engine: the better of two turns after one that warms it up."""
     speeds = []
     for build in layouts:
         with build() as driver:
-            speed(driver, sources)
-            speeds.append(max(speed(driver, sources), speed(driver, sources)))
+            speed(driver, [sources])
+            speeds.append(max(speed(driver, [sources]), speed(driver, [sources])))
     return layouts[speeds.index(max(speeds))]
 
 

@@ -27,8 +27,8 @@ from typing import Any, Generic, TypeVar
 import grpc
 import uvloop
 
-from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Driver, Row, gc_freeze
+from bench.requests import MAX_DECODING_LENGTH
 from seqserve.cores import available_cores
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.manifest import Manifest

@@ -65,18 +65,19 @@ def batch_server(name: str, *arguments: object, delay_ms: float) -> Server:
 def libretranslate_server(packages: Path, beam_size: int = 1) -> Server:
     """Returns LibreTranslate with packages of :func:`~bench.drivers.libretranslate.packages_of`."""
     python, variables = str(libretranslate.INTERPRETER), {"ARGOS_BEAM_SIZE": str(beam_size)}
-    arguments = [str(packages), _eos_id(packages), _free_port()]
-    name, module = "LibreTranslate", "bench.drivers.libretranslate"
-    return Server(name, module, arguments, python, variables, is_http=True)
+    arguments = ["libretranslate", str(packages), _eos_id(packages), _free_port()]
+    module = "bench.drivers.libretranslate"
+    return Server("LibreTranslate", module, arguments, python, variables, is_http=True)
 
 
 def plain_server(packages: Path, beam_size: int = 1) -> Server:
     """Returns the plainest server of FastAPI and CTranslate2, with the same packages."""
     python = str(libretranslate.INTERPRETER)
-    options = [_eos_id(packages), str(available_cores()), str(beam_size), _free_port()]
-    arguments = [str(packages / libretranslate.PACKAGE), *options]
-    name, module = "FastAPI + CTranslate2", "bench.drivers.plain_server"
-    return Server(name, module, arguments, python, is_http=True)
+    sizes = [str(available_cores()), str(beam_size)]
+    folder = str(packages / libretranslate.PACKAGE)
+    arguments = ["plain", folder, _eos_id(packages), _free_port(), *sizes]
+    module = "bench.drivers.libretranslate"
+    return Server("FastAPI + CTranslate2", module, arguments, python, is_http=True)
 
 
 def _eos_id(packages: Path) -> str:

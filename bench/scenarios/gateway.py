@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-
-from bench.calls import caller_of
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
     Server,
@@ -31,10 +29,11 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.scenarios.offline import shipped_artifacts
+from bench.models import shipped_artifacts
+from bench.requests import caller_of, everyday
 from bench.scenarios.online import in_turn
-from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
+
 from seqserve.load.http_connection import HttpConnection
 from seqserve.load.latency import percentile
 from seqserve.load.loops import call
@@ -108,7 +107,7 @@ def _started(
     with ExitStack() as stack:
 
         def start(each: Server) -> ServerProcess:
-            return stack.enter_context(ServerProcess(each, place / f"{each.module}.log"))
+            return stack.enter_context(ServerProcess(each, place / f"{each.name}.log"))
 
         ours = start(server)
         gateway = start(

@@ -27,10 +27,10 @@ from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.drivers.device_models import ModelWriter
 from bench.drivers.remote_object import RemoteObject
 from bench.models import random_sources
-from bench.random_artifact import SHAPES, folder_name
-from bench.scenarios.roofline import Work
+from bench.random_artifact import SHAPES, Work, folder_name
 from bench.tables import Table, shown, spread, spread_of_ratios
 from bench.turns import equal_share, take_turns
+
 from seqserve.cores import available_cores
 
 LENGTH = 32

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
-
-from bench.calls import caller_of, check_answers, http_caller_of
+from bench import base_size_copy
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
     Server,
@@ -29,9 +28,11 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.sentences import everyday
+from bench.models import shipped_artifacts
+from bench.requests import caller_of, check_answers, everyday, http_caller_of
 from bench.series import Run, Series
 from bench.tables import Table
+
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
 from seqserve.load.loops import call, closed_loop, open_loop
@@ -80,13 +81,22 @@ LARGE = Plan(
 """For its copy at Marian's base size."""
 
 
-def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
-    """Runs the comparison.
+def measure(_rounds: int) -> dict[str, Any]:
+    """Compares with the shipped model; the rounds are the plan's."""
+    integers, _ = shipped_artifacts()
+    return _measure(integers, integers, SMALL)
 
-    Args:
-        artifact: What our server serves.
-        weights: The artifact whose weights the others get.
-        plan: What is measured.
+
+def measure_large(_rounds: int) -> dict[str, Any]:
+    """Compares with its copy at Marian's base size, as :func:`measure` does."""
+    _, floats = shipped_artifacts()
+    with tempfile.TemporaryDirectory() as folder:
+        copies = base_size_copy.write(floats, Path(folder))
+        return _measure(copies["int8"], copies["fp32"], LARGE)
+
+
+def _measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
+    """Runs the comparison of our server of an artifact with others, which get some weights.
 
     Returns:
         All figures, in milliseconds and per second; None stands for a time that is infinite, since

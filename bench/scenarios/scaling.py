@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import base_size_copy
-from bench.drivers.engine_process import EngineProcess, LoopRun
+from bench.drivers.seqserve import EngineProcess, LoopRun
 from bench.models import SHIPPED, newest
-from bench.sentences import everyday
+from bench.requests import everyday
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import take_turns
+
 from seqserve.cores import available_cores
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -66,8 +66,6 @@ class Plan:
     """How long a turn takes, about; at least all sentences are decoded once for each core."""
     layouts: Sequence[Layout] = ()
     """All of :func:`layouts` if there are none; one core alone is always among them."""
-    folder: Path | None = None
-    """Keeps the larger model for a later run; None if none will come."""
 
 
 def layouts(cores: int) -> list[Layout]:
@@ -76,12 +74,15 @@ def layouts(cores: int) -> list[Layout]:
     return list(dict.fromkeys(pair for n in sizes for pair in (Layout(1, n), Layout(n, 1))))
 
 
-def measure(plan: Plan) -> Iterator[list[dict[str, Any]]]:
+def measure(
+    rounds: int, turn_s: float, layouts: Sequence[str], folder: Path
+) -> Iterator[list[dict[str, Any]]]:
     """Measures the shipped model, and its copy at Marian's base size; yields after each."""
+    parsed = [Layout.parse(text) for text in layouts]
+    plan = Plan(rounds=rounds, turn_s=turn_s, layouts=parsed)
     report = [measure_artifact(newest(SHIPPED, "int8", is_recurrent=False), plan)]
     yield report
-    with tempfile.TemporaryDirectory() as place:
-        yield [*report, measure_artifact(_larger(plan.folder or Path(place)), plan)]
+    yield [*report, measure_artifact(_larger(folder), plan)]
 
 
 def _larger(folder: Path) -> Path:

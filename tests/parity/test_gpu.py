@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from bench.models import numbered_words, write_unproven
-from bench.sentences import everyday
+from bench.requests import everyday
 from tests.device_requests import WAYS, decode
 from tests.random_weights import random_model
 

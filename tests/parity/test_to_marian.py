@@ -96,8 +96,8 @@ def test_texts_are_translated_as_by_marian(tmp_path: Path) -> None:
     artifacts = {"fp32": artifact, "int8": artifact}
     pair = Pair(model=write(model, tmp_path), artifacts=artifacts, tokenizer=tokenizer)
     table = compare(pair, texts, cores=1, rows=4, rounds=1)
-    [whole] = [way for way in table["ways"] if way["name"] == "fp32"]
-    assert whole["seqserve"]["equal_share"] == 1.0
+    shares = {peer["name"]: peer["equal_share"] for peer in table["peers"]}
+    assert shares["seqserve fp32"] == 1.0
 
 
 def words(ids: list[int]) -> str:

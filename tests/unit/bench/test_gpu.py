@@ -12,9 +12,9 @@ from bench import random_artifact
 from bench.drivers.device_engines import StepTime, Turn
 from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.models import MARIAN_BASE
+from bench.random_artifact import Work
 from bench.scenarios import gpu
 from bench.scenarios.gpu import CASES, Case, Plan, tables
-from bench.scenarios.roofline import Work
 from tests.tiny import cut_down
 
 TINY = cut_down(MARIAN_BASE)

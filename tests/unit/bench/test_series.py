@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from bench.calls import check_answers
+from bench.requests import check_answers
 from bench.scenarios import online
 from bench.series import HighestRate, Run, Series, highest_rate
 

@@ -27,7 +27,7 @@ class Reverse(Driver[list[int]]):
         Reverse.open_drivers -= 1
 
 
-def engines(*differing: str) -> list[Build]:
+def engines(*differing: str) -> list[Build[list[int]]]:
     names = ["seqserve int8", "seqserve fp32", "CTranslate2 int8 2x1", "CTranslate2 fp32 1x2"]
     return [partial(Reverse, name, (7,) if name in differing else ()) for name in names]
 
@@ -66,6 +66,6 @@ def test_the_layout_with_the_best_turn_after_a_warm_up_is_taken(
 ) -> None:
     speeds = {"warm-up only": [9.0, 1.0, 1.0], "first": [0.0, 3.0, 2.0], "best": [0.0, 1.0, 4.0]}
     monkeypatch.setattr(turns, "speed", lambda driver, _: speeds[driver.name].pop(0))
-    layouts: list[Build] = [partial(Reverse, name) for name in list(speeds)]
+    layouts: list[Build[list[int]]] = [partial(Reverse, name) for name in list(speeds)]
     assert fastest(layouts, [[1, 2]]) is layouts[2]
     assert Reverse.open_drivers == 0

@@ -1,14 +1,16 @@
-"""What every benchmark asks of a server, over gRPC or HTTP."""
+"""What every server and engine is asked: real sentences, and calls over gRPC or HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from seqserve.load.answer import Answer
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.requests import generate_request
 
+_FOLDER = Path(__file__).parent
 MAX_DECODING_LENGTH = 64
 """Most target tokens of every request."""
 
@@ -35,3 +37,17 @@ def check_answers(answers: Iterable[Answer]) -> None:
     """
     if errors := {answer.error for answer in answers if answer.error}:
         raise SystemExit(f"calls failed: {', '.join(sorted(errors))}")
+
+
+def everyday() -> list[str]:
+    """Reads 120 everyday sentences in English."""
+    return _read("sentences.txt")
+
+
+def news() -> list[str]:
+    """Reads 192 sentences in English as newspapers have them, 25 to 30 words each."""
+    return _read("news.txt")
+
+
+def _read(name: str) -> list[str]:
+    return (_FOLDER / name).read_text(encoding="utf-8").splitlines()
