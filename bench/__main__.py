@@ -166,7 +166,6 @@ def _document(report: Report, name: str) -> str:
 
 
 def _write_page(report: Report, options: argparse.Namespace) -> int:
-    """Writes tables into a page, and their numbers beside it, as ``docs/benchmarks.json``."""
     page = options.page.read_text(encoding="utf-8")
     names = [name for name in options.parts if name in report and marker(name) in page]
     if not names:

@@ -136,7 +136,6 @@ def _settings(config: TransformerConfig) -> dict[str, Any]:
 
 
 def _weights(model: Transformer) -> dict[str, NDArray[Any]]:
-    """Names the weights as Marian does: projections ``[in, out]``, vectors ``[1, width]``."""
     config = model.config
     names = weight_names(config.norm_position, config.decoder_cell)
     weights: dict[str, NDArray[Any]] = {

@@ -100,7 +100,6 @@ def _versions() -> dict[str, str]:
 
 
 def _processor() -> tuple[str, list[str]]:
-    """Names the processor, and all its instruction sets where Linux lists them."""
     cpu, flags = platform.processor() or platform.machine(), list[str]()
     for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
         name, _, value = line.partition(":")

@@ -163,5 +163,4 @@ def _quantiles(runs: Sequence[Run], time: Callable[[Run], Quantiles]) -> dict[st
 
 
 def _ms(seconds: float) -> float | None:
-    """Makes milliseconds; JSON has no infinity."""
     return None if math.isinf(seconds) else 1e3 * seconds

@@ -93,7 +93,6 @@ def estimates(sample: Sample, weights: Array) -> Array:
 
 
 def _texts(pairs: list[Pair], foreign: dict[str, str]) -> Iterator[Pair]:
-    """Yields sentences, typed in several ways too, in texts of several, and foreign ones."""
     yield from pairs
     order = random.Random(1)
     names = Sentences(Language.of("en"), Language.of("de"), order)
@@ -115,7 +114,6 @@ def _texts(pairs: list[Pair], foreign: dict[str, str]) -> Iterator[Pair]:
 
 
 def _sample(client: Client, texts: list[Pair]) -> Sample:
-    """Translates texts, each as it is, and compares with their references."""
     chrf = sacrebleu.CHRF()
     inputs, quality = [], []
     sources = (pair.source for pair in texts)
@@ -129,7 +127,6 @@ def _sample(client: Client, texts: list[Pair]) -> Sample:
 
 
 def _draw(confidence: Array, quality: Array) -> None:
-    """Draws the mean chrF of equally many texts of similar confidence, and their quartiles."""
     groups = np.array_split(np.argsort(confidence), _GROUPS)
     means = [confidence[group].mean() for group in groups]
     middle = np.array([quality[group].mean() for group in groups])

@@ -78,7 +78,6 @@ class BatchQueue(Generic[T]):
             self._changed.notify_all()
 
     def _time_left(self) -> float | None:
-        """Returns the time left for the next batch to grow; None for no limit."""
         if self._is_closed or len(self._items) >= self._max_items:
             return 0.0
         if not self._items:
@@ -284,7 +283,6 @@ async def _serve(
     encode: Callable[[str], Row],
     respond: Callable[[Row, Row], generation_pb2.GenerateResponse],
 ) -> None:
-    """Serves on this machine until SIGTERM or Ctrl-C, and prints where."""
     batcher = Batcher(
         driver.decode_batch,
         workers=available_cores(),

@@ -80,7 +80,6 @@ class CTranslate2Driver(Driver[list[int]]):
 
 
 def _translated(options: DecodingOptions) -> dict[str, Any]:
-    """Names options as CTranslate2 does."""
     named: dict[str, Any] = {
         "beam_size": options.beam_size,
         "length_penalty": options.length_penalty,

@@ -133,7 +133,6 @@ def _replace(eos_id: int) -> None:
 
 
 def _announce(port: str) -> None:
-    """Says that the server is ready, once it is."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
         try:

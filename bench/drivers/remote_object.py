@@ -102,7 +102,6 @@ class RemoteObject(Closing):
 
 
 def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Is the far end: makes the object, and answers calls until the pipe is closed."""
     made: list[Any] = []
     _answer(pipe, lambda: made.append(make(*arguments)))
     while made:

@@ -146,7 +146,6 @@ class ClosedLoop(Observer):
             self._engine.submit(Request(GenerateSpec(source=source, options=options)))
 
     def _receive(self, events: Events) -> None:
-        """Takes events, from the threads of all workers."""
         for _, event in events:
             if isinstance(event, Failed):
                 self._error = event.error

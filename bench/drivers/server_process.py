@@ -179,7 +179,6 @@ class ServerProcess(Closing):
         return Path(f"/proc/{self._process.pid}")
 
     def _pids(self) -> list[int]:
-        """Lists it and its children (proc_tid_children(5)), which have none of their own."""
         lists = [file.read_text(encoding="utf-8") for file in self._front.glob("task/*/children")]
         return [self._process.pid, *(int(pid) for pids in lists for pid in pids.split())]
 

@@ -224,12 +224,10 @@ def _copy_attention(theirs: Any, ours: Any, order: Tensor) -> None:
 
 
 def _copy_in(theirs: nn.Linear, ours: nn.Linear, order: Tensor) -> None:
-    """Copies a projection that reads the residual stream."""
     theirs.weight.copy_(ours.weight[:, order])
     theirs.bias.copy_(ours.bias)
 
 
 def _copy_out(theirs: Any, ours: Any, order: Tensor) -> None:
-    """Copies a projection that writes to the residual stream, or a norm of it."""
     theirs.weight.copy_(ours.weight[order])
     theirs.bias.copy_(ours.bias[order])

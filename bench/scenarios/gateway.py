@@ -99,7 +99,6 @@ def measure(rounds: int) -> dict[str, Any]:
 def _started(
     artifact: Path, packages: Path, beam_size: int, folder: Path
 ) -> Iterator[dict[str, _Running]]:
-    """Starts all servers; they end with the block."""
     place = folder / f"beam_{beam_size}"
     place.mkdir()
     server = seqserve_server(artifact, place)
@@ -123,7 +122,6 @@ def _started(
 
 
 def _set_beam(models: Path, beam_size: int) -> None:
-    """Makes a beam the default of our model, as it is the default of the others."""
     [path] = models.glob("*/*/manifest.json")
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["generation"]["beam_size"] = beam_size
@@ -153,7 +151,6 @@ async def _measured(running: dict[str, _Running], plan: Plan) -> dict[str, Any]:
 
 
 async def _round(address: str, plan: Plan) -> Figures:
-    """Measures a server once in each way."""
     sentences = everyday()
     began_s = time.perf_counter()
     await _array(address, sentences)
@@ -180,7 +177,6 @@ async def _array(address: str, sentences: Sequence[str]) -> list[str]:
 
 
 async def _closed(address: str, callers: int, seconds: float) -> list[float]:
-    """Lets callers send one sentence after another; returns how long each took."""
     end_s = time.perf_counter() + seconds
     times_s: list[float] = []
     sentences = cycle(everyday())
@@ -219,7 +215,6 @@ async def _jobs(address: str, plan: Plan) -> float:
 
 
 async def _lone(ours: _Running, plan: Plan) -> Figures:
-    """Measures calls one at a time: over gRPC, and over both routes of HTTP, in turns."""
     server = ours.processes[0]
     async with AsyncExitStack() as stack:
         grpc = await stack.enter_async_context(caller_of(server.address))

@@ -73,12 +73,10 @@ class EngineRun:
 
 
 def _t5_small() -> Any:
-    """60 million weights; the defaults of transformers are its shape."""
     return T5ForConditionalGeneration(T5Config(vocab_size=32_128, **IDS))
 
 
 def _nllb_600m() -> Any:
-    """615 million weights, 262 million of them the one table of 256,206 words."""
     layers = {f"{stack}_layers": 12 for stack in ("encoder", "decoder")}
     heads = {f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")}
     inner = {f"{stack}_ffn_dim": 4096 for stack in ("encoder", "decoder")}
@@ -219,13 +217,11 @@ def start(engine: str, folder: Path, rows: int, length: int) -> _Engine:
 
 
 def _apart(make: Callable[..., None], *arguments: Any) -> None:
-    """Runs a function in a process, which takes its memory with it."""
     with RemoteObject(make.__name__, make, *arguments) as process:
         process.wait(_PATIENCE_S)
 
 
 def _import(checkpoint: Path, repository: Path, precision: str) -> dict[str, Any]:
-    """Imports a checkpoint; random weights may lose more by rounding than a real one."""
     _say(f"importing at {precision}")
     done = import_checkpoint.run(
         checkpoint, repository, precision, sentences=_SENTENCES, is_checked=False
@@ -239,7 +235,6 @@ def _import(checkpoint: Path, repository: Path, precision: str) -> dict[str, Any
 
 
 def _figures(runs: list[EngineRun], base: list[EngineRun]) -> dict[str, Any]:
-    """Computes medians, and ratios within the rounds."""
     return {
         "tokens_per_s": statistics.median(run.tokens_per_s for run in runs),
         "ready_s": statistics.median(run.ready_s for run in runs),

@@ -103,7 +103,6 @@ def firefox(rounds: int, plan: online.Plan = FIREFOX_PLAN) -> dict[str, Any]:
 
 
 def _serve(pair: Pair, plan: online.Plan, folder: Path) -> dict[str, Any]:
-    """Compares servers on everyday sentences, in eight bits with the shortlist."""
     options = pair.model.options("int8", has_shortlist=True, rows=_ROWS)
     servers = [
         seqserve_server(pair.artifacts["int8"], folder),
@@ -162,7 +161,6 @@ def _random_texts(count: int) -> list[str]:
 
 
 def _layouts(name: str, pair: Pair, texts: list[str], rounds: int) -> list[dict[str, Any]]:
-    """Compares with many rows in flight on one core and on all, then with one."""
     tables = []
     for cores, rows in dict.fromkeys([(1, _ROWS), (available_cores(), _ROWS), (1, 1)]):
         some = list(islice(cycle(texts), _SENTENCES * cores if rows > 1 else _ALONE))

@@ -83,7 +83,6 @@ def _seqserve(weights: Weights, case: Case) -> list[_Build]:
 
 
 def _ctranslate2(weights: Weights, case: Case) -> list[_Build]:
-    """Returns CTranslate2 at both precisions, each in the layout that is fastest here."""
     cores = available_cores()
     # One thread a worker, or all in one.
     layouts = dict.fromkeys([(cores, 1), (1, cores)])
@@ -129,7 +128,6 @@ def builds(weights: Weights, case: Case, engines: Sequence[Engine] = PAIR) -> li
 
 @contextmanager
 def _shipped() -> Iterator[tuple[Weights, Rows]]:
-    """Writes the shipped model for other engines; yields everyday sentences too."""
     integers, _ = shipped_artifacts()
     tokenizer = Tokenizer.load(integers / FILE)
     # No other version has the same weights.
@@ -144,7 +142,6 @@ def _shipped() -> Iterator[tuple[Weights, Rows]]:
 
 @contextmanager
 def _base(*, has_checkpoint: bool = False) -> Iterator[Weights]:
-    """Writes random weights of Marian's base shape for every engine."""
     model = marian_base()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -96,12 +96,6 @@ def measure_large(_rounds: int) -> dict[str, Any]:
 
 
 def _measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
-    """Runs the comparison of our server of an artifact with others, which get some weights.
-
-    Returns:
-        All figures, in milliseconds and per second; None stands for a time that is infinite, since
-        too many requests failed.
-    """
     with tempfile.TemporaryDirectory() as place:
         folder, shared = Path(place), ("--artifact", weights)
         servers = [seqserve_server(artifact, folder)]

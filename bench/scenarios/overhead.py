@@ -109,7 +109,6 @@ def measure(rounds: int) -> dict[str, Any]:
 
 
 def _start(command: Server, log: Path, texts: Sequence[str], plan: Plan) -> dict[str, float]:
-    """Measures one start; what processes of the server share is counted once."""
     with ServerProcess(command, log) as server:
         ready_mb = server.resident_bytes() / _MB
         uvloop.run(_load_once(server, texts[: 4 * plan.in_flight], plan))
@@ -148,7 +147,6 @@ async def _rounds(
 async def _serve_all(
     server: ServerProcess, caller: GrpcCaller, texts: Sequence[str], in_flight: int
 ) -> ServerRun:
-    """Sends all texts, ``in_flight`` at a time, and reads the server's clocks before and after."""
     steps_s, cpu_s = _step_seconds(server), _cpu_seconds(server)
     client_cpu_s, began_s = time.process_time(), time.perf_counter()
     answers = await closed_loop(caller, texts, in_flight)

@@ -86,7 +86,6 @@ def measure(
 
 
 def _larger(folder: Path) -> Path:
-    """Writes the larger model, if it is not there yet."""
     place = folder / base_size_copy.INT8 / "1"
     if not place.exists():
         floats = newest(SHIPPED, "fp32", is_recurrent=False)
@@ -148,14 +147,12 @@ def _engine(artifact: Path, layout: Layout, copies: int, number: int) -> EngineP
 
 
 def _seconds(artifact: Path) -> float:
-    """Measures how long one core takes for all sentences once."""
     with _engine(artifact, Layout(1, 1), 1, 0) as engine:
         engine.decode()
         return engine.decode().wall_s
 
 
 def _decode(team: Sequence[EngineProcess]) -> LoopRun:
-    """Lets all engines of a team decode at once."""
     began_s = time.perf_counter()
     with ThreadPoolExecutor(len(team)) as threads:
         runs: list[LoopRun] = list(threads.map(EngineProcess.decode, team))

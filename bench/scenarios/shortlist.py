@@ -74,7 +74,6 @@ def draw_sources(count: int, config: TransformerConfig = MARIAN_BASE) -> Rows:
 
 
 def _weights(config: TransformerConfig) -> Sequence[float]:
-    """Computes the frequencies of all words but the control tokens, summed up."""
     ranks = range(1, config.vocabulary_size - len(CONTROL_TOKENS) + 1)
     return list(accumulate(1 / (rank + _OFFSET) for rank in ranks))
 
@@ -113,7 +112,6 @@ def measure(
 
 @contextmanager
 def _written(model: Transformer) -> Iterator[_Model]:
-    """Writes a model for both engines."""
     shortlist = draw_shortlist(model.config)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -127,11 +125,6 @@ def _written(model: Transformer) -> Iterator[_Model]:
 
 
 def _prove(model: _Model, rows: int, options: DecodingOptions) -> None:
-    """Checks at fp32 that each engine keeps to its shortlist, and that both write the same alone.
-
-    Raises:
-        SystemExit: One does not, or words differ.
-    """
     sources, batch = (draw_sources(count, model.config) for count in (_PROVEN, rows))
     alone = [model.candidates([source]) for source in sources]
     theirs = partial(CTranslate2Driver, model.weights.converted, "float32", (1, 1))
@@ -145,7 +138,6 @@ def _prove(model: _Model, rows: int, options: DecodingOptions) -> None:
 
 
 def _decode_allowed(driver: Driver[list[int]], sources: Rows, allowed: Sequence[set[int]]) -> Rows:
-    """Decodes sources, and checks that nothing but allowed tokens is written."""
     targets = driver.decode(sources)
     if any(not tokens.issuperset(row) for row, tokens in zip(targets, allowed, strict=True)):
         raise SystemExit(f"{driver.name} writes tokens that its shortlist does not allow")
@@ -153,7 +145,6 @@ def _decode_allowed(driver: Driver[list[int]], sources: Rows, allowed: Sequence[
 
 
 def _compare(model: _Model, rows: int, rounds: int, options: DecodingOptions) -> dict[str, Any]:
-    """Lets both engines take turns at both precisions, with and without a shortlist."""
     # Two full batches for each worker, and not less than tenths of a second.
     sources = draw_sources(max(2 * rows * available_cores(), _MIN_SOURCES), model.config)
     engines = [
@@ -198,7 +189,6 @@ _SUFFIX = " with shortlist"
 
 
 def _gain(peers: dict[str, Any], engine: str) -> str:
-    """Writes the speed with a shortlist, and how many times the speed without it is."""
     plain, listed = peers[engine], peers[engine + _SUFFIX]
     return f"{listed['tokens_per_s']:,.0f} ({listed['ratios'][plain['name']]['median']:.2f})"
 

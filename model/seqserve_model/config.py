@@ -179,7 +179,6 @@ class TransformerConfig:
                 )
 
     def _first_set(self, *names: str) -> tuple[str, int]:
-        """Finds the first of some sizes that is not 0, with its name."""
         return next((name, size) for name in names if (size := getattr(self, name)))
 
     def _check_positions(self) -> None:

@@ -141,7 +141,6 @@ def run(options: EvaluateOptions) -> None:
 
 
 def _check(options: EvaluateOptions) -> None:
-    """Refuses what a run, an artifact or a server cannot do."""
     if options.path and not is_artifact(options.path):
         for name, value in decoding_defaults(options).items():
             raise OptionError(

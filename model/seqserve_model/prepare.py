@@ -219,7 +219,6 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
 
 
 def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair]:
-    """Puts a model's translations in the place of targets."""
     # Not above: the other rows need no torch.
     from seqserve_model.evaluate import is_artifact
     from seqserve_model.teacher import Teacher
@@ -270,7 +269,6 @@ def _create(path: Path, *, packed: bool) -> Iterator[IO[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a text file, or of the one text in an archive."""
     try:
         # What is not UTF-8 is marked, not fatal: one bad line must not cost the others.
         with (

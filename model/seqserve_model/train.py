@@ -122,7 +122,6 @@ def _vocabulary(recipe: Recipe, run: RunDirectory, split: Split) -> Tokenizer:
 
 
 def _check_lengths(corpora: Corpora) -> None:
-    """Refuses data of which the model reads nothing: neither a batch nor a mean could be made."""
     for name, examples in (("train on", corpora.training), ("validate on", corpora.validation)):
         if not len(examples):
             raise OptionError(

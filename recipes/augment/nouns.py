@@ -67,7 +67,6 @@ class Nouns:
     def _drawn(
         self, table: Mapping[str, list[Row]], kind: str, number: str, drawn: dict[str, Row]
     ) -> Row:
-        """Draws a row once for a template, and none that says the same as another."""
         while kind + number not in drawn:
             row = self._draw.choice(table[kind])
             if not any(
@@ -135,7 +134,6 @@ def _capital(text: str, slot: str) -> str:
 
 @cache
 def _by_kind(name: str) -> Mapping[str, list[Row]]:
-    """Reads rows of one kind or several."""
     by_kind: dict[str, list[Row]] = {}
     for row in records(name):
         for kind in row["kind"].split():

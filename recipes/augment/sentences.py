@@ -89,7 +89,6 @@ class Sentences:
         return source.number_words[word.lower()] == target.number_words[other.lower()]
 
     def _renamed(self, pair: Pair, names: tuple[str, str], kind: str) -> Pair | None:
-        """Puts one new name in all places of an old one, genitives as genitives."""
         patterns = [
             re.compile(rf"(?<![\w-]){name}({re.escape(language.genitive[0])})?(?![\w-])")
             for name, language in zip(names, self._languages, strict=True)
@@ -129,7 +128,6 @@ def joined(pairs: list[Pair]) -> Pair:
 
 
 def _known_names() -> dict[str, list[tuple[str, str]]]:
-    """Reads the names that are replaced: kind and name in the target, by the name in the source."""
     known: dict[str, list[tuple[str, str]]] = {}
     for kind, text in table("names.toml")["replaced"].items():
         for entry in text.split():

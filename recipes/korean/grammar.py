@@ -51,7 +51,6 @@ class Grammar:
         return self._words.filled((english, self._draw.choice(wordings.split(" | "))))
 
     def _clause(self) -> Pair:
-        """Says what somebody does, did, will do, does not do, wants to do, can do or has to do."""
         subject, topic, barred = self._draw.choice(self._words.subjects)
         is_state = self._draw.random() < 0.25
         english, before, verb = self._words.predicate(
@@ -137,14 +136,12 @@ class Grammar:
         return f"{verb.stem}지 {tense(auxiliary, level)}"
 
     def _request(self) -> Pair:
-        """Asks for something, forbids it, proposes it or asks for leave."""
         english, before, verb = self._words.predicate(self._words.actions, barred="you")
         said, wordings = self._draw.choice(self._words.requests)
         korean = self._draw.choice(wordings.split(" | ")).format(verb=verb)
         return said.format(english), before + korean
 
     def _question(self) -> Pair:
-        """Asks whether, when or why somebody does something."""
         barred_subjects = ("I", "we", "my sister", "my brother")
         others = [each for each in self._words.subjects if each[0] not in barred_subjects]
         you = ("you", "너는", "you")
@@ -172,7 +169,6 @@ class Grammar:
         )
 
     def _description(self) -> Pair:
-        """Says what a thing is like."""
         english, korean = self._draw.choice(self._words.descriptions)
         classes, _, english = english.partition(": ")
         noun = self._words.noun(self._draw.choice(classes.split(",")))
@@ -214,7 +210,6 @@ class Grammar:
         return (exclaimed or verb.present(level)) + "."
 
     def _trait(self) -> Pair:
-        """Says how somebody is."""
         subject, topic, _ = self._draw.choice(self._words.subjects)
         english, korean = self._draw.choice(self._words.traits)
         before, _, form = korean.rpartition(" ")
@@ -233,7 +228,6 @@ class Grammar:
         return said, f"{self._polite(topic, level)} {degree[1]}{spoken}{ending}"
 
     def _identity(self) -> Pair:
-        """Says who somebody or what something is."""
         level = self._draw.choice(LEVELS)
         if self._draw.random() < 0.5:
             several = ("we", "they", "the children")
