@@ -39,12 +39,14 @@ class _Part:
     measure: str = "measure"
     """Function that takes rounds and returns numbers."""
     tables: str = "tables"
-    """Function that lays the numbers out."""
+    """Function that lays the numbers out, of another module of scenarios if it names one."""
     is_apart: bool = False
     """Whether it runs only if it is named."""
 
     def function(self, name: str) -> Callable[..., Any]:
-        return getattr(import_module(f"bench.scenarios.{self.scenario}"), name)  # type: ignore[no-any-return]
+        module, _, name = name.rpartition(".")
+        scenario = import_module(f"bench.scenarios.{module or self.scenario}")
+        return getattr(scenario, name)  # type: ignore[no-any-return]
 
     def numbers(self, options: argparse.Namespace) -> Iterator[Any]:
         """Yields numbers; all but the last are of what is done by then."""
@@ -102,7 +104,10 @@ _PARTS = {
         "one core and more, in one engine process or in several", "scaling", is_apart=True
     ),
     "gpu": _Part(
-        "shapes of usual models on a GPU, random weights, 32 target tokens", "gpu", is_apart=True
+        "shapes of usual models on a GPU, random weights, 32 target tokens",
+        "gpu",
+        tables="gpu_tables.tables",
+        is_apart=True,
     ),
     "imported": _Part(
         "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
@@ -249,8 +254,8 @@ def _options() -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="SHAPE:ROWS",
-        help="as marian-base:64 bart-large:1 nllb-600m:8; marian-base:64:compiled for transformers"
-        " with compiled steps; all if none is named",
+        help="as marian-base:64 t5-base:1; marian-base:8:beam for beams of 5; marian-base:64:served"
+        " for what callers of a server get; all if none is named",
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
     Server,
@@ -33,7 +34,6 @@ from bench.models import shipped_artifacts
 from bench.requests import caller_of, everyday
 from bench.scenarios.online import in_turn
 from bench.tables import Table, shown, spread, spread_of_ratios
-
 from seqserve.load.http_connection import HttpConnection
 from seqserve.load.latency import percentile
 from seqserve.load.loops import call

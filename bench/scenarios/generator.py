@@ -18,10 +18,10 @@ from typing import Any
 
 import grpc
 import uvloop
+
 from bench.drivers.server_process import Server, ServerProcess
 from bench.requests import caller_of, everyday
 from bench.tables import Table
-
 from seqserve.load.answer import Caller
 from seqserve.load.generator import send
 from seqserve.load.http_caller import HttpCaller, HttpForm

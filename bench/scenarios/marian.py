@@ -27,7 +27,6 @@ from bench.scenarios import online
 from bench.tables import Table, shown
 from bench.turns import Build, check_equal
 from bench.turns import compare as _compare
-
 from seqserve.cores import available_cores
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.contract.manifest import Manifest

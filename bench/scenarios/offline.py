@@ -23,7 +23,6 @@ from bench.models import marian_base, random_sources, shipped_artifacts, write_u
 from bench.requests import MAX_DECODING_LENGTH, everyday
 from bench.tables import Table
 from bench.turns import Build, compare, fastest, speed_table
-
 from seqserve.cores import available_cores
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
+
 from bench import base_size_copy
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
@@ -32,7 +33,6 @@ from bench.models import shipped_artifacts
 from bench.requests import caller_of, check_answers, everyday, http_caller_of
 from bench.series import Run, Series
 from bench.tables import Table
-
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
 from seqserve.load.loops import call, closed_loop, open_loop

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
+
 from bench.drivers.seqserve import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
 from bench.requests import caller_of, check_answers, everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
-
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.loops import closed_loop
 from seqserve_server.contract.manifest import Manifest

@@ -24,7 +24,6 @@ from bench.models import SHIPPED, newest
 from bench.requests import everyday
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import take_turns
-
 from seqserve.cores import available_cores
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-_INTEGER, _GRAPH, _INTEGERS = 2, 5, 7
+_NUMBER, _INTEGER, _GRAPH, _INTEGERS = 1, 2, 5, 7
 
 NUMPY_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
 """Numpy's types by the kinds of tensors."""
@@ -45,6 +45,7 @@ _FIELDS = {
     },
     "Attribute": {
         "name": (1, "string", ""),
+        "number": (2, "float", ""),
         "integer": (3, "int64", ""),
         "tensor": (5, "Tensor", ""),
         "graph": (6, "Graph", ""),
@@ -101,10 +102,12 @@ MODEL, GRAPH, _NODE, VALUE, _TENSOR_TYPE, DIM, TENSOR, ENTRY = _declare()
 
 
 def make_node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    """Makes a node; an attribute is an integer, a list of integers, or a graph."""
+    """Makes a node; an attribute is a number, a list of integers, or a graph."""
     node = _NODE(kind=kind, inputs=inputs, outputs=outputs)
     for name, value in attributes.items():
-        if isinstance(value, int):
+        if isinstance(value, float):
+            node.attributes.add(name=name, number=value, type=_NUMBER)
+        elif isinstance(value, int):
             node.attributes.add(name=name, integer=value, type=_INTEGER)
         elif isinstance(value, GRAPH):
             node.attributes.add(name=name, graph=value, type=_GRAPH)

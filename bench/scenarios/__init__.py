@@ -1,0 +1,1 @@
+"""What is compared: each module measures a subject, and lays its numbers out in tables."""
