@@ -129,7 +129,7 @@ def check_decoder(config: TransformerConfig, engine: str) -> None:
     if config.decoder_cell is not DecoderCell.ATTENTION:
         raise ValueError(
             f"{engine} knows no decoder with {config.decoder_cell.value}; compare such a model with"
-            " Marian (python -m bench ssru)"
+            " Marian (bench/marian_files.py writes its files)"
         )
 
 
