@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.drivers import Driver, TextDriver
 from bench.drivers.marian import MarianModel, quantize, student_folder
 from seqserve_import.families.marian_native import EPSILON, FIRST_LAYER, weight_names
 from seqserve_import.marian.weights import SETTINGS, Bin
@@ -28,7 +27,7 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import EOS, UNK, Tokenizer
+from seqserve_server.contract.tokenizer import EOS, UNK
 
 CONVENTIONS: dict[str, Any] = {
     "positions": PositionScheme.MARIAN,
@@ -161,18 +160,3 @@ def write_vocabulary(config: TransformerConfig, path: Path) -> None:
     """Writes the vocabulary of a model as Marian reads it."""
     numbered = words(config.vocabulary_size, config.eos_id, config.unk_id)
     path.write_text(json.dumps({word: id_ for id_, word in enumerate(numbered)}, indent=0))
-
-
-def of_texts(driver: Driver[str], tokenizer: Tokenizer) -> TextDriver[str]:
-    """Puts Marian with numbered words behind the tokenizer of the model."""
-    numbered = words(tokenizer.vocabulary_size, tokenizer.eos_id, tokenizer.unk_id)
-    ids = {word: id_ for id_, word in enumerate(numbered)}
-
-    def encode(text: str) -> str:
-        # Marian adds the end token itself.
-        return " ".join(numbered[id_] for id_ in tokenizer.encode(text)[:-1])
-
-    def decode(line: str) -> str:
-        return tokenizer.decode([ids[word] for word in line.split()])
-
-    return TextDriver(driver, encode, decode)

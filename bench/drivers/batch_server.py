@@ -42,12 +42,7 @@ class BatchQueue(Generic[T]):
     """A batch leaves when it is full or its oldest item has waited; first come, first served."""
 
     def __init__(self, max_items: int, delay_s: float) -> None:
-        """Begins empty; may be used by any number of threads.
-
-        Args:
-            max_items: Items of a full batch.
-            delay_s: How long an item waits for others; longer only while every consumer is busy.
-        """
+        """Begins empty; an item waits longer than ``delay_s`` only while every consumer is busy."""
         self._max_items = max_items
         self._delay_s = delay_s
         self._items: deque[tuple[float, T]] = deque()
@@ -110,14 +105,7 @@ class Batcher(Generic[Row]):
         rows: int,
         delay_s: float,
     ) -> None:
-        """Starts the workers.
-
-        Args:
-            decode: Decodes a batch; called from every worker.
-            workers: Batches that run at once.
-            rows: Most rows of a batch.
-            delay_s: How long a request waits for others.
-        """
+        """Starts the workers, each of which decodes batches of up to ``rows`` rows."""
         self._decode = decode
         self._loop = asyncio.get_running_loop()
         self._queue: BatchQueue[_Item[Row]] = BatchQueue(rows, delay_s)

@@ -27,12 +27,12 @@ from transformers import (
 )
 
 from bench import import_checkpoint
+from bench.comparison import check_equal, equal_share, take_turns
 from bench.drivers import Driver, Rows, gc_freeze
 from bench.drivers.remote_object import RemoteObject
 from bench.drivers.server_process import proportional_bytes
 from bench.models import MARIAN_BASE, numbered_words, random_sources
 from bench.tables import Table, shown, spread_of_ratios
-from bench.turns import check_equal, equal_share, take_turns
 from seqserve.cores import available_cores
 from seqserve_export.precision import Precision
 from seqserve_import.checkpoint import Checkpoint

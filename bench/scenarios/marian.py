@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import import_checkpoint, marian_files
+from bench.comparison import Build, check_equal
+from bench.comparison import compare as _compare
 from bench.drivers import Driver
 from bench.drivers.marian import MarianDriver, MarianModel
 from bench.drivers.seqserve import SeqserveDriver
@@ -25,8 +27,6 @@ from bench.models import MARIAN_BASE, marian_base
 from bench.requests import everyday, news
 from bench.scenarios import online
 from bench.tables import Table, shown
-from bench.turns import Build, check_equal
-from bench.turns import compare as _compare
 from seqserve.cores import available_cores
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.contract.manifest import Manifest
@@ -57,8 +57,6 @@ class Pair:
     model: MarianModel
     artifacts: dict[str, Path]
     """For this engine, by precision, ``fp32`` and ``int8``."""
-    tokenizer: Tokenizer | None = None
-    """Of Marian's texts, where its vocabulary is numbered words and texts are not."""
 
 
 class _Way(NamedTuple):
@@ -197,7 +195,7 @@ def _marian(pair: Pair, way: _Way, cores: int, rows: int) -> Driver[str]:
     options = pair.model.options(way.precision, has_shortlist=way.has_shortlist, rows=rows)
     driver: Driver[str] = MarianDriver(options, cores)
     driver.name = f"Marian {way.name}"
-    return marian_files.of_texts(driver, pair.tokenizer) if pair.tokenizer else driver
+    return driver
 
 
 def _seqserve(artifact: Path, way: _Way, cores: int, rows: int, length: int) -> Driver[str]:

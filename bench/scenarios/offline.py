@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bench.comparison import Build, compare, fastest, speed_table
 from bench.drivers import Rows, optimum
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
 from bench.drivers.seqserve import SeqserveDriver
@@ -22,7 +23,6 @@ from bench.drivers.transformers import TransformersDriver, marian_of
 from bench.models import marian_base, random_sources, shipped_artifacts, write_unproven
 from bench.requests import MAX_DECODING_LENGTH, everyday
 from bench.tables import Table
-from bench.turns import Build, compare, fastest, speed_table
 from seqserve.cores import available_cores
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales

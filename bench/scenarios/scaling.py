@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import base_size_copy
+from bench.comparison import take_turns
 from bench.drivers.seqserve import EngineProcess, LoopRun
-from bench.models import SHIPPED, newest
+from bench.models import shipped_artifacts
 from bench.requests import everyday
 from bench.tables import Table, shown, spread_of_ratios
-from bench.turns import take_turns
 from seqserve.cores import available_cores
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -79,7 +79,7 @@ def measure(
     """Measures the shipped model, and its copy at Marian's base size; yields after each."""
     parsed = [Layout.parse(text) for text in layouts]
     plan = Plan(rounds=rounds, turn_s=turn_s, layouts=parsed)
-    report = [measure_artifact(newest(SHIPPED, "int8", is_recurrent=False), plan)]
+    report = [measure_artifact(shipped_artifacts()[0], plan)]
     yield report
     yield [*report, measure_artifact(_larger(folder), plan)]
 
@@ -87,7 +87,7 @@ def measure(
 def _larger(folder: Path) -> Path:
     place = folder / base_size_copy.INT8 / "1"
     if not place.exists():
-        floats = newest(SHIPPED, "fp32", is_recurrent=False)
+        floats = shipped_artifacts()[1]
         return base_size_copy.write_int8(floats, folder)
     return place
 

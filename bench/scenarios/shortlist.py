@@ -23,13 +23,13 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
+from bench.comparison import check_equal, compare, equal_share, layoutless
 from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver, write_map
 from bench.drivers.seqserve import SeqserveDriver
 from bench.models import MARIAN_BASE, marian_base, random_sources
 from bench.scenarios.offline import FORCED, Case, Weights, builds, write_artifacts
 from bench.tables import Table, shown
-from bench.turns import check_equal, compare, equal_share, layoutless
 from seqserve.cores import available_cores
 from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
-from bench import turns
+from bench import comparison
+from bench.comparison import Build, compare, fastest, speed_table, take_turns
 from bench.drivers import Driver, Rows
-from bench.turns import Build, compare, fastest, speed_table, take_turns
 
 
 class Reverse(Driver[list[int]]):
@@ -65,7 +65,7 @@ def test_the_layout_with_the_best_turn_after_a_warm_up_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     speeds = {"warm-up only": [9.0, 1.0, 1.0], "first": [0.0, 3.0, 2.0], "best": [0.0, 1.0, 4.0]}
-    monkeypatch.setattr(turns, "speed", lambda driver, _: speeds[driver.name].pop(0))
+    monkeypatch.setattr(comparison, "speed", lambda driver, _: speeds[driver.name].pop(0))
     layouts: list[Build[list[int]]] = [partial(Reverse, name) for name in list(speeds)]
     assert fastest(layouts, [[1, 2]]) is layouts[2]
     assert Reverse.open_drivers == 0

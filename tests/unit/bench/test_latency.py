@@ -6,9 +6,9 @@ import json
 import math
 
 import pytest
+from bench.latency import HighestRate, Run, Series, highest_rate
 from bench.requests import check_answers
 from bench.scenarios import online
-from bench.series import HighestRate, Run, Series, highest_rate
 
 from seqserve.load.answer import Answer
 from seqserve.load.latency import Quantiles
