@@ -56,9 +56,6 @@ def compare(
         may_differ: Whether outputs may differ, as samples do.
         reference: Part of the name of the engine whose outputs those of all should equal.
         tokens: Of all sources, if speeds are in source tokens; in target tokens if 0.
-
-    Raises:
-        SystemExit: Outputs at fp32 differ, and so cannot be compared.
     """
     with ExitStack() as stack:
         drivers = [stack.enter_context(build()) for build in engines]
@@ -118,9 +115,6 @@ def check_equal(shares: Mapping[str, float]) -> None:
 
     Args:
         shares: Of sources that are decoded as the reference does, by the name of an engine.
-
-    Raises:
-        SystemExit: An engine at another precision than int8 differs too often.
     """
     for name, share in shares.items():
         if share < MIN_EQUAL_SHARE and "int8" not in name:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from seqserve.load.answer import Answer
-from seqserve.load.latency import Quantiles, served_rate, share_within, steady_rate
+from seqserve.load.latency import Quantiles, steady_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,6 @@ class Run:
         """How late the load generator was."""
         return Quantiles.of([answer.sent_s for answer in self.answers])
 
-    @property
-    def served_per_s(self) -> float:
-        """Answers by the time from the beginning to the last of them."""
-        return served_rate(self.answers, self.seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -109,7 +104,6 @@ class Series:
             Values for JSON; None stands for a time that is infinite, since too many requests
             failed.
         """
-        answers = [answer for run in self.full for answer in run.answers]
         rates = [(share * capacity_per_s, runs) for share, runs in self.points.items()]
 
         def highest(latency_s: Callable[[Run], float]) -> dict[str, Any]:
@@ -119,31 +113,22 @@ class Series:
         return {
             "name": self.name,
             "unloaded_ms": 1e3 * self.unloaded_s,
-            "unloaded_first_ms": _ms(_median(self.unloaded, lambda run: run.first.p50)),
             "capacity_per_s": self.capacity,
-            "tokens_per_answer": sum(answer.tokens for answer in answers)
-            / max(1, sum(not answer.error for answer in answers)),
             "highest_rate": highest(lambda run: run.total.p99),
             "highest_rate_first": highest(lambda run: run.first.p99),
             "points": [
-                {"share": share, "rate_per_s": share * capacity_per_s, **_point(runs, slo_s)}
+                {"share": share, "rate_per_s": share * capacity_per_s, **_point(runs)}
                 for share, runs in self.points.items()
             ],
         }
 
 
-def _point(runs: Sequence[Run], slo_s: float) -> dict[str, Any]:
+def _point(runs: Sequence[Run]) -> dict[str, Any]:
     answers = [answer for run in runs for answer in run.answers]
-    seconds = sum(run.seconds for run in runs)
-    within = share_within(answers, slo_s)
     return {
         "requests": len(answers),
         "total_ms": _quantiles(runs, lambda run: run.total),
-        "total_p99_ms_rounds": [_ms(run.total.p99) for run in runs],
         "first_ms": _quantiles(runs, lambda run: run.first),
-        "served_per_s": _median(runs, lambda run: run.served_per_s),
-        "within_slo": within,
-        "goodput_per_s": within * len(answers) / seconds,
         "errors": dict(Counter(answer.error for answer in answers if answer.error)),
         "generator_late_ms": _quantiles(runs, lambda run: run.sent),
         "generator_cpu_share": max(run.generator_cpu_share for run in runs),
@@ -157,8 +142,7 @@ def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
 def _quantiles(runs: Sequence[Run], time: Callable[[Run], Quantiles]) -> dict[str, float | None]:
     times = [time(run) for run in runs]
     return {
-        name: _ms(statistics.median(getattr(one, name) for one in times))
-        for name in ("p50", "p90", "p99")
+        name: _ms(statistics.median(getattr(one, name) for one in times)) for name in ("p50", "p99")
     }
 
 

@@ -57,11 +57,7 @@ _CELLS = {DecoderCell.ATTENTION: "self-attention", DecoderCell.SSRU: "rnn"}
 
 
 def student(pair: str, place: Path) -> MarianModel:
-    """Returns the model of Firefox of two languages, ``enpt`` or ``pten``; writes to a folder.
-
-    Raises:
-        SystemExit: Marian's environment is missing.
-    """
+    """Returns the model of Firefox of two languages, ``enpt`` or ``pten``; writes to a folder."""
     try:
         folder = student_folder(pair)
     except FileNotFoundError as error:
@@ -83,12 +79,7 @@ def write_student(folder: Path, path: Path) -> None:
 
 
 def write(model: Transformer, place: Path) -> MarianModel:
-    """Writes a model of ours into a folder, as floats and for the integer kernels.
-
-    Raises:
-        ValueError: The model is not of Marian's kind.
-        SystemExit: Marian's environment is missing.
-    """
+    """Writes a model of ours into a folder, as floats and for the integer kernels."""
     folder = place / "native"
     folder.mkdir()
     floats, vocabulary = folder / "model.npz", folder / "vocab.yml"
@@ -99,11 +90,7 @@ def write(model: Transformer, place: Path) -> MarianModel:
 
 
 def write_floats(model: Transformer, path: Path) -> None:
-    """Writes the weights and the settings of a model as an ``.npz``.
-
-    Raises:
-        ValueError: The model is not of Marian's kind.
-    """
+    """Writes the weights and the settings of a model as an ``.npz``."""
     config = model.config
     if replace(config, **_KIND) != config or config.activation not in _ACTIVATIONS:
         raise ValueError(f"not of Marian's kind: {config}")

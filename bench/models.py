@@ -200,11 +200,7 @@ def write_unproven(
 
 
 def newest(model: Path, precision: str) -> Path:
-    """Finds the highest version of a model at a precision, in the folder of its versions.
-
-    Raises:
-        SystemExit: There is none.
-    """
+    """Finds the highest version of a model at a precision, in the folder of its versions."""
     versions = [
         folder
         for folder in (model.iterdir() if model.is_dir() else ())

@@ -114,12 +114,7 @@ def write(halved: Transformer, traced: Path, folder: Path) -> None:
 
 
 def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Finds the places of all weights; the scorer has each one under its name in the model.
-
-    Raises:
-        KeyError: A graph of another kind of model has a weight that the model lacks.
-        ValueError: One has another size.
-    """
+    """Finds the places of all weights; the scorer has each one under its name in the model."""
     named: dict[str, Tensor] = {
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),

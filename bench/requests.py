@@ -30,11 +30,7 @@ def http_caller_of(address: str) -> HttpCaller:
 
 
 def check_answers(answers: Iterable[Answer]) -> None:
-    """Refuses a closed loop in which a call failed: no load is more than a server can bear.
-
-    Raises:
-        SystemExit: A call failed.
-    """
+    """Refuses a closed loop in which a call failed: no load is more than a server can bear."""
     if errors := {answer.error for answer in answers if answer.error}:
         raise SystemExit(f"calls failed: {', '.join(sorted(errors))}")
 

@@ -33,11 +33,7 @@ MAX_DECODING_LENGTH = 127
 
 
 def packages_of(artifact: Path, folder: Path) -> Path:
-    """Writes an artifact's weights as packages of Argos, in eight bits; returns their folder.
-
-    Raises:
-        SystemExit: The environment of LibreTranslate is missing.
-    """
+    """Writes an artifact's weights as packages of Argos, in eight bits; returns their folder."""
     from bench.drivers.ctranslate2 import CTranslate2Converter
     from seqserve_export.restore import restore
 

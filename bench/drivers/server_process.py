@@ -106,9 +106,6 @@ class ServerProcess(Closing):
         Args:
             server: What to run.
             log: File for what it writes to standard error.
-
-        Raises:
-            SystemExit: It did not start; the message has what it wrote.
         """
         variables = os.environ.items()
         environment = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}

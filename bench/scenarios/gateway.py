@@ -79,9 +79,6 @@ def measure(rounds: int) -> dict[str, Any]:
     Returns:
         For each size of a beam the figures of each server by round, and their resident memory; what
         HTTP adds to a call alone.
-
-    Raises:
-        SystemExit: The environment of LibreTranslate is missing.
     """
     plan = Plan(rounds=rounds)
     integers, _ = shipped_artifacts()

@@ -119,12 +119,7 @@ def convert(checkpoint: Path, folder: Path) -> None:
 
 
 def measure(rounds: int) -> list[dict[str, Any]]:
-    """Measures every shape; names each stage, because the large one takes half an hour.
-
-    Raises:
-        SystemExit: An import failed, or outputs at fp32 differ, and so cannot be compared.
-        RuntimeError: An engine failed.
-    """
+    """Measures every shape; names each stage, because the large one takes half an hour."""
     return [_measure(shape, min(rounds, 3)) for shape in SHAPES]
 
 

@@ -76,11 +76,7 @@ def _ways(model: MarianModel) -> list[_Way]:
 
 
 def firefox(rounds: int, plan: online.Plan = FIREFOX_PLAN) -> dict[str, Any]:
-    """Compares on Firefox's English to Portuguese: engines in turn, then servers.
-
-    Raises:
-        SystemExit: Marian's environment is missing, or an import failed.
-    """
+    """Compares on Firefox's English to Portuguese: engines in turn, then servers."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, known = marian_files.student("enpt", folder), everyday()[:_IMPORTED]
@@ -115,9 +111,6 @@ def native(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]
     ``seqserve import`` reads Marian's files, so both engines compute one network, which their words
     show. The end token never wins: every target has as many tokens as Marian allows, a multiple of
     its source's.
-
-    Raises:
-        SystemExit: Marian's environment is missing, an import failed, or words differ at fp32.
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -47,11 +47,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Reads ``2,8``, two processes of eight workers.
-
-        Raises:
-            ValueError: There are not two numbers.
-        """
+        """Reads ``2,8``, two processes of eight workers."""
         processes, workers = map(int, text.split(","))
         return cls(processes, workers)
 

@@ -86,11 +86,7 @@ def english(determiner: str, adjective: Row | None, noun: Row, is_plural: bool) 
 
 
 def german(determiner: str, adjective: Row | None, noun: Row, is_plural: bool) -> str:
-    """Declines a noun, and before it an adjective by what the determiner leaves to it.
-
-    Raises:
-        KeyError: german.tsv has no such determiner.
-    """
+    """Declines a noun, and before it an adjective by what the determiner leaves to it."""
     determiners = _determiners()
     is_pronoun = determiner.startswith("~")
     determiner = determiner.removeprefix("~")

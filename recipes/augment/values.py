@@ -74,11 +74,7 @@ class Language:
 
     @classmethod
     def of(cls, code: str) -> Language:
-        """Finds a language by its code.
-
-        Raises:
-            SystemExit: There is none.
-        """
+        """Finds a language by its code."""
         languages = table("languages.toml")
         if code not in languages:
             raise SystemExit(f"{code!r} is not one of {', '.join(languages)}")
