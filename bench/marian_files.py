@@ -27,7 +27,7 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import EOS, UNK
+from seqserve_server.text.vocabulary import EOS, UNK
 
 CONVENTIONS: dict[str, Any] = {
     "positions": PositionScheme.MARIAN,

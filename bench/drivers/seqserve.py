@@ -12,17 +12,17 @@ from bench.drivers import Driver, Rows, TextDriver, gc_freeze
 from bench.drivers.remote_object import RemoteObject
 from bench.requests import MAX_DECODING_LENGTH
 from seqserve.cores import available_cores
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Failed, Finished
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.text.tokenizer import Tokenizer
 
 _PATIENCE_S = 600.0
 

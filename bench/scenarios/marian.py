@@ -29,9 +29,9 @@ from bench.scenarios import online
 from bench.tables import Table, shown
 from seqserve.cores import available_cores
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 _ROWS = 32
 """Sources in flight on each core, where many are."""

@@ -26,10 +26,10 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.options import EvaluateOptions, Tokenize, Weights, decoding_defaults
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import FILE as MANIFEST
+from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Translator(Protocol):

@@ -15,13 +15,13 @@ from bench.requests import everyday
 from tests.device_requests import WAYS, decode
 from tests.gpu_artifacts import SHAPES, SHIPPED, SIZE, artifact
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import FILE, Tokenizer
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 pytestmark = pytest.mark.gpu
 
@@ -30,6 +30,8 @@ TOLERANCE = 2e-2
 """Of scores, in a batch and alone."""
 CPU_TOLERANCE = 5e-2
 """Of scores of whole sentences, on CPU and GPU: halves are added in another order."""
+RANDOM_TOLERANCE = 0.2
+"""The same, of random weights, whose sums are larger."""
 
 
 @pytest.fixture(params=SHAPES)
@@ -72,7 +74,7 @@ def test_tokens_and_scores_are_those_of_a_cpu(folder: Path, way: str) -> None:
     # Tokens of random weights often nearly tie.
     assert len(equal) >= 0.9 * len(requests)
     for mine, theirs in equal:
-        assert score(mine) == pytest.approx(score(theirs), abs=CPU_TOLERANCE)
+        assert score(mine) == pytest.approx(score(theirs), abs=RANDOM_TOLERANCE)
 
 
 def test_a_row_of_a_batch_decodes_as_alone(folder: Path) -> None:

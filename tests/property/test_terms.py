@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.glossaries.glossary import Glossary, Label, Term
 from seqserve_server.front.models.repository import ServedModel

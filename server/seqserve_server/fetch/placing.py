@@ -12,9 +12,9 @@ from typing import IO
 
 from seqserve.errors import NotWritten, OptionError
 from seqserve.files import written_whole
+from seqserve_server.artifact.files import FileDigest, atomic_folder, check_digest
+from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import FILE, FileDigest, Manifest, check_digest
-from seqserve_server.contract.staging import staged
 from seqserve_server.fetch.source import Files, chunks
 
 
@@ -63,7 +63,7 @@ def place(files: Files, label: str, repository: Path) -> list[Placed]:
         with ExitStack() as stack:
             for artifact, placed in zip(artifacts, places, strict=True):
                 if placed.is_new:
-                    _write(artifact, stack.enter_context(staged(placed.folder)))
+                    _write(artifact, stack.enter_context(atomic_folder(placed.folder)))
     except OSError as error:
         raise NotWritten(f"{repository}: {error.strerror}") from None
     return places

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from seqserve.address import address_of, is_taken
 from seqserve.options import parse
 from seqserve.variables import misspelt_variables
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import SegmentationMode, ServeOptions
@@ -33,6 +32,7 @@ from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 from seqserve_server.front.threads import refuse_few_threads
+from seqserve_server.process import logs
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing

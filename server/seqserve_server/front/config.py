@@ -13,9 +13,8 @@ from pathlib import Path
 from seqserve.cores import available_cores
 from seqserve.errors import OptionError
 from seqserve.options import option
-from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.logs import LogFormat, LogLevel
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.process.logs import LogFormat, LogLevel
 
 
 class SegmentationMode(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
+from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
 
 
 async def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:

@@ -21,10 +21,10 @@ from seqserve.errors import CallError, Cancelled, invalid_argument
 from seqserve.results import Result
 from seqserve.v1 import generation_pb2
 from seqserve.v1.generation_options import GenerationOptions
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.answer.source_answer import SourceAnswer
 from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.text_stream import REPLACEMENT
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.splitting import Span
+from seqserve_server.text.text_stream import REPLACEMENT
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Link(NamedTuple):

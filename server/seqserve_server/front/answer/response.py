@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.alphabet import script_of
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.alignment import SourcePlaces, alignment_of
 from seqserve_server.front.answer.capitals import write_in_capitals
 from seqserve_server.front.answer.confidence import confidence
@@ -24,6 +22,8 @@ from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.kept_spans import without
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.prepared import Prepared
+from seqserve_server.text.alphabet import script_of
+from seqserve_server.text.tokenizer import Tokenizer
 
 _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,

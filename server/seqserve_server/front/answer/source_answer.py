@@ -7,7 +7,6 @@ from contextlib import aclosing
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.engine_call import EngineCall, call_of
 from seqserve_server.front.answer.joined import JoinedAnswer
 from seqserve_server.front.answer.parts_answer import PartsAnswer
@@ -16,6 +15,7 @@ from seqserve_server.front.answer.window import Window
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.request.parts import Part, Source
 from seqserve_server.front.request.prepared import Prepared
+from seqserve_server.text.tokenizer import Tokenizer
 
 Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece

@@ -25,8 +25,8 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.contract import logs
 from seqserve_server.front.call.gate import Gate
+from seqserve_server.process import logs
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8

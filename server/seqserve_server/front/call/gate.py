@@ -13,7 +13,6 @@ from typing import Any
 import grpc
 
 from seqserve.request_id import REQUEST_ID, request_id
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.front.call.backlog import Backlog
 from seqserve_server.front.call.peer import peer_name
@@ -22,6 +21,7 @@ from seqserve_server.front.call.wire import Context, forget_origin
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import method_name
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 _LOG_INTERVAL_S = 1.0
 _ENGINE_METHODS = (

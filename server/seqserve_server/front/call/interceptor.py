@@ -18,12 +18,7 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve.request_id import REQUEST_ID, request_id
-from seqserve_server.contract import logs
-from seqserve_server.contract.errors import (
-    Bound,
-    DeadlinePassed,
-    ServiceError,
-)
+from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.authorization import AUTH_NAME
 from seqserve_server.front.call.fair_memory import FairMemory, release_all
@@ -36,6 +31,7 @@ from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
+from seqserve_server.process import logs
 
 if TYPE_CHECKING:
     # OpenTelemetry is there only with an extra.

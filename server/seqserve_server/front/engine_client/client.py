@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
 
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
     Draining,
     EngineFault,
@@ -43,6 +42,7 @@ from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.stats import StatsClient
 from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.engine_client.supervisor import Supervisor
+from seqserve_server.process import logs
 
 _RESTARTING = "the engine of {} has failed and is being started again"
 

@@ -6,9 +6,9 @@ import logging
 import socket
 import subprocess
 
-from seqserve_server.contract import child_process, logs
-from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.messages import Setup, encode_message
+from seqserve_server.process import child_process, logs
+from seqserve_server.process.logs import LogFormat, LogLevel
 
 
 class EngineProcess:

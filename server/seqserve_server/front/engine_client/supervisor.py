@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract import logs
 from seqserve_server.front.engine_client.circuit_breaker import BreakerState, CircuitBreaker
+from seqserve_server.process import logs
 
 
 class Startable(Protocol):

@@ -16,13 +16,13 @@ from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve.language_codes import folded
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.glossaries import tbx, tsv
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
 from seqserve_server.front.listing import listed
 from seqserve_server.front.models.folders import Files, files_of
 from seqserve_server.front.security.reloading import Reload
+from seqserve_server.process import logs
 
 OPTION = "--glossaries"
 MAX_BYTES = 32 << 20

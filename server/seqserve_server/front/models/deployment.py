@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 # By then a scraper has seen the last counts of a version that was unloaded.
 _LAST_SCRAPE_S = 120.0

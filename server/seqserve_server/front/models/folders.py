@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from seqserve_server.contract import manifest
+from seqserve_server.artifact import manifest
 from seqserve_server.contract.errors import ArtifactError
 
 Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Event, Timeline
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.request import Spec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.models.answer_cache import VersionAnswers
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class AnsweringEngine(Protocol):

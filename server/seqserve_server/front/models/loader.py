@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seqserve_server.artifact.files import check_file
+from seqserve_server.artifact.manifest import Manifest, is_small
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.bounds import check_recommended
 from seqserve_server.contract.errors import ArtifactError, InvalidRequest
-from seqserve_server.contract.limits import EngineLimits, is_small
-from seqserve_server.contract.manifest import Manifest, check_file
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
 from seqserve_server.front.engine_client.client import HostProcess
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.folders import check_inside
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.text.tokenizer import FILE, TARGET_FILE, Tokenizer
 
 _WORKERS_PER_PROCESS = 4
 """Workers of a small model in one process, at most, if no number of processes is given: each holds

@@ -10,8 +10,8 @@ from itertools import islice, product
 from typing import NamedTuple, TypeAlias
 
 from seqserve.language_codes import Language, folded
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.template import Template
 from seqserve_server.front.listing import MOST, listed
 
 _MAX_KNOWN = 4096

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seqserve.errors import OptionError
+from seqserve_server.artifact.template import Template, shared_languages
 from seqserve_server.contract import errors
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.template import Template, shared_languages
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.listing import listed
 from seqserve_server.front.models.active_calls import ActiveCalls

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_server.contract import errors, logs
+from seqserve_server.contract import errors
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
@@ -20,6 +20,7 @@ from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.scanner import Scanner
 from seqserve_server.front.models.traffic import Weights
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ import logging
 from pathlib import Path
 
 from seqserve.errors import OptionError
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
 from seqserve_server.front.models.folders import (
     DEFAULT_FILE,
@@ -23,6 +22,7 @@ from seqserve_server.front.models.folders import (
     list_folders,
 )
 from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.process import logs
 
 _BEING_WRITTEN = "its files are being written"
 _NO_MANIFEST = "manifest.json, which is written last, is not there yet"

@@ -6,9 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from seqserve.errors import OptionError
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.models.folders import list_folders
+from seqserve_server.process import logs
 
 FOLDER = Path("models")
 """Where ``seqserve export``, ``import`` and ``models fetch`` put models."""

@@ -10,14 +10,9 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
-from seqserve_server.contract import logs
-from seqserve_server.contract.errors import (
-    InvalidRequest,
-    ModelUnavailable,
-    NoDetector,
-    QueueFull,
-)
+from seqserve_server.contract.errors import InvalidRequest, ModelUnavailable, NoDetector, QueueFull
 from seqserve_server.front.request.detector_process import DetectorProcess
+from seqserve_server.process import logs
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""

@@ -7,7 +7,7 @@ import logging
 import socket
 import subprocess
 
-from seqserve_server.contract import child_process, logs
+from seqserve_server.process import child_process, logs
 
 _END_TIMEOUT_S = 2.0
 

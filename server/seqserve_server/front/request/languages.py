@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.listing import MOST, listed
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Affixes(NamedTuple):

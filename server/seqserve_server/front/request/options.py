@@ -16,12 +16,11 @@ from google.protobuf import json_format
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.request.capitals import lowers_capitals
 from seqserve_server.front.request.drafts import TargetDrafts
@@ -30,6 +29,7 @@ from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.rules import check_rules
 from seqserve_server.front.request.splitting import Segmentation, has_prefix, segmentation_of
 from seqserve_server.front.request.terms import TokenIds, target_ids
+from seqserve_server.text.tokenizer import Tokenizer
 
 Options = generation_pb2.GenerationOptions
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.glossaries.glossary import Glossary

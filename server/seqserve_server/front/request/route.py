@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary

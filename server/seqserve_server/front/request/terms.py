@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, missing_terms
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary, fault_of
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.text.tokenizer import Tokenizer
 
 Options = generation_pb2.GenerationOptions
 Term = generation_pb2.Term

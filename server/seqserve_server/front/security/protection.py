@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from seqserve.address import is_loopback
 from seqserve.errors import OptionError
-from seqserve_server.contract import logs
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.reloading import Reload
 from seqserve_server.front.security.tls import Certificates, certificates_of
+from seqserve_server.process import logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ import grpc
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve.pem import read_authorities, read_pair
-from seqserve_server.contract import logs
 from seqserve_server.front.security.reloading import Reload, Reloaded
+from seqserve_server.process import logs
 
 _CERTIFICATE, _KEY, _CLIENT_CA = map(flag_of, ("tls_certificate", "tls_key", "tls_client_ca"))
 

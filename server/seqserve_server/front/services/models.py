@@ -6,7 +6,7 @@ import asyncio
 
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.glossaries.folder import Glossaries

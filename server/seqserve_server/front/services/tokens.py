@@ -6,12 +6,13 @@ import asyncio
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.tokenizer import Pieces, Tokenizer
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes, affixes_of
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import Pieces
 
 MAX_CHARACTERS = MAX_TOKENS = 100_000
 """Longest text, in code points, and most tokens."""

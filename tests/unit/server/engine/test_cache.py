@@ -17,7 +17,7 @@ from tests.unit.server.engine.fake_runtime import (
     next_token,
 )
 
-from seqserve_server.contract.manifest import Limits
+from seqserve_server.artifact.manifest import Limits
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.step import StepSizes
 
@@ -33,6 +33,9 @@ class IdleRuntime(FakeRuntime):
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
         super().step(inputs, outputs)
         return self
+
+    def use_idle_time(self) -> None:
+        """Has nothing to prepare."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         self.num_rows = rows

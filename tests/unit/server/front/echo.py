@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tests.unit.server.engine.fake_runtime import CpuRuntime
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqserve_server.contract.manifest import (
+from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
@@ -27,10 +27,11 @@ from seqserve_server.contract.manifest import (
     Requirements,
     SpecialTokens,
 )
-from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 Array = NDArray[Any]
 
@@ -124,6 +125,9 @@ class EchoStep:
         self, runtime: EchoRuntime, inputs: dict[str, Array], outputs: dict[str, Array]
     ) -> None:
         self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
+
+    def use_idle_time(self) -> None:
+        """Has nothing to prepare."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         self._runtime.may_run.wait(PATIENCE_S)

@@ -23,8 +23,8 @@ from tests.unit.server.engine.fake_runtime import (
 )
 from tests.unit.server.engine.requests import generation
 
+from seqserve_server.artifact.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.events import Finished, Hypothesis
-from seqserve_server.contract.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.search import Advance, Search
@@ -121,6 +121,9 @@ class TableStep:
         inputs = self._inputs
         read = inputs["self_value_0"][row, 0, 1 : inputs["lengths"][row], 0]
         return (*read.astype(int).tolist(), int(inputs["tokens"][row, 0]))
+
+    def use_idle_time(self) -> None:
+        """Has nothing to prepare."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         for name in ("log_probabilities", "top_log_probabilities"):

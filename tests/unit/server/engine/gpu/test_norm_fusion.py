@@ -16,13 +16,13 @@ from tests.unit.export.test_graphs import SHAPES, make_model
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_export.halving import halve
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def fused(data: bytes) -> bytes:
@@ -91,7 +91,7 @@ def test_an_rms_norm_becomes_one_node_that_computes_the_same(tmp_path: Path) -> 
     after = kinds(fused(before))
     assert norms == after.count("SimplifiedLayerNormalization") == 4
     assert not {"Pow", "ReduceMean", "Sqrt", "Reciprocal"}.intersection(after)
-    requests = [([5, 6, 7, 2], WAYS["greedy"]), ([9, 2], WAYS["beam"])]
+    requests = [([5, 6, 7, 2], WAYS["greedy"]), ([9, 2], WAYS["beam"]), ([8, 2], WAYS["prefix"])]
     manifest = Manifest.load(folder)
     on_host = decode(Runtime(folder, manifest, Provider.CPU, threads=1), folder, requests, 6)
     device = DeviceRuntime(folder, manifest, Provider.CPU, HostDevice())

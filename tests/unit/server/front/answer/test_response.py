@@ -13,10 +13,11 @@ from tests.unit.server.front.answer.written import written
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import SCORER
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.manifest import SCORER, FileDigest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.answer.response import floats, weights_of
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.splitting import Span

@@ -16,8 +16,8 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.answer.joined import JoinedAnswer
 from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize

@@ -30,8 +30,7 @@ from tests.unit.server.front.golden.scripted_engine import ScriptedEngines
 from tests.unit.server.front.service import rollout_of
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract import logs
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.config import ServeOptions
@@ -39,6 +38,7 @@ from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")
 _ID = "golden"

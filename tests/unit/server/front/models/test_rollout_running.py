@@ -28,11 +28,9 @@ from seqserve_server.contract.errors import (
     ModelNotLoaded,
     ModelUnavailable,
 )
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models import deployment
@@ -43,6 +41,7 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.text.tokenizer import Tokenizer
 
 PATIENCE_S = 30.0
 LIMITS = EngineLimits(workers=1, slots=2, max_queue=4, max_source_tokens_per_step=20)

@@ -11,8 +11,8 @@ from tests.unit.server.front.echo import MAX_TARGET, byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import at_once

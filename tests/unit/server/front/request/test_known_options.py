@@ -9,8 +9,8 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Ready
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.options import converted_options, read_options

@@ -11,8 +11,8 @@ from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer,
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.engine_client.group import EngineGroup

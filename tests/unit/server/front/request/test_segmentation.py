@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.options import converted_options
 from seqserve_server.front.request.splitting import Segmentation

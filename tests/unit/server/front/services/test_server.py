@@ -32,7 +32,7 @@ from tests.unit.server.front.services.open_inference.tensor import asking
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState

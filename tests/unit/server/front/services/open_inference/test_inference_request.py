@@ -10,7 +10,7 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.services.open_inference.inference_request import InferenceRequest
 

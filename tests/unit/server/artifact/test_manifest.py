@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
+from seqserve_server.artifact.manifest import FILE, REQUIRED_FILES, Manifest, SelfTest, Verification
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import (
-    FILE,
-    REQUIRED_FILES,
-    Manifest,
-    SelfTest,
-    Verification,
-)
-from seqserve_server.contract.template import Template
 
 Values = dict[str, Any]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from seqserve.errors import NotWritten
-from seqserve_server.contract.staging import staged
+from seqserve_server.artifact.files import atomic_folder
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     place = tmp_path / "toy" / "1"
-    with staged(place) as draft:
+    with atomic_folder(place) as draft:
         (draft / "file").write_text("content")
         assert not place.exists()
         assert draft.name.startswith("."), "no server takes it for a version"
@@ -19,7 +19,7 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_one_that_failed(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), staged(tmp_path / "toy" / "1") as draft:
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "toy" / "1") as draft:
         (draft / "file").write_text("content")
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
@@ -27,7 +27,10 @@ def test_nothing_is_left_of_one_that_failed(tmp_path: Path) -> None:
 
 def test_full_disk_is_told_with_the_place(tmp_path: Path) -> None:
     place = tmp_path / "toy" / "1"
-    with pytest.raises(NotWritten, match="toy/1: No space left on device"), staged(place) as draft:
+    with (
+        pytest.raises(NotWritten, match="toy/1: No space left on device"),
+        atomic_folder(place) as draft,
+    ):
         (draft / "file").write_text("content")
         Path("/dev/full").write_text("content")
     assert list(tmp_path.iterdir()) == []
@@ -37,6 +40,6 @@ def test_place_where_no_folder_can_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "toy").write_text("a file")
     with (
         pytest.raises(NotWritten, match=": File exists"),
-        staged(tmp_path / "toy" / "1"),
+        atomic_folder(tmp_path / "toy" / "1"),
     ):
         pass

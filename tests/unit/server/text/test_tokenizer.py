@@ -11,7 +11,8 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from seqserve.errors import NotWritten, OptionError
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 TEXTS = ["The coffee tastes good.", "Der Kaffee schmeckt gut.", "Grüße aus Köln 🙂"] * 5
 CONTROL = [PAD, BOS, EOS, UNK]

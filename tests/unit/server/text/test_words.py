@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
 
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_server.contract import words
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.contract.words import WordCache, has_rules
+from seqserve_server.text import words
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.words import WordCache, has_rules
 
 TEXTS = ["The coffee tastes good.", "Der Kaffee schmeckt gut.", "Grüße aus Köln 🙂"] * 5
 TOKENIZER = learn_vocabulary(TEXTS, size=330, characters=40)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seqserve_server.contract import child_process
+from seqserve_server.process import child_process
 
 
 def python(code: str) -> subprocess.Popen[bytes]:

@@ -7,7 +7,6 @@ checked.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -15,9 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqserve_server.artifact.files import FileDigest, check_file, check_place
+from seqserve_server.artifact.json_fields import build
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.json_fields import build
-from seqserve_server.contract.template import Template
 
 FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
@@ -36,14 +36,6 @@ _MAX_NUMBER = (1 << 31) - 1
 """Maximum of version numbers, sizes and lengths."""
 # That of a large model has some kilobytes.
 _MAX_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileDigest:
-    """Hash and size of a file."""
-
-    sha256: str
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +244,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """Reads the manifest as :meth:`load` does, without checking the other files."""
         path = folder / FILE
-        _check_place(path)
+        check_place(path)
         try:
             with path.open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
@@ -325,46 +317,10 @@ class Manifest:
                 yield f"tokens.{name}", f"{token_id} is not a token id"
 
 
-def check_file(path: Path, digest: FileDigest) -> None:
-    """Raises ArtifactError unless a file has this digest and is no link out of its folder."""
-    _check_place(path)
-    try:
-        actual = digest_of(path)
-    except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
-    check_digest(actual, digest, str(path))
+MAX_SMALL_BYTES = 128 << 20
+"""Weights up to this size are those of a small model: further copies of them cost little."""
 
 
-def check_digest(actual: FileDigest, expected: FileDigest, label: str) -> None:
-    """Raises ArtifactError, which calls the file ``label``, unless it has the expected digest."""
-    if actual.sha256 != expected.sha256:
-        raise ArtifactError(
-            f"{label}: sha256 is {actual.sha256[:12]}…, the manifest says {expected.sha256[:12]}…;"
-            " the file is damaged or was changed: export or copy the model again"
-        )
-    if actual.bytes != expected.bytes:
-        raise ArtifactError(
-            f"{label}: has {actual.bytes} bytes, and its sha256 is right, but the manifest says"
-            f" {expected.bytes} bytes; the manifest was changed: export or copy the model again"
-        )
-
-
-def _check_place(path: Path) -> None:
-    """Refuses links out of the folder and anything but a regular file; allows missing files."""
-    try:
-        real = path.resolve()
-        is_within = real.is_relative_to(path.parent.resolve())
-        is_other = real.exists() and not real.is_file()
-    except (OSError, RuntimeError) as error:
-        raise ArtifactError(f"{path}: cannot be followed: {error}") from None
-    if not is_within:
-        raise ArtifactError(f"{path}: is a link that leaves its folder; copy the file there")
-    if is_other:
-        raise ArtifactError(f"{path}: is not a regular file")
-
-
-def digest_of(path: Path) -> FileDigest:
-    """Reads a file and computes its digest."""
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileDigest(sha256=sha256, bytes=path.stat().st_size)
+def is_small(folder: Path) -> bool:
+    """Whether copies of an artifact's weights cost little memory."""
+    return (folder / WEIGHTS).stat().st_size <= MAX_SMALL_BYTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqserve_server.contract.alphabet import Alphabet, script_of
+from seqserve_server.text.alphabet import Alphabet, script_of
 
 
 def scripts_of(*tokens: str) -> frozenset[str]:

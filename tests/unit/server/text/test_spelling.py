@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.server.front.echo import byte_tokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from seqserve_server.contract.spelling import Spelling
-from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.text.spelling import Spelling
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 LAYOUT = (
     "\u00ad\u200b\u200e\u200f\u2060\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"

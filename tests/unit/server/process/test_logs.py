@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from seqserve_server.contract import logs
-from seqserve_server.contract.logs import LogFormat, LogLevel
+from seqserve_server.process import logs
+from seqserve_server.process.logs import LogFormat, LogLevel
 
 
 @pytest.fixture(autouse=True)
