@@ -31,7 +31,7 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 from seqserve_plot.picture import grid, save
-from seqserve_server.front.answer.confidence import INTERCEPT, WEIGHTS, features
+from seqserve_server.front.generate.confidence import INTERCEPT, WEIGHTS, features
 
 Array = NDArray[Any]
 

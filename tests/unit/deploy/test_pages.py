@@ -16,7 +16,7 @@ import pytest
 from seqserve.command.table import COMMANDS
 from seqserve.options import flag_of
 from seqserve.variables import variable_of
-from seqserve_gateway.metrics import Metrics as HttpMetrics
+from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -139,7 +139,7 @@ def test_every_option_and_variable_exists(page: str) -> None:
 def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
-    metrics.show_calls_not_taken(int)
+    metrics.show_calls_never_accepted(int)
     registries = (metrics.registry, HttpMetrics().registry)
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name
