@@ -1,6 +1,6 @@
 """Estimates how good an answer is, from what decoding knows of it anyway.
 
-A logistic function of three features, fitted by ``python -m bench.confidence`` to the chrF of the
+A logistic function of three features, fitted by ``python -m recipes.confidence`` to the chrF of the
 shipped model's translations: of sentences that it has not seen, of several of them in one text, and
 of sentences in a language that it does not read. Other models keep the order of their answers, but
 may be surer, or less sure, than they are right.

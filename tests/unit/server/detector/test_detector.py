@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +33,21 @@ def test_the_most_probable_language_comes_first(
     found = detector.confidences(text, ["ko", "en", "de"])
     assert next(iter(found)) == language
     assert sum(found.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("codes", "right"), [("", 197), ("de en es fr it pt", 60), ("de en ko", 30)], ids=str
+)
+def test_most_short_sentences_are_told_apart(detector: Detector, codes: str, right: int) -> None:
+    text = Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines()]
+    compared = codes.split() or sorted({code for code, _ in rows})
+    found = [
+        next(iter(detector.confidences(sentence, compared))) == code
+        for code, sentence in rows
+        if code in compared
+    ]
+    assert sum(found) == right
 
 
 def test_only_the_languages_of_the_request_are_compared(detector: Detector) -> None:
