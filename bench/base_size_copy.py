@@ -26,7 +26,7 @@ from seqserve_export.restore import restore
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.positions import SinusoidalPositions
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import FILE, Tokenizer
+from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 INT8 = "base-int8"
 """Name of the larger model at int8."""

@@ -28,7 +28,8 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import EOS, UNK, Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import EOS, UNK
 
 CONVENTIONS: dict[str, Any] = {
     "positions": PositionScheme.MARIAN,

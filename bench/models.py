@@ -31,8 +31,9 @@ from seqserve_model.config import (
 )
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.contract.manifest import Manifest, Provenance
-from seqserve_server.contract.tokenizer import UNK, Tokenizer
+from seqserve_server.artifact.manifest import Manifest, Provenance
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import UNK
 
 SHIPPED = Path("models/en-de")
 """Folder of the versions of the shipped model."""

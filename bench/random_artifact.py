@@ -38,7 +38,8 @@ from seqserve_export.pipeline import Rounding
 from seqserve_export.precision import Precision
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import SCORER, WEIGHTS, Manifest, digest_of
+from seqserve_server.artifact.files import digest_of
+from seqserve_server.artifact.manifest import SCORER, WEIGHTS, Manifest
 
 SHAPES = {
     "Marian base": MARIAN_BASE,

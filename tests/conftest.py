@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from seqserve_export.artifact import Description
     from seqserve_export.quantization import Calibration
     from seqserve_model.transformer import Transformer
-    from seqserve_server.contract.tokenizer import Tokenizer
     from seqserve_server.engine.local_engine import LocalEngine
     from seqserve_server.engine.runtime import Runtime
+    from seqserve_server.text.tokenizer import Tokenizer
 
 # Images of containers turn bytecode off; then each worker of pytest would rewrite all assertions in
 # each run, and each server that tests start would compile all its modules.
@@ -141,8 +141,8 @@ def tiny_ssru_model(tiny_tokenizer: Tokenizer) -> Transformer:
 
 @pytest.fixture(scope="session")
 def tiny_runtime(tiny_artifact: Path) -> Runtime:
-    from seqserve_server.contract.manifest import Manifest
-    from seqserve_server.contract.provider import Provider
+    from seqserve_server.artifact.manifest import Manifest
+    from seqserve_server.contract.limits import Provider
     from seqserve_server.engine.runtime import Runtime
 
     return Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, threads=1)

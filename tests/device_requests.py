@@ -9,9 +9,9 @@ from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.local_engine import PendingAnswer, running
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 LENGTH = 12
 

@@ -21,7 +21,7 @@ from seqserve_model.config import (
     PositionScheme,
     TransformerConfig,
 )
-from seqserve_server.contract.tokenizer import FILE, Tokenizer
+from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 SIZE = 400
 """Of the vocabulary."""

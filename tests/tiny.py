@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from seqserve_export.quantization import Calibration
     from seqserve_model.config import TransformerConfig
     from seqserve_model.transformer import Transformer
-    from seqserve_server.contract.tokenizer import Tokenizer
+    from seqserve_server.text.tokenizer import Tokenizer
 
 SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobody", "Our teacher")
 VERBS = ("tastes", "waits for", "reads about", "paints", "forgets", "does not like")
@@ -78,7 +78,7 @@ def make_ssru_model(tokenizer: Tokenizer) -> Transformer:
 
 def make_description() -> Description:
     from seqserve_export.artifact import Description
-    from seqserve_server.contract.manifest import Provenance
+    from seqserve_server.artifact.manifest import Provenance
 
     return Description(
         name="tiny",

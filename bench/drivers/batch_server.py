@@ -31,9 +31,9 @@ from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Driver, Row, gc_freeze
 from seqserve.cores import available_cores
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 
 from bench.drivers import Rows, gc_freeze
 from seqserve_model.config import PositionScheme, TransformerConfig
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.local_engine import deliver, generate
 from seqserve_server.engine.observer import Observer
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.text.tokenizer import Tokenizer
 
 _WARM_S = 0.3
 """How long an engine decodes before it is measured, at least."""

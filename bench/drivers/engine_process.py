@@ -12,16 +12,16 @@ from pathlib import Path
 
 from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Closing, gc_freeze
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Failed, Finished
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.drivers import Closing, libretranslate
 from seqserve.cores import available_cores
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.text.tokenizer import Tokenizer
 
 _READY = re.compile(r".*(?:ready|gateway) on (?:http://)?([^\s,]+)(?:, metrics ([^\s,]+))?")
 # Within it calls under way may end.

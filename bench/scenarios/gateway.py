@@ -38,7 +38,7 @@ from bench.tables import Table, shown, spread, spread_of_ratios
 from seqserve.load.http_connection import HttpConnection
 from seqserve.load.latency import percentile
 from seqserve.load.loops import call
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 
 OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
 _MB = 1e6

@@ -20,7 +20,7 @@ from bench.drivers.server_process import Server, ServerProcess
 from bench.models import random_sources
 from seqserve.cores import available_cores
 from seqserve_model.config import TransformerConfig
-from seqserve_server.contract.manifest import WEIGHTS, Manifest
+from seqserve_server.artifact.manifest import WEIGHTS, Manifest
 
 _SECONDS = 10.0
 """How long requests are sent. The first of them are those that a new server gets."""

@@ -38,8 +38,8 @@ from seqserve_export.precision import Precision
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import load
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import EOS
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.text.vocabulary import EOS
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 """The ids of our control tokens."""

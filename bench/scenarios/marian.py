@@ -33,9 +33,9 @@ from bench.turns import check_equal, equal_share, take_turns
 from seqserve.cores import available_cores
 from seqserve_export.restore import restore
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 _ROWS = 32
 """Sources in flight on each core, where many are."""

@@ -31,7 +31,7 @@ from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.tokenizer import FILE, Tokenizer
+from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 LENGTH = 32
 """Target tokens where weights are random."""

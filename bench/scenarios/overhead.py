@@ -25,8 +25,8 @@ from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
 from seqserve.load.grpc_caller import GrpcCaller
 from seqserve.load.loops import closed_loop
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.text.tokenizer import Tokenizer
 
 _MB = 1e6
 

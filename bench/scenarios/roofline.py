@@ -26,8 +26,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from bench.tables import Table
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.runtime import Runtime
 

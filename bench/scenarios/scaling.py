@@ -26,9 +26,9 @@ from bench.sentences import everyday
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import take_turns
 from seqserve.cores import available_cores
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.runtime import doubling
+from seqserve_server.text.tokenizer import Tokenizer
 
 _ROWS = 32
 _SEED = 1

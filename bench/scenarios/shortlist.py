@@ -35,7 +35,7 @@ from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.shortlist import Shortlist
 

@@ -14,10 +14,19 @@ from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import ATTENTION_OPSET
 from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract import manifest as contract
-from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.files import digest_of
+from seqserve_server.artifact.manifest import (
+    NAME,
+    Architecture,
+    Limits,
+    Manifest,
+    Provenance,
+    Quantization,
+    Requirements,
+    SpecialTokens,
+)
+from seqserve_server.artifact.template import Template
+from seqserve_server.text.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.25"
 
@@ -41,7 +50,7 @@ def new_place(repository: Path, name: str, version: int) -> Path:
     Raises:
         OptionError: It exists, or its name or version is none.
     """
-    if not re.fullmatch(contract.NAME, name):
+    if not re.fullmatch(NAME, name):
         raise OptionError(
             f"--name: {name!r} is not a model name; take letters, digits, '.', '_'"
             " and '-', a letter or digit first and 64 at most"
@@ -98,7 +107,7 @@ def _manifest(
         description=description.description,
         licence=description.licence,
         precision=precision_of(model),
-        architecture=contract.Architecture(
+        architecture=Architecture(
             encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers,
             heads=config.decoder.heads,
@@ -109,17 +118,17 @@ def _manifest(
             config=config.to_dict(),
             cell_width=config.width if config.decoder_cell is DecoderCell.SSRU else None,
         ),
-        limits=contract.Limits(
+        limits=Limits(
             max_source_length=config.max_source_length, max_target_length=config.max_target_length
         ),
-        tokens=contract.SpecialTokens(
+        tokens=SpecialTokens(
             pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id
         ),
-        requirements=contract.Requirements(opset=ATTENTION_OPSET, onnxruntime=MIN_ONNXRUNTIME),
+        requirements=Requirements(opset=ATTENTION_OPSET, onnxruntime=MIN_ONNXRUNTIME),
         provenance=description.provenance,
         template=description.template,
         generation=dict(description.generation),
         quantization=quantization,
         verification=None,
-        files={name: contract.digest_of(folder / name) for name in files},
+        files={name: digest_of(folder / name) for name in files},
     )

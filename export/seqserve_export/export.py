@@ -21,8 +21,8 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.recipe import LanguagesRecipe, Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Provenance
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Provenance
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def export(options: ExportOptions) -> Path:

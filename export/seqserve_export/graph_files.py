@@ -13,7 +13,7 @@ from seqserve_export.program import PROGRAMS, Program
 from seqserve_export.tracing import trace
 from seqserve_export.weights_file import WeightsFile
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import SCORER, WEIGHTS
+from seqserve_server.artifact.manifest import SCORER, WEIGHTS
 
 # A smaller constant stays in its graph, where shape inference can see it.
 _MIN_EXTERNAL_BYTES = 1024

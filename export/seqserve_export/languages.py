@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from seqserve.errors import OptionError
 from seqserve.language_codes import AUTO
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 

@@ -13,9 +13,9 @@ from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_model.weights import WEIGHTS_HELP, Weights
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_recommended
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,14 +34,13 @@ from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
+from seqserve_server.artifact.manifest import SCORER, Manifest, SelfTest, Verification, is_small
 from seqserve_server.contract.events import Finished, StopReason
-from seqserve_server.contract.limits import is_small
-from seqserve_server.contract.manifest import SCORER, Manifest, SelfTest, Verification
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.session import open_session
+from seqserve_server.text.tokenizer import Tokenizer
 
 _ROWS = 16
 _MAX_SCORED_LOGITS = 1 << 24

@@ -18,9 +18,9 @@ from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_export.tolerance import check_tolerance
 from seqserve_model.allocator import trim_memory
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Quantization
-from seqserve_server.contract.staging import staged
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.files import atomic_folder
+from seqserve_server.artifact.manifest import Manifest, Quantization
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def write_artifact(
         ParityError: The artifact and the model differ; nothing was written.
     """
     place = new_place(repository, description.name, description.version)
-    with staged(place) as folder:
+    with atomic_folder(place) as folder:
         model = rounding.apply(open_model())
         manifest = write_model(model, tokenizer, description, rounding.record, folder)
         del model

@@ -25,7 +25,7 @@ from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_model.config import DecoderCell
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import DECODER, ENCODER, SCORER
+from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER
 
 
 class Input(NamedTuple):

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
+from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import SCORER, Manifest
 
 
 def restore(folder: Path) -> Transformer:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from seqserve_server.contract.manifest import SelfTest
+from seqserve_server.artifact.manifest import SelfTest
 
 
 class Candidate(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract.manifest import Verification
+from seqserve_server.artifact.manifest import Verification
 
 
 class ParityError(SeqserveError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from seqserve_import.checkpoint import Settings
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 _START = 1
 

@@ -37,9 +37,9 @@ from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Provenance
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Provenance
+from seqserve_server.artifact.template import Template
+from seqserve_server.text.tokenizer import Tokenizer
 
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""

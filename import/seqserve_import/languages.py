@@ -14,7 +14,7 @@ from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.tokenizers.languages import M2M100_CODE, MBART_CODE, NLLB_CODE, TAG
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 
 Tokens = Collection[str]
 Targets = Mapping[int, str]

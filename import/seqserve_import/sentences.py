@@ -10,7 +10,7 @@ from seqserve.errors import OptionError
 from seqserve_model.data import Pair
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 _SHORTEST, _LONGEST = 2, 24
 _MAX_WRITTEN = 64

@@ -11,7 +11,7 @@ import ctypes
 import gc
 import sys
 
-from seqserve_server.contract.memory_trim import malloc_trim
+from seqserve_server.process.memory_trim import malloc_trim
 
 # <malloc.h>
 _M_TRIM_THRESHOLD = -1

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 _POOL_BATCHES = 100
 

@@ -37,7 +37,7 @@ from seqserve.files import written_whole
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
-from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
+from seqserve_server.text.tokenizer import FILE, TARGET_FILE, Tokenizer
 
 _RNG = "rng.cpu"
 _RNG_CUDA = "rng.cuda"

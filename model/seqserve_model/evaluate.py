@@ -27,10 +27,10 @@ from seqserve_model.options import EvaluateOptions, Tokenize, decoding_defaults
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
-from seqserve_server.contract.manifest import FILE as MANIFEST
+from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Translator(Protocol):

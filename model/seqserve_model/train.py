@@ -36,7 +36,7 @@ from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_model.weights import Weights
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def train(options: TrainOptions, *, command: str) -> End:

@@ -31,7 +31,7 @@ from seqserve_model.progress import Progress
 from seqserve_model.recipe import Metric, OptimizerRecipe, Precision, Recipe
 from seqserve_model.schedule import learning_rate
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class TrainingError(SeqserveError):

@@ -16,8 +16,9 @@ import tokenizers
 from tokenizers import models, trainers
 
 from seqserve.errors import OptionError
-from seqserve_server.contract.tokenizer import BOS, BYTE_TOKENS, EOS, PAD, UNK, Tokenizer
-from seqserve_server.contract.words import DECODER, NORMALIZER, PRE_TOKENIZER
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import BOS, BYTE_TOKENS, EOS, PAD, UNK
+from seqserve_server.text.words import DECODER, NORMALIZER, PRE_TOKENIZER
 
 CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
 

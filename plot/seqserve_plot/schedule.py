@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from seqserve_plot.picture import add_bar, frame, grid
 from seqserve_plot.style import AMOUNT
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Event
-from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.local_engine import PendingAnswer, running
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 _WIDTH, _MARGIN, _LINE = 9.0, 0.9, 0.16
 

@@ -11,7 +11,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tests.e2e.endless_model import NAME, copy_version
 
-from seqserve_server.contract.manifest import Manifest, digest_of
+from seqserve_server.artifact.files import digest_of
+from seqserve_server.artifact.manifest import Manifest
 
 _FAR = 1 << 40
 

@@ -17,7 +17,7 @@ from tests.resources import Resources, until_released
 
 from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError
 from seqserve.errors import Unavailable
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 from .call_accounts import CallAccounts
 from .failing_models import fails, hangs, publish_failing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqserve_export.artifact import Description
-    from seqserve_server.contract.tokenizer import Tokenizer
+    from seqserve_server.text.tokenizer import Tokenizer
 
 NAME = "endless"
 MAX_SOURCE = 64

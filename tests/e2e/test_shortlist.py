@@ -15,9 +15,9 @@ from seqserve import Client, Result
 from seqserve_export.parity import HeldOut
 from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_model.data import Pair
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.shortlist import Shortlist
+from seqserve_server.text.tokenizer import Tokenizer
 
 from .process import ServerProcess
 

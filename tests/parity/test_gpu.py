@@ -15,13 +15,13 @@ from bench.sentences import everyday
 from tests.device_requests import WAYS, decode
 from tests.gpu_artifacts import SHAPES, SHIPPED, SIZE, artifact
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import FILE, Tokenizer
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 pytestmark = pytest.mark.gpu
 

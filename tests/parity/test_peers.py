@@ -13,7 +13,7 @@ from bench.drivers.transformers import TorchDriver
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"

@@ -17,11 +17,10 @@ from tests.reference_log_probs import ReferenceLogProbs
 from tests.unit.server.engine.requests import KeptRequest
 
 from seqserve_model.transformer import Transformer
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished, Hypothesis, Progress, StopReason
-from seqserve_server.contract.limits import EngineLimits, QueueLimits
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import EngineLimits, Provider, QueueLimits
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.local_engine import deliver, generate

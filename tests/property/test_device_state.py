@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.gpu import step
 from seqserve_server.engine.gpu.runtime import DeviceRuntime

@@ -21,13 +21,13 @@ from tests.examples import examples
 from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
 from seqserve.v1 import model_pb2
+from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import FILE, Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.external_data import check_references
-from seqserve_server.front.models.traffic import parse_traffic
-from seqserve_server.front.security.auth_tokens import Tokens
-from seqserve_server.front.security.tls import certificates_of
+from seqserve_server.front.models.rollout import parse_traffic
+from seqserve_server.front.security.protection import certificates_of
+from seqserve_server.front.security.tokens import Tokens
+from seqserve_server.text.tokenizer import Tokenizer
 
 # Each example writes its files again.
 ANEW = settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,14 +12,7 @@ from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
-from seqserve_server.contract.events import (
-    Event,
-    Failed,
-    Finished,
-    Progress,
-    StopReason,
-    Timeline,
-)
+from seqserve_server.contract.events import Event, Failed, Finished, Progress, StopReason, Timeline
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec

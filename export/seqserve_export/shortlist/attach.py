@@ -9,12 +9,12 @@ from typing import NamedTuple
 from seqserve.errors import SeqserveError
 from seqserve_export.parity import HeldOut
 from seqserve_model.evaluate import score
-from seqserve_server.contract.manifest import (
+from seqserve_server.artifact.files import digest_of
+from seqserve_server.artifact.manifest import (
     Manifest,
     SelfTest,
     ShortlistRecord,
     ShortlistVerification,
-    digest_of,
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine import shortlist as shortlist_file

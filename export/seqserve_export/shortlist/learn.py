@@ -15,10 +15,10 @@ from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist, che
 from seqserve_export.shortlist.options import ShortlistOptions
 from seqserve_export.shortlist.translations import TokenPair, learn_translations
 from seqserve_model.data import Pair, cannot_be_read, open_lines, read_pairs
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.staging import staged
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.files import atomic_folder
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.shortlist import Shortlist
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def make_shortlist(options: ShortlistOptions) -> Path:
@@ -36,7 +36,7 @@ def make_shortlist(options: ShortlistOptions) -> Path:
     shortlist = learn_shortlist(tokenizer, text, options)
     origin = f"{len(text)} pairs of {options.source.name} and {options.target.name}"
     manifest = replace(manifest, version=int(place.name))
-    with staged(place) as folder:
+    with atomic_folder(place) as folder:
         shutil.copytree(options.artifact, folder, dirs_exist_ok=True)
         check_tolerance(
             attach_shortlist(folder, manifest, NewShortlist(shortlist, origin), held_out)

@@ -12,8 +12,8 @@ from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.shortlist import read_marian_shortlist
 from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_import.marian.weights import SETTINGS, Bin, Npz
-from seqserve_server.contract.tokenizer import EOS
 from seqserve_server.engine.shortlist import Shortlist
+from seqserve_server.text.vocabulary import EOS
 
 MODEL_TYPE = "marian-native"
 """Stands for the ``model_type`` of Hugging Face, where ``marian`` is OPUS-MT as converted."""

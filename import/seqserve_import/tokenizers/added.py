@@ -16,7 +16,7 @@ from tokenizers import AddedToken
 from seqserve_import.checkpoint import MAX_SIZE
 from seqserve_import.files import CheckpointError, read_optional_object
 from seqserve_import.tokenizers.languages import is_language
-from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
+from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 _SETTINGS = "tokenizer_config.json"
 CONTROLS = (BOS, PAD, EOS, UNK)

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, processors
 
 from seqserve_import.files import CheckpointError, read_optional_object
 from seqserve_import.tokenizers.added import CONTROLS, Vocabulary
-from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
+from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 NEEDED = (PAD, EOS, UNK)
 _SETTINGS = {

@@ -16,7 +16,7 @@ from seqserve_import.tokenizers.languages import M2M100, MBART, MBART50, NLLB, W
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
 from seqserve_import.tokenizers.segmentation import segmenter
-from seqserve_server.contract.tokenizer import EOS, PAD, UNK
+from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 _CONTROLS = ["<s>", PAD, EOS, UNK]
 _MASK = "<mask>"

@@ -17,7 +17,7 @@ from seqserve_import.files import in_order_of_ids, read_object
 from seqserve_import.tokenizers.added import with_added
 from seqserve_import.tokenizers.pieces import read_pieces
 from seqserve_import.tokenizers.segmentation import segmenter
-from seqserve_server.contract.tokenizer import EOS, PAD, UNK
+from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"
 _LANGUAGE = re.compile(r">>\S+<<")

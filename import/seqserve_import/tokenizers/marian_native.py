@@ -19,7 +19,7 @@ from seqserve_import.tokenizers.control_tokens import around
 from seqserve_import.tokenizers.marian import side
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
 from seqserve_import.tokenizers.segmentation import segmenter
-from seqserve_server.contract.tokenizer import EOS, PAD, UNK
+from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 
 def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:

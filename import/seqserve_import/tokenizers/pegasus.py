@@ -9,7 +9,7 @@ import tokenizers
 from seqserve_import.tokenizers.added import read_size, with_added
 from seqserve_import.tokenizers.pieces import read_pieces
 from seqserve_import.tokenizers.segmentation import segmenter
-from seqserve_server.contract.tokenizer import EOS, PAD, UNK
+from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 _MASKS = ["<mask_1>", "<mask_2>"]
 

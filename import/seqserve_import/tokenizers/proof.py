@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqserve_export.tolerance import ParityError
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 _MIN_SHARE = 0.9
 """Of sentences whose tokens are equal. Divisions of the same score may fall either way."""

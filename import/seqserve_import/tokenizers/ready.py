@@ -11,7 +11,7 @@ import tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
 from seqserve_import.tokenizers.control_tokens import around, check, respelled
-from seqserve_server.contract.tokenizer import EOS
+from seqserve_server.text.vocabulary import EOS
 
 # Their files append or prepend the language that was set when they were written.
 _MULTILINGUAL = ("m2m_100", "mbart")

@@ -19,7 +19,7 @@ from seqserve_import.tokenizers.control_tokens import NEEDED, around
 from seqserve_import.tokenizers.normalization import SPACE, decoder, normalizer
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 from seqserve_import.tokenizers.pieces import Piece, Trainer
-from seqserve_server.contract.tokenizer import UNK
+from seqserve_server.text.vocabulary import UNK
 
 # No text has it: it is not a character.
 _UNKNOWN = "\U0010ffff"

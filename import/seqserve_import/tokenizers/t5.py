@@ -11,7 +11,7 @@ from seqserve_import.tokenizers.added import read_size, with_added
 from seqserve_import.tokenizers.control_tokens import around, respelled
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
 from seqserve_import.tokenizers.segmentation import segmenter
-from seqserve_server.contract.tokenizer import EOS, PAD, UNK
+from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 _HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 

@@ -10,7 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
 from seqserve_import.tokenizers.added import read_settings, with_added
 from seqserve_import.tokenizers.control_tokens import add_tokens, around, respelled
-from seqserve_server.contract.tokenizer import UNK
+from seqserve_server.text.vocabulary import UNK
 
 FILE = "vocab.txt"
 

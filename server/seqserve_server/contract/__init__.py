@@ -1,1 +1,1 @@
-"""What both processes share: requests, events, messages, artifacts. Never loads numpy."""
+"""What both processes share: requests, events, messages, bounds. Never loads numpy."""

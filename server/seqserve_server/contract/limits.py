@@ -1,12 +1,10 @@
-"""Bounds of requests, of the queue and of the engine's memory."""
+"""What an engine starts with: its provider, and bounds of requests, of the queue and of memory."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
-
-from seqserve_server.contract.manifest import WEIGHTS
+from enum import Enum
 
 MAX_TOP_K = 64
 """Top-k tokens that a step returns for each row, at most."""
@@ -14,6 +12,13 @@ MAX_SUPPRESSED = 256
 """Suppressed tokens and sequences of one request, besides the unknown token."""
 MAX_END_TOKENS = 64
 """Token ids of one request that end a hypothesis."""
+
+
+class Provider(Enum):
+    """An execution provider of ONNX Runtime."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +68,3 @@ def worker_shares(workers: int, engines: int) -> list[int]:
 
 RAISE_THREADS = "raise it: `ulimit -u`, TasksMax= in systemd, --pids-limit of a container"
 """What to do where the system's limit on threads is too low."""
-
-MAX_SMALL_BYTES = 128 << 20
-"""Weights up to this size are those of a small model: further copies of them cost little."""
-
-
-def is_small(folder: Path) -> bool:
-    """Whether copies of an artifact's weights cost little memory."""
-    return (folder / WEIGHTS).stat().st_size <= MAX_SMALL_BYTES

@@ -16,8 +16,7 @@ from typing import BinaryIO, NamedTuple, TypeAlias, get_args
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.events import Event, Timeline
-from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.request import Spec
 from seqserve_server.contract.stats import EngineStats
 

@@ -170,7 +170,8 @@ class CorpusOptions(DecodingOptions):
 
     def engines(self, folder: Path) -> list[EngineSettings]:
         """Returns the settings of each process of this machine."""
-        from seqserve_server.contract.limits import is_small, worker_shares
+        from seqserve_server.artifact.manifest import is_small
+        from seqserve_server.contract.limits import worker_shares
 
         workers = self.worker_count()
         processes = self.processes or (workers if is_small(folder) else 1)
@@ -203,7 +204,8 @@ class CorpusOptions(DecodingOptions):
 
     def facts(self, folder: Path) -> dict[str, object]:
         """Returns what the answers depend on beside their texts."""
-        from seqserve_server.contract.manifest import FILE, digest_of
+        from seqserve_server.artifact.files import digest_of
+        from seqserve_server.artifact.manifest import FILE
 
         manifest = digest_of(folder / FILE).sha256
         return {**self.decoding(), "manifest": manifest, "glossaries": self.glossaries}

@@ -13,14 +13,14 @@ import sys
 import threading
 import time
 
-from seqserve_server.contract.child_process import ignore_signals
-from seqserve_server.contract.logs import LogFormat, LogLevel, configure
-from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
 from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
+from seqserve_server.process.child_process import ignore_signals
+from seqserve_server.process.logs import LogFormat, LogLevel, configure
+from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
 
 
 def _loaded(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from seqserve_server.contract.manifest import Architecture, Manifest
+from seqserve_server.artifact.manifest import Architecture, Manifest
 from seqserve_server.engine.packing import Array, CrossKV
 
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]

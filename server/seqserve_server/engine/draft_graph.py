@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seqserve_server.contract.manifest import Architecture
+from seqserve_server.artifact.manifest import Architecture
 from seqserve_server.engine.graph_messages import DIM, MODEL, VALUE, make_node, put
 
 READ = "read_"

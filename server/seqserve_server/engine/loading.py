@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 
 from seqserve.errors import SeqserveError
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.limits import RAISE_THREADS
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import RAISE_THREADS, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.loading_log import LoadingLog
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.self_test import run_self_test
+from seqserve_server.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 _NO_THREAD = "can't start new thread"

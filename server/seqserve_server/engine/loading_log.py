@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 
-from seqserve_server.contract import logs
+from seqserve_server.process import logs
 
 
 class LoadingLog:

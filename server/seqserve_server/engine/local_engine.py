@@ -8,19 +8,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Event, Failed, Finished, Progress
-from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class PendingAnswer(Request):

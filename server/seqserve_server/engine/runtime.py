@@ -14,17 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
+from seqserve_server.artifact.files import check_file
+from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest, is_small
 from seqserve_server.contract.errors import ArtifactError, NoScorer
-from seqserve_server.contract.limits import is_small
-from seqserve_server.contract.manifest import (
-    DECODER,
-    ENCODER,
-    SCORER,
-    WEIGHTS,
-    Manifest,
-    check_file,
-)
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.decoder_state import (

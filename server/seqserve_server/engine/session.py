@@ -8,9 +8,9 @@ from pathlib import Path
 
 import onnxruntime as ort
 
+from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.errors import ArtifactError, ProviderError
-from seqserve_server.contract.manifest import SCORER, Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu import cuda
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,24 +16,24 @@ from typing import TYPE_CHECKING, Any
 from seqserve.address import address_of, is_taken
 from seqserve.options import parse
 from seqserve.variables import misspelt_variables
-from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
+from seqserve_server.contract.limits import RAISE_THREADS
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.connections import refuse_few_files
-from seqserve_server.front.config import SegmentationMode, ServeOptions
+from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.memory_trim import trim_memory
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.deployment import Loader
+from seqserve_server.front.models.folders import standard_repository
 from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.models.standard import standard_repository
-from seqserve_server.front.models.traffic import parse_traffic
+from seqserve_server.front.models.rollout import Rollout, parse_traffic
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
-from seqserve_server.front.threads import refuse_few_threads
+from seqserve_server.process import logs
+from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
@@ -45,14 +46,12 @@ examples:
 """
 # Less than the second after which probes give up.
 _READY_TIMEOUT_S = 0.8
+# On two cores the front has 13 threads, most of them of gRPC.
+_OWN_THREADS = 16
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve serve`` and returns the exit status.
-
-    Raises:
-        SeqserveError: The server cannot start; the message says why and what to do.
-    """
+    """Runs ``seqserve serve`` and returns the exit status."""
     options = parse(
         ServeOptions,
         sys.argv[1:] if argv is None else argv,
@@ -84,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
-    """Fails before the models are loaded, which takes longer."""
+    # Before the models are loaded, which takes longer.
     ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
     if not options.reuse_port:
         ports.insert(0, ("--port", options.host, options.port))
@@ -97,10 +96,10 @@ def _refuse_taken_ports(options: ServeOptions) -> None:
 
 
 def _tracing(options: ServeOptions) -> Tracing | None:
-    """Imports OpenTelemetry only if traces are wanted."""
     if not options.otlp_endpoint:
         return None
     try:
+        # OpenTelemetry is there only with an extra.
         from seqserve_server.front.telemetry.tracing import tracing_to
     except ModuleNotFoundError as error:
         raise StartupError(
@@ -137,6 +136,29 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
     )
 
 
+def refuse_few_threads() -> None:
+    """Fails if the limit on threads leaves too few for the server.
+
+    gRPC ends the process without a word if it cannot start one of its threads.
+    """
+    is_over = threading.Event()
+    begun: list[threading.Thread] = []
+    try:
+        for _ in range(_OWN_THREADS):
+            thread = threading.Thread(target=is_over.wait, name="room", daemon=True)
+            thread.start()
+            begun.append(thread)
+    except RuntimeError:
+        raise StartupError(
+            f"the limit on threads leaves {len(begun)} beside those of the models, and the server"
+            f" needs {_OWN_THREADS}; {RAISE_THREADS}"
+        ) from None
+    finally:
+        is_over.set()
+        for thread in begun:
+            thread.join()
+
+
 def _run(serving: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
@@ -154,7 +176,6 @@ async def _serve(
     tracing: Tracing | None,
     glossaries: Glossaries,
 ) -> None:
-    """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
     server = Server(options, rollout, metrics, security, tracing, glossaries)
     scrape = ScrapeServer(
@@ -182,6 +203,20 @@ async def _serve(
     scrape.close()
 
 
+async def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
+    """Returns the memory of ended calls to the operating system at an interval, until cancelled.
+
+    A cancelled task group leaves objects that refer to each other, with the request and its texts.
+    Python collects such garbage only after many new objects, which an idle server does not make.
+    """
+    trim = malloc_trim()
+    while True:
+        await asyncio.sleep(interval_s)
+        gc.collect()
+        if trim is not None:
+            await asyncio.to_thread(trim, 0)
+
+
 def is_ready(
     server: Server, loop: asyncio.AbstractEventLoop, timeout_s: float = _READY_TIMEOUT_S
 ) -> bool:
@@ -199,7 +234,6 @@ def is_ready(
 
 
 def _announce(options: ServeOptions, port: int, metrics_port: int, repository: Repository) -> None:
-    """Tells on standard output that the server takes calls, where, and for which models."""
     address = address_of(options.host, port)
     metrics = f"http://{address_of(options.metrics_host, metrics_port)}/metrics"
     models = repository.models()

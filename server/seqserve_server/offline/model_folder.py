@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from seqserve.errors import OptionError
-from seqserve_server.contract.manifest import FILE
-from seqserve_server.front.models.folders import DEFAULT_FILE, default_of, list_folders
-from seqserve_server.front.models.standard import standard_repository
+from seqserve_server.artifact.manifest import FILE
+from seqserve_server.front.models.folders import (
+    DEFAULT_FILE,
+    default_of,
+    list_folders,
+    standard_repository,
+)
 
 
 def model_folder(model: str | Path | None, repository: Path | None = None) -> Path:

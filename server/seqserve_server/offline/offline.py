@@ -20,11 +20,10 @@ from seqserve.errors import CallError, Cancelled, invalid_argument
 from seqserve.results import Result
 from seqserve.v1 import generation_pb2
 from seqserve.v1.generation_options import GenerationOptions
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
-from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
@@ -32,8 +31,8 @@ from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.generate.window import Window
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.loader import read_artifact
+from seqserve_server.front.models.loaded_model import LoadedModel, read_artifact
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
 from seqserve_server.offline.model_folder import model_folder
 

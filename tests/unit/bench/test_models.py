@@ -27,8 +27,8 @@ from seqserve_model.config import NormPosition, TransformerConfig
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.text.tokenizer import Tokenizer
 
 LENGTH = 12
 TINY = replace(

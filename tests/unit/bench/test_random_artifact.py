@@ -15,7 +15,7 @@ from tests.tiny import cut_down
 
 from seqserve_export.pipeline import Rounding
 from seqserve_export.precision import Precision
-from seqserve_server.contract.manifest import FILE, WEIGHTS, Manifest
+from seqserve_server.artifact.manifest import FILE, WEIGHTS, Manifest
 
 TINY = cut_down(BART_LARGE)
 """Of the shapes the one with most tables: its positions are learned."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 
 SHARED_BYTES = 64 << 20
 # It and its child each work for a while, over memory that they share.

@@ -17,9 +17,9 @@ from seqserve_export.tolerance import TOLERANCES, ParityError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Verification
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest, Verification
 from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("traced_already", "as_before")
 

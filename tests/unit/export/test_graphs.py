@@ -29,14 +29,14 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import AttentionRecord, Transformer
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 VOCABULARY_SIZE, EOS = 384, 2
 

@@ -28,11 +28,11 @@ from seqserve_export.quantization import precision_of
 from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCE, LENGTHS = torch.tensor([[5, 6, 7, 2]]), torch.tensor([4])
 TARGET = torch.tensor([[1, 8, 9]])

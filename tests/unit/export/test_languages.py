@@ -6,7 +6,7 @@ import pytest
 
 from seqserve.errors import OptionError
 from seqserve_export.languages import declared
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 
 OPUS = Template(source_prefix=["{target}"], target_languages={"fra": "F", "por": "P"})
 

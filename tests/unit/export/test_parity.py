@@ -16,9 +16,9 @@ from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract import limits
+from seqserve_server.artifact import manifest as manifest_file
+from seqserve_server.artifact.manifest import Verification
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import Verification
 from seqserve_server.engine.local_engine import LocalEngine
 
 
@@ -62,7 +62,7 @@ def test_weights_that_are_large_are_not_packed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = (tiny_artifact / "weights.bin").stat().st_size
-    monkeypatch.setattr(limits, "MAX_SMALL_BYTES", size if packs else size - 1)
+    monkeypatch.setattr(manifest_file, "MAX_SMALL_BYTES", size if packs else size - 1)
     settings: list[tuple[str, str]] = []
 
     class Options(ort.SessionOptions):  # type: ignore[misc]

@@ -19,8 +19,8 @@ from seqserve_export.tolerance import ParityError
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest, Provenance, Quantization
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize(

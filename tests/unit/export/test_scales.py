@@ -10,7 +10,7 @@ from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, QuantizedLinear, quantize
 from seqserve_export.scales import choose_scales
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 @pytest.fixture

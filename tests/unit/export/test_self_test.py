@@ -11,7 +11,7 @@ from seqserve_export.parity import HeldOut, verify
 from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import SelfTest
+from seqserve_server.artifact.manifest import SelfTest
 from seqserve_server.engine.local_engine import LocalEngine
 
 

@@ -12,7 +12,7 @@ from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.sensitivity import mean_difference, sensitivity
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 10, 2], [11, 5, 12, 2]]
 TARGETS = [[6, 7, 2], [8, 2], [9, 10, 11, 2]]

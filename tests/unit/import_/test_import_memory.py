@@ -76,11 +76,11 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
     from seqserve_export.precision import Precision
     from seqserve_import import importing
     from seqserve_import.options import ImportOptions
-    from seqserve_server.contract import limits
+    from seqserve_server.artifact import manifest as manifest_file
 
     torch.set_num_threads(1)
     pipeline.check_tolerance = lambda *_: None  # type: ignore[attr-defined]
-    limits.MAX_SMALL_BYTES = 0  # packed weights would be a copy
+    manifest_file.MAX_SMALL_BYTES = 0  # packed weights would be a copy
 
     def run(folder: Path, name: str, precision: Precision) -> None:
         importing.import_checkpoint(

@@ -15,7 +15,7 @@ from seqserve_import.files import CheckpointError
 from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.marian.folder import MarianFolder
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 
 
 @pytest.fixture

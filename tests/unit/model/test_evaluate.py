@@ -23,12 +23,12 @@ from seqserve_model.options import EvaluateOptions, Tokenize
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine import local_engine
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 MakeModel = Callable[..., Transformer]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 TEXTS = ["The coffee tastes good.", "Der Kaffee schmeckt gut.", "We watched a film, didn't we?"]
 

@@ -13,7 +13,7 @@ from seqserve.errors import OptionError
 from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_plot.attention import draw, of_artifact
 from seqserve_plot.command import main
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCE, TARGET = "a b c d", "e f"
 

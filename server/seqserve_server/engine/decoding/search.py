@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import MAX_TOP_K
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
 from seqserve_server.engine.decoding.constraints import Constraints, Detokenize

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.errors import ProviderError
-from seqserve_server.contract.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,

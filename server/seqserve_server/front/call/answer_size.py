@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 # Tag and length of a string or of a packed field, a token id, a float: on the wire at most.
 STRING_BYTES, PACKED_BYTES, ID_BYTES, FLOAT_BYTES = 4, 16, 5, 4

@@ -18,25 +18,26 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve.request_id import REQUEST_ID, request_id
-from seqserve_server.contract import logs
-from seqserve_server.contract.errors import (
-    Bound,
-    DeadlinePassed,
-    ServiceError,
-)
+from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.answer_size import held_bytes
-from seqserve_server.front.call.authorization import AUTH_NAME
-from seqserve_server.front.call.fair_memory import FairMemory, release_all
-from seqserve_server.front.call.gate import Gate
-from seqserve_server.front.call.grpc_services import refusing_malformed
+from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
-from seqserve_server.front.call.status import Failure, failure_of
-from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.models.loaded_model import ActiveCalls
+from seqserve_server.front.overload.memory import FairMemory, release_all
+from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
-from seqserve_server.front.telemetry.call_record import trace_of
+from seqserve_server.front.telemetry.call_record import method_name, trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
+from seqserve_server.front.telemetry.outcomes import (
+    CANCELLED,
+    OK,
+    OUTCOMES,
+    Failure,
+    Outcome,
+    failure_of,
+)
+from seqserve_server.process import logs
 
 if TYPE_CHECKING:
     # OpenTelemetry is there only with an extra.
@@ -61,13 +62,20 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metrics: Metrics,
         tracing: Tracing | None = None,
         *,
-        gate: Gate | None = None,
+        caller_metadata: str = "",
         memory: FairMemory | None = None,
     ) -> None:
-        """Takes where calls are reported, what they passed, and the memory for answers."""
+        """Starts without calls.
+
+        Args:
+            metrics: Counts calls.
+            tracing: Traces calls; None for no traces.
+            caller_metadata: Metadata key that names the client; empty for none.
+            memory: Memory for answers.
+        """
         self._metrics = metrics
         self._tracing = tracing
-        self._gate = gate or Gate(metrics)
+        self._caller_metadata = caller_metadata
         texts = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
         self._resources = ServerResources(answers=memory or FairMemory(), texts=texts)
         self._wrapped: dict[str, wire.Handler] = {}
@@ -90,7 +98,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return handler
         is_grpcs = method.startswith(_GRPCS)
         self._wrapped[method] = (
-            refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
+            wire.refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
         )
         return self._wrapped[method]
 
@@ -108,12 +116,31 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
+    async def refuse(self, method: str, context: wire.Context, error: ServiceError) -> None:
+        """Ends a call before it has a handler; it is counted, but has no line in the log."""
+        metadata: Any = context.invocation_metadata()
+        id_ = request_id(metadata)
+        failure = failure_of(error, id_)
+        kind = Kind(method_name(method), failure.outcome.code.name)
+        self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
+        self._metrics.refused("", error)
+        trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
+        try:
+            await context.abort(failure.outcome.code, failure.message, trailers)
+        except grpc.aio.BaseError as ended:  # as it should be, or the client is gone
+            wire.forget_origin(ended)
+
+    def peer_of(self, context: wire.Context) -> str:
+        """Names the peer of a call."""
+        metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
+        return peer_name(context.peer(), metadata, self._caller_metadata)
+
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=self._gate.peer_of(context),
+            peer=self.peer_of(context),
             connection=context.peer(),
             auth_name=AUTH_NAME.get(),
             trace=trace_of(metadata) if self._tracing else None,
@@ -150,15 +177,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
 
 async def _write(context: wire.Context, response: Message) -> None:
-    """Writes a response, which waits until the client has room for it.
-
-    Raises:
-        CancelledError: The client went away, or the deadline passed; gRPC reports that as an
-            internal error, which it is not.
-    """
     try:
         await context.write(response)
     except grpc.aio.InternalError as error:
+        # The client went away, or the deadline passed.
         raise asyncio.CancelledError from error
 
 
@@ -171,8 +193,6 @@ def _readable(request: Requests) -> Message | AsyncIterator[Message | wire.Unrea
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
-    """Surrounds the handler of one call and reports how it ended."""
-
     _call: ServerCall
     _context: wire.Context
     _metrics: Metrics

@@ -7,13 +7,13 @@ from functools import partial
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.generate.engine_call import EngineCall, engine_call
 from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.pivot import AnswerPart, Streamed, join_legs, stream_then, then
 from seqserve_server.front.generate.records import Job, Onward, Source
 from seqserve_server.front.generate.response import response_of
+from seqserve_server.text.tokenizer import Tokenizer
 
 Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece

@@ -12,13 +12,8 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
-from seqserve_server.contract import child_process, logs
-from seqserve_server.contract.errors import (
-    InvalidRequest,
-    ModelUnavailable,
-    NoDetector,
-    QueueFull,
-)
+from seqserve_server.contract.errors import InvalidRequest, ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.process import child_process, logs
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""

@@ -19,10 +19,10 @@ from seqserve_server.front.call.answer_size import (
     STRING_BYTES,
     AnswerSize,
 )
-from seqserve_server.front.call.fair_memory import MAX_WAIT_S
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.text_turns import Steps, at_once
 from seqserve_server.front.generate.records import GenerateRequest, Job, Options, Source
+from seqserve_server.front.overload.memory import MAX_WAIT_S
+from seqserve_server.front.overload.turns import Steps, at_once
 
 Result = TypeVar("Result")
 

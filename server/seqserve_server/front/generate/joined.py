@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.features.protected_places import kept_in
 from seqserve_server.front.generate.records import Source

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.template import Template
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.listing import MOST, listed
+from seqserve_server.front.models.pairs import MAX_LISTED, truncated_list
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Affixes(NamedTuple):
@@ -112,4 +112,6 @@ class _Chosen:
 
 
 def _listed(known: Mapping[str, str]) -> str:
-    return listed(sorted(known)) + (", which `seqserve models` lists" if len(known) > MOST else "")
+    return truncated_list(sorted(known)) + (
+        ", which `seqserve models` lists" if len(known) > MAX_LISTED else ""
+    )

@@ -16,12 +16,10 @@ from google.protobuf import json_format
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
 from seqserve_server.front.generate.feature import Asked, Feature
 from seqserve_server.front.generate.features.alignment import alignment
 from seqserve_server.front.generate.features.casing import casing
@@ -36,6 +34,7 @@ from seqserve_server.front.generate.splitting import has_prefix, segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Leg
+from seqserve_server.text.tokenizer import Tokenizer
 
 GenerationOptions = generation_pb2.GenerationOptions
 

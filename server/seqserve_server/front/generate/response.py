@@ -9,13 +9,13 @@ import unicodedata
 from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.alphabet import script_of
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.generate.confidence import confidence
 from seqserve_server.front.generate.feature import Part, without
 from seqserve_server.front.generate.features.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop
+from seqserve_server.text.alphabet import script_of
+from seqserve_server.text.tokenizer import Tokenizer
 
 _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,

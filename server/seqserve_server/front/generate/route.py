@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.request import Priority
-from seqserve_server.contract.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.generate.detection import (
@@ -23,9 +23,9 @@ from seqserve_server.front.generate.options import compile_options, divide_optio
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.models.pairs import Legs
-from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.models.repository import Repository
 
 Request: TypeAlias = (
     generation_pb2.GenerateRequest

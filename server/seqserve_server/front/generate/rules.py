@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED, MAX_TOP_K
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
 from seqserve_server.front.generate.features.terms import check_terms
 from seqserve_server.front.generate.splitting import PREFIXES
 

@@ -10,10 +10,8 @@ from google.protobuf.message import Message
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
-from seqserve_server.contract.tokenizer import Pieces, Tokenizer
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.generate.engine_call import EngineCall
 from seqserve_server.front.generate.features.alignment import floats
 from seqserve_server.front.generate.job import in_turns
@@ -21,8 +19,10 @@ from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.source import SourceReader, check_length
-from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
+from seqserve_server.front.overload.turns import Steps
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import Pieces
 
 MAX_CHARACTERS = MAX_TOKENS = 100_000
 """Longest text, in code points, and most tokens."""

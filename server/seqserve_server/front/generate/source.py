@@ -9,10 +9,9 @@ from functools import cached_property, partial
 
 from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.generate.feature import Part, without
 from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
@@ -27,6 +26,7 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
 from seqserve_server.front.generate.window import Window
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.overload.turns import Steps
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""

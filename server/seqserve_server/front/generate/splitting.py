@@ -12,7 +12,7 @@ import sentencex
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import SegmentationMode
 
 Options = generation_pb2.GenerationOptions
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from seqserve.errors import OptionError
-from seqserve_server.contract import logs
+from seqserve_server.process import logs
 
 # A broken file may become readable without any change to it: permissions of its folder, a disk.
 _RETRY_INTERVAL_S = 1.0
@@ -117,7 +117,6 @@ class Reloaded(Generic[T]):
 
 
 def _stamp(path: Path) -> _Stamp:
-    """Identifies the content and the permissions of a file; None if there is no file."""
     try:
         status = path.stat()
     except OSError:

@@ -14,7 +14,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import (
     CacheCounts,
     CacheMetrics,
@@ -31,8 +31,6 @@ ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 
 
 class _Versions(Collector):
-    """The state of each version at the time of the scrape."""
-
     def __init__(self) -> None:
         self.read: ReadVersions = list
 
@@ -89,7 +87,7 @@ class Metrics:
     def show_answers(
         self, count_bytes: Callable[[], int], count_waiting: Callable[[], int]
     ) -> None:
-        """Sets the functions that read at each scrape what answers hold, and what waits for it."""
+        """Sets the functions that read the memory of answers, and who waits for it, at a scrape."""
         for name, text, count in (
             ("answer_bytes", "Reserved for answers that are not taken yet.", count_bytes),
             ("answers_waiting", "Calls that wait for memory for their answer.", count_waiting),
@@ -97,7 +95,7 @@ class Metrics:
             gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.registry)
             gauge.set_function(count)
 
-    def show_calls_not_taken(self, count: Callable[[], int]) -> None:
+    def show_calls_never_accepted(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the calls that reached gRPC, but not the server."""
         self.registry.register(LostCallsCollector(count))
 
@@ -111,7 +109,7 @@ class Metrics:
         self._files.read_reloads, self._files.read_expiries = reloads, expiries
 
     def model_loaded(
-        self, model: str, version: int, precision: str, provider: str, engine: EngineGroup
+        self, model: str, version: int, precision: str, provider: str, engine: ServingEngine
     ) -> None:
         """Counts a version that is ready, and begins its series."""
         labels = VersionLabels.of(model, version)
@@ -155,7 +153,7 @@ class Metrics:
         return self._calls.of(VersionLabels.of(model, version))
 
     def cache_counts(self, model: str, version: int) -> CacheCounts:
-        """Begins the series of kept answers of a version, and gives the counts to write to."""
+        """Begins the series of cached answers of a version, and returns its counts."""
         return self._cache.of(VersionLabels.of(model, version))
 
     def refused(self, model: str, error: BaseException) -> None:
@@ -165,14 +163,14 @@ class Metrics:
 
 
 class LostCallsCollector(Collector):
-    """Calls that gRPC has ended itself, so that nothing else counts them.
+    """Calls that gRPC has ended itself, which nothing else counts.
 
-    What has not reached the server may still be on its way, but not at two scrapes: so the smaller
-    of the last two numbers counts.
+    A call that has not reached the server may still be on its way, but not at two scrapes. So the
+    smaller of the last two numbers counts.
     """
 
     def __init__(self, count: Callable[[], int]) -> None:
-        """Takes what counts the calls that have not reached the server."""
+        """Starts at zero; ``count`` returns how many calls have not reached the server."""
         self._count = count
         self._last = self._lost = 0
 

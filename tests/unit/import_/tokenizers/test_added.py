@@ -14,7 +14,7 @@ from tests.unit.import_.tokenizers.comparing import served
 
 from seqserve_import.files import CheckpointError
 from seqserve_import.tokenizers.convert import convert, convert_target
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 TERM = "<term>"
 

@@ -15,7 +15,7 @@ from tests.unit.import_.tokenizers.comparing import served
 from tokenizers import models, normalizers, pre_tokenizers
 
 from seqserve_import.tokenizers.convert import convert
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 LINES = corpus.lines(200)
 CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "我", "们", "在", "花", "园", "a", "##b"]

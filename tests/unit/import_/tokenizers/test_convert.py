@@ -13,7 +13,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 from seqserve_import.files import CheckpointError
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.tokenizers.pieces import Model
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def ready(folder: Path, template: str = "$A </s>") -> Path:

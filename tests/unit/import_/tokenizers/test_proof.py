@@ -11,7 +11,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 from seqserve_export.tolerance import ParityError
 from seqserve_import.tokenizers.convert import convert, pieces_of
 from seqserve_import.tokenizers.proof import check_tokens
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 LINES = corpus.lines(100)
 

@@ -11,7 +11,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 from tests.unit.import_.tokenizers.comparing import Encode, decoded_alike, differences, served, tied
 
 from seqserve_import.tokenizers.convert import convert, convert_target
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
 

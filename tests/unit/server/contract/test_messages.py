@@ -21,7 +21,7 @@ from seqserve_server.contract.events import (
     TargetScored,
     Timeline,
 )
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
     Cancel,
     GetStats,
@@ -37,7 +37,6 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec
 from seqserve_server.engine.stats_recorder import StatsRecorder
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.manifest import (
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import (
     Architecture,
-    FileDigest,
     Limits,
     Manifest,
     Provenance,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.decoder_state import (

@@ -17,7 +17,7 @@ from tests.unit.server.engine.fake_runtime import (
     next_token,
 )
 
-from seqserve_server.contract.manifest import Limits
+from seqserve_server.artifact.manifest import Limits
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.step import StepSizes
 

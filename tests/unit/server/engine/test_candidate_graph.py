@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.graph_nodes import nodes_of
 
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import runtime
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.candidate_graph import candidate_graph

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import runtime as module
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.draft_pass import DraftPass

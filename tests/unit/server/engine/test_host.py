@@ -15,7 +15,7 @@ from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, 
 
 from seqserve_server.contract.errors import ArtifactError, Draining, EngineFault, QueueFull
 from seqserve_server.contract.events import Event, Failed, Finished, Progress
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
     Cancel,
     GetStats,
@@ -30,7 +30,6 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host

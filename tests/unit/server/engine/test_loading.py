@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
 

@@ -11,8 +11,8 @@ import onnxruntime as ort
 import pytest
 from tests.graph_nodes import nodes_of
 
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.session import open_session
 from seqserve_server.engine.step import MASKED_LOGIT

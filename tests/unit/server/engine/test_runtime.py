@@ -12,10 +12,10 @@ import onnx
 import onnxruntime
 import pytest
 
-from seqserve_server.contract import limits
+from seqserve_server.artifact import manifest as manifest_file
+from seqserve_server.artifact.manifest import Manifest, Requirements
 from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
-from seqserve_server.contract.manifest import Manifest, Requirements
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import runtime as module
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.runtime import Runtime, doubling
@@ -215,7 +215,7 @@ def test_a_large_model_opens_its_scorer_when_it_is_first_needed(
 ) -> None:
     small = load(artifact, manifest)
     assert small.has_open_scorer
-    monkeypatch.setattr(limits, "MAX_SMALL_BYTES", 1)
+    monkeypatch.setattr(manifest_file, "MAX_SMALL_BYTES", 1)
     large = load(artifact, manifest)
     assert large.can_score and not large.has_open_scorer
     large.free_scratch()
@@ -227,7 +227,7 @@ def test_a_large_model_opens_its_scorer_when_it_is_first_needed(
 def test_a_file_that_was_changed_before_the_scorer_needed_it_is_refused(
     artifact: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_SMALL_BYTES", 1)
+    monkeypatch.setattr(manifest_file, "MAX_SMALL_BYTES", 1)
     runtime = load(artifact, manifest)
     # Another file, because a running engine has the old one mapped.
     content = (artifact / name).read_bytes()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from seqserve_server.artifact.manifest import SelfTest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import SelfTest
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.self_test import run_self_test

@@ -22,13 +22,13 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine import worker as module
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.worker import Worker
+from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCE = [40, 41, 42, 300, 9, 2]
 LIMIT_S = 1000.0

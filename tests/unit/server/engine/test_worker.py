@@ -19,10 +19,10 @@ from tests.unit.server.engine.fake_runtime import (
 )
 from tests.unit.server.engine.requests import generation
 
+from seqserve_server.artifact.manifest import Limits
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, Progress, StopReason
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.contract.manifest import Limits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine import worker as module
 from seqserve_server.engine.cache import SlotCache

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_server.contract.manifest import REQUIRED_FILES, FileDigest, Manifest
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import REQUIRED_FILES, Manifest
 
 SHIPPED = Path(__file__).parents[4] / "models" / "en-de" / "4"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqserve.command.main import main
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.artifact.manifest import Manifest
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tests.unit.server.engine.fake_runtime import CpuRuntime
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqserve_server.contract.manifest import (
+from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
@@ -28,14 +28,15 @@ from seqserve_server.contract.manifest import (
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Ready
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 Array = NDArray[Any]
 

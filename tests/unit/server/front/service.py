@@ -26,19 +26,19 @@ from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.template import Template
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.services.server import Server

@@ -8,9 +8,9 @@ import pytest
 
 from seqserve.errors import OptionError
 from seqserve.options import parse
-from seqserve_server.contract.logs import LogFormat
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.process.logs import LogFormat
 
 
 def read(*argv: str, **environ: str) -> ServeOptions:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_server.front import memory_trim as module
-from seqserve_server.front.memory_trim import trim_memory
+from seqserve_server.front import app
+from seqserve_server.front.app import trim_memory
 
 MB = 64
 
@@ -41,7 +41,7 @@ async def test_freed_memory_between_blocks_in_use_is_returned() -> None:
 
 async def test_garbage_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the C library cannot trim."""
-    monkeypatch.setattr(module, "malloc_trim", lambda: None)
+    monkeypatch.setattr(app, "malloc_trim", lambda: None)
 
     class Ring:
         def __init__(self) -> None:

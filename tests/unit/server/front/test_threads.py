@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.threads import refuse_few_threads
+from seqserve_server.front.app import refuse_few_threads
 
 
 def test_enough_room_leaves_no_thread_behind() -> None:

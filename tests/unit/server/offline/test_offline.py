@@ -10,7 +10,7 @@ import seqserve_server
 from seqserve.errors import CallError, Cancelled, InvalidArgument, OptionError
 from seqserve.results import Result
 from seqserve_server import Offline
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.local_engine import LocalEngine
 
 TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "Ein Igel, 7 Äpfel!", "a"]

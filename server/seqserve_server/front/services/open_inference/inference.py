@@ -19,15 +19,15 @@ from typing import Any, TypeAlias
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
-from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.records import GenerateRequest, Job
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,

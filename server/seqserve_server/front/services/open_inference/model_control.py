@@ -1,4 +1,9 @@
-"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference."""
+"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference.
+
+Figures are those of the metrics: calls are counted by the front, texts and steps by the engine.
+Source of statistics:
+https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,9 @@ from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.contract.stats import EngineStats, Histogram
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.models.folders import VERSION
-from seqserve_server.front.models.repository import Entry, ServedModel
+from seqserve_server.front.models.lifecycle import VERSION
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.tensors import MAX_NAME, config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
@@ -25,6 +31,8 @@ from seqserve_server.front.telemetry.metrics import Metrics
 
 # Triton's names of the extensions that are here.
 _EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")
+_GENERATION = "GenerationService."
+_INFERENCE = ("GRPCInferenceService.ModelInfer", "GRPCInferenceService.ModelStreamInfer")
 
 
 class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
@@ -169,10 +177,6 @@ def version_of(field: str, text: str) -> int:
 def _check_repository(name: str) -> None:
     if name:
         raise InvalidRequest("repository_name", "must be empty: the server has one repository")
-
-
-_GENERATION = "GenerationService."
-_INFERENCE = ("GRPCInferenceService.ModelInfer", "GRPCInferenceService.ModelStreamInfer")
 
 
 def statistics_of(

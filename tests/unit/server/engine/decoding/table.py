@@ -23,8 +23,8 @@ from tests.unit.server.engine.fake_runtime import (
 )
 from tests.unit.server.engine.requests import generation
 
+from seqserve_server.artifact.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.events import Finished, Hypothesis
-from seqserve_server.contract.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.search import Advance, Search

@@ -17,9 +17,9 @@ import onnxruntime
 import pytest
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError, ProviderError
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu import runtime
 from seqserve_server.engine.gpu.cuda import take_gpu
 from seqserve_server.engine.gpu.runtime import open_runtime

@@ -16,13 +16,13 @@ from tests.unit.export.test_graphs import SHAPES, make_model
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_export.halving import halve
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def fused(data: bytes) -> bytes:

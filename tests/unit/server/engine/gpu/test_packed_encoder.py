@@ -19,10 +19,10 @@ from tests.step_graphs import steps_only
 from tests.unit.export.test_graphs import SHAPES, make_model
 
 from seqserve_export.halving import halve
-from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.gpu.packed_encoder import pack_attention, packed_inputs
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.packing import pack
+from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCES = [[5, 6, 7, 8, 9, 2], [4, 2], [9, 8, 7, 2], [2]]
 

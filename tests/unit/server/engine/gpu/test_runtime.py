@@ -11,10 +11,10 @@ import pytest
 from tests.device_requests import WAYS, decode
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.gpu import step
 from seqserve_server.engine.gpu.runtime import DeviceRuntime, open_runtime

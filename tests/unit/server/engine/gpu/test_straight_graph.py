@@ -15,13 +15,13 @@ from tests.unit.export.test_graphs import SHAPES, make_model
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_export.halving import halve
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact", "earlier_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}

@@ -16,16 +16,15 @@ from tests.unit.server.front.generate.written import written
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.front.call.answer_size import STRING_BYTES, AnswerSize
-from seqserve_server.front.call.text_turns import at_once
-from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.generate.job import generated_size
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
+from seqserve_server.front.overload.turns import at_once
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(name="a-model-of-some-name", version=12345), TOKENIZER)

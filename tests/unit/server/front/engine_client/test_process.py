@@ -17,8 +17,7 @@ import pytest
 
 from seqserve_server.contract.errors import ArtifactError, EngineFault
 from seqserve_server.contract.events import Failed, Finished, Progress, StopReason
-from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.logs import LogFormat, LogLevel
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
     GetStats,
     LoadFailed,
@@ -32,10 +31,10 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.process.logs import LogFormat, LogLevel
 
 pytestmark = pytest.mark.slow
 
@@ -237,11 +236,11 @@ def test_folder_it_is_started_in_does_not_matter(
 PARENT = """
 import sys
 from pathlib import Path
-from seqserve_server.contract.logs import LogFormat, LogLevel
+from seqserve_server.process.logs import LogFormat, LogLevel
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import Setup, read_message
 from seqserve_server.front.engine_client.process import EngineProcess
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec
 
 limits = EngineLimits(workers=2, slots=4, max_queue=16, max_source_tokens_per_step=64)

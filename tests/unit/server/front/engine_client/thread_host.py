@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup, encode_message
-from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host

@@ -19,7 +19,6 @@ from tests.unit.server.front.service import Service, details, failure, request, 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import Draining, InvalidRequest
-from seqserve_server.front.call import status
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
 from seqserve_server.front.generate.bulk import Bulk
@@ -453,7 +452,8 @@ async def answered_by(service: Service) -> float:
 async def test_the_client_takes_the_rest_to_another_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(status, "_UNAVAILABLE_RETRY_S", 0.01)
+    errors = "seqserve_server.front.telemetry.outcomes"
+    monkeypatch.setattr(f"{errors}._UNAVAILABLE_RETRY_S", 0.01)
     async with serving() as one, serving() as other:
         services = (one, other)
         for service in services:

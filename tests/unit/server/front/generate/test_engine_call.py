@@ -21,7 +21,7 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.generate.engine_call import EngineCall
 from seqserve_server.front.telemetry.call_record import CallRecord

@@ -4,7 +4,7 @@ from itertools import chain
 
 import pytest
 
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.joined import TextJoiner
 from seqserve_server.front.generate.splitting import Segmentation, split
 

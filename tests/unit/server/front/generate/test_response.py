@@ -13,19 +13,15 @@ from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import (
-    DeadlinePassed,
-    EngineFault,
-    QueueFull,
-    ServiceError,
-)
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import SCORER
+from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.manifest import SCORER, FileDigest
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.features.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.generate.splitting import Span
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(version=3), TOKENIZER)

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.template import Template
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.splitting import Segmentation
 

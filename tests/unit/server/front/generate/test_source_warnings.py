@@ -8,9 +8,9 @@ import pytest
 from tests.unit.server.front.echo import byte_tokenizer
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.front.generate.response import source_warnings
+from seqserve_server.text.tokenizer import Tokenizer
 
 SHIPPED = Path("models/en-de/2")
 UNKNOWN, SCRIPT, MARKUP = "UNKNOWN_CHARACTERS", "OTHER_SCRIPT", "MARKUP"

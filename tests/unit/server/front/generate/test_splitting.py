@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 import sentencex
 
-from seqserve_server.front.config import SegmentationMode
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.splitting import Segmentation, split
 
 RIGHT = {

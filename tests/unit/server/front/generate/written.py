@@ -19,7 +19,7 @@ from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Hop, Job, Source
 from seqserve_server.front.generate.splitting import Span
 from seqserve_server.front.generate.window import Window
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 
 
 class AnsweredCall:

@@ -31,17 +31,19 @@ from tests.unit.server.front.golden.scripted_engine import Script, ScriptedEngin
 from tests.unit.server.front.service import rollout_of
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract import logs
-from seqserve_server.contract.manifest import SCORER, FileDigest, Manifest
-from seqserve_server.contract.provider import Provider
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import SCORER, Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process import logs
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")
 _ID = "golden"

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import Bound, EngineFault, QueueFull
 from seqserve_server.contract.events import (
     Event,
@@ -26,15 +27,13 @@ from seqserve_server.contract.events import (
     Timeline,
     TopTokens,
 )
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.engine_client.status import EngineStatus
+from seqserve_server.text.tokenizer import Tokenizer
 
 BUSY, BROKEN = "busy", "broken"
 """A source that begins with this word is refused at its first try, or fails."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.template import Template
 from seqserve_server.front.models.pairs import Leg, Pairs, Translator
 
 

@@ -15,17 +15,16 @@ import pytest
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ProviderError, StartupError
-from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.logs import LogFormat, LogLevel
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process.logs import LogFormat, LogLevel
 
 pytestmark = pytest.mark.slow
 

@@ -28,21 +28,20 @@ from seqserve_server.contract.errors import (
     ModelNotLoaded,
     ModelUnavailable,
 )
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models import deployment
-from seqserve_server.front.models import scanner as module
+from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
+from seqserve_server.front.models import deployment, folders
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.text.tokenizer import Tokenizer
 
 PATIENCE_S = 30.0
 LIMITS = EngineLimits(workers=1, slots=2, max_queue=4, max_source_tokens_per_step=20)
@@ -356,7 +355,7 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
         has_listed, may_return = threading.Event(), threading.Event()
-        real = module.list_folders
+        real = folders.list_folders
 
         def listed_before(repository: Path) -> Listing:
             found = real(repository)
@@ -365,7 +364,7 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
                 assert may_return.wait(PATIENCE_S)
             return found
 
-        monkeypatch.setattr(module, "list_folders", listed_before)
+        monkeypatch.setattr(folders, "list_folders", listed_before)
         scan = asyncio.create_task(watched.rollout.scan())
         assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
         watched.write(2)

@@ -11,10 +11,10 @@ from tests.certificates import Certificates
 
 from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve_server.contract import logs
 from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import Security, security_of
+from seqserve_server.process import logs
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.unit.server.front.service import Service, failure, request, serving
 
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 
 pb = generation_pb2
 

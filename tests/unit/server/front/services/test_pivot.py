@@ -21,7 +21,7 @@ from tests.unit.server.front.service import (
 )
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.template import Template
+from seqserve_server.artifact.template import Template
 
 pb = generation_pb2
 

@@ -32,13 +32,13 @@ from tests.unit.server.front.services.open_inference.tensor import asking
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.limits import Provider
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
-from seqserve_server.front.security.protection import Security
-from seqserve_server.front.security.tls import certificates_of
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.security.protection import Security, certificates_of
 from seqserve_server.front.services import server as module
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics

@@ -13,7 +13,6 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.generate.engine_call import engine_call
 from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.options import compile_options
@@ -21,6 +20,7 @@ from seqserve_server.front.generate.records import Hop, Job, Options
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Span
 from seqserve_server.front.generate.window import Window
+from seqserve_server.front.overload.turns import at_once
 
 MODEL = echo_model(max_rows=4)
 

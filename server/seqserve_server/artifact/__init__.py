@@ -1,0 +1,1 @@
+"""The artifact of a model: its manifest and files."""

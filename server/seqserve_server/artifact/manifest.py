@@ -1,0 +1,326 @@
+"""The manifest of an artifact: its architecture, limits, provenance, and the hash of each file.
+
+An artifact is a folder ``<name>/<version>/`` of graphs, weights, tokenizer and ``manifest.json``.
+The manifest lists every file with its sha256; the server opens a file only after its hash was
+checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqserve_server.artifact.files import FileDigest, check_file, check_place
+from seqserve_server.artifact.json_fields import build
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.errors import ArtifactError
+
+FORMAT = 2
+"""Format version of artifacts; a server refuses all others."""
+
+FILE = "manifest.json"
+ENCODER, DECODER, WEIGHTS = "encoder.onnx", "decoder.onnx", "weights.bin"
+SCORER = "scorer.onnx"
+"""The one graph that an artifact may lack."""
+REQUIRED_FILES = (ENCODER, DECODER, WEIGHTS, "tokenizer.json")
+"""Files that every artifact must have."""
+
+PRECISIONS = ("fp32", "fp16", "int8")
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Pattern of model names, which are also folder names."""
+_MAX_NUMBER = (1 << 31) - 1
+"""Maximum of version numbers, sizes and lengths."""
+# That of a large model has some kilobytes.
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """Sizes of the network, from which the server allocates its caches."""
+
+    encoder_layers: int
+    decoder_layers: int
+    heads: int
+    """Of each attention of the decoder."""
+    head_size: int
+    vocabulary_size: int
+    """Tokens of targets."""
+    config: dict[str, Any]
+    """Full configuration of the torch model."""
+    encoder_heads: int | None = None
+    """Of each attention of the encoder; None for as many as the decoder has."""
+    source_vocabulary_size: int | None = None
+    """Tokens of sources if they have a vocabulary of their own; None for a joint one."""
+    cell_width: int | None = None
+    """Width of the state that each decoder layer keeps of a target, where it is recurrent (SSRU);
+    None where it attends to the target and keeps keys and values."""
+
+    @property
+    def source_tokens(self) -> int:
+        """Number of tokens of sources."""
+        return self.source_vocabulary_size or self.vocabulary_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecialTokens:
+    """Ids of the special tokens."""
+
+    pad: int
+    bos: int
+    eos: int
+    unk: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Maximum lengths, in tokens."""
+
+    max_source_length: int
+    """Including the end token."""
+    max_target_length: int
+    """Without the end token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """Versions that the graphs need."""
+
+    opset: int
+    onnxruntime: str
+    """Minimum version, such as ``1.23``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """Results of running the torch model and the artifact on the same sentences."""
+
+    data: str
+    """File of the sentences."""
+    sentences: int
+    sentences_equal: int
+    """Sentences whose greedy tokens all equal those of torch at the same precision."""
+    top1_agreement: float
+    """Share of the artifact's tokens that torch at full precision chooses too."""
+    tokens: int
+    max_logprob_difference: float
+    """Largest difference of log-probabilities of the same target tokens."""
+    bleu_torch: float | None
+    """None, as the other scores, where the sentences came without references."""
+    bleu_artifact: float | None
+    chrf_torch: float | None
+    chrf_artifact: float | None
+    bleu_signature: str
+    """Of the BLEU above; empty where there is none."""
+    chrf_signature: str
+    torch: str
+    onnxruntime: str
+    mean_logprob_difference: float | None = None
+    """Of the same tokens; None in artifacts of older releases."""
+    logprob_sensitivity: float | None = None
+    """Mean by which a change of last bits moves torch's own; measured only where it matters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistVerification:
+    """Results of decoding the same sentences with and without the shortlist."""
+
+    data: str
+    """File of the sentences."""
+    sentences: int
+    sentences_equal: int
+    """Sentences whose translations are the same."""
+    candidates: float
+    """Tokens that a sentence may choose from, on average."""
+    bleu_with: float | None
+    """None, as the other scores, where the sentences came without references."""
+    bleu_without: float | None
+    chrf_with: float | None
+    chrf_without: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistRecord:
+    """What ``shortlist.bin`` holds, and what it costs."""
+
+    frequent: int
+    """Tokens that every request may choose."""
+    best: int
+    """The most translations that a source token has."""
+    origin: str
+    """What it was made of."""
+    verification: ShortlistVerification | None
+    """None only while it is being proved, and for tests and benchmarks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Origin of the model: data, command and commit."""
+
+    command: str
+    commit: str
+    data_licence: str
+    attribution: str
+    steps: int = 0
+    """Training steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTest:
+    """A sentence and its greedy translation, which every server must reproduce at load."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How an int8 model rounds."""
+
+    scales: str
+    """Of the inputs of projections: ``static``, from calibration, or ``row``, at run time."""
+    caches: str
+    """Type of the K/V caches: ``float`` or ``int8``."""
+    reason: str = ""
+    """Why the import chose these scales; empty where a person did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Content of ``manifest.json``."""
+
+    name: str
+    version: int
+    description: str
+    licence: str
+    precision: str
+    architecture: Architecture
+    limits: Limits
+    tokens: SpecialTokens
+    requirements: Requirements
+    provenance: Provenance
+    verification: Verification | None
+    """None only for artifacts with random weights, made for tests and benchmarks."""
+    files: dict[str, FileDigest]
+    self_test: SelfTest | None = None
+    """None if the export chose no sentence."""
+    template: Template | None = None
+    """None if the model reads nothing but the tokens of a text and the end token."""
+    shortlist: ShortlistRecord | None = None
+    """None if requests choose among all tokens."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """Decoding options of requests that do not set them, by the names of the API."""
+    quantization: Quantization | None = None
+    """None if the model is not rounded, or of a release that did not write it."""
+    format: int = field(default=FORMAT)
+
+    @property
+    def label(self) -> str:
+        """Name for people: ``en-de/1``."""
+        return f"{self.name}/{self.version}"
+
+    @property
+    def can_score(self) -> bool:
+        """Whether there is a scorer graph, which attention needs; a model generates without too."""
+        return SCORER in self.files
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Reads the manifest of ``folder`` and checks the hash of every file.
+
+        Raises:
+            ArtifactError: The manifest is missing, malformed or of an unknown format, or a file is
+                missing or differs from its hash; the message names the field or the file.
+        """
+        manifest = cls.read(folder)
+        for name, digest in manifest.files.items():
+            check_file(folder / name, digest)
+        return manifest
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Reads the manifest as :meth:`load` does, without checking the other files."""
+        path = folder / FILE
+        check_place(path)
+        try:
+            with path.open("rb") as file:
+                content = file.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+        return cls.parse(content, str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, label: str) -> Manifest:
+        """Reads the manifest from the bytes of its file, which errors call ``label``.
+
+        Raises:
+            ArtifactError: It is too large, malformed or of an unknown format; the message names the
+                field.
+        """
+        if len(content) > _MAX_BYTES:
+            raise ArtifactError(f"{label}: is larger than {_MAX_BYTES >> 20} MiB")
+        try:
+            values = json.loads(content)
+            # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.
+            json.dumps(values, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{label}: not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise ArtifactError(f"{label}: not a JSON object")
+        if values.get("format") != FORMAT:
+            raise ArtifactError(
+                f"{label}: format is {values.get('format')!r:.80}; this server reads format"
+                f" {FORMAT}. Export the model again, or take the release that wrote it"
+            )
+        manifest: Manifest = build(cls, values, label)
+        for name, problem in (*manifest._wrong_names(), *manifest._wrong_numbers()):
+            raise ArtifactError(f"{label}: {name}: {problem}")
+        return manifest
+
+    def write(self, folder: Path) -> None:
+        """Writes ``manifest.json`` into ``folder``."""
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _wrong_names(self) -> Iterator[tuple[str, str]]:
+        for name in REQUIRED_FILES:
+            if name not in self.files:
+                yield "files", f"{name} is missing"
+        for name in self.files:
+            # A name with a slash could lead out of the artifact.
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+                yield "files", f"{name!r:.80} is not a plain file name"
+        if not re.fullmatch(NAME, self.name):
+            yield "name", f"{self.name!r:.80} is not a model name"
+        if self.precision not in PRECISIONS:
+            yield "precision", f"{self.precision!r:.80} is not one of {', '.join(PRECISIONS)}"
+        onnxruntime = self.requirements.onnxruntime
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", onnxruntime):
+            yield "requirements.onnxruntime", f"{onnxruntime!r:.80} is not a version"
+
+    def _wrong_numbers(self) -> Iterator[tuple[str, str]]:
+        numbers = {"version": self.version, **asdict(self.architecture), **asdict(self.limits)}
+        for name, value in numbers.items():
+            if isinstance(value, int) and value < 1:
+                yield name, f"{value!r:.80} is less than 1"
+            if isinstance(value, int) and value > _MAX_NUMBER:
+                yield name, f"{value!r:.80} is more than {_MAX_NUMBER}"
+        size = self.architecture.vocabulary_size
+        sizes = dict.fromkeys(asdict(self.tokens), size)
+        # These are read as sources too.
+        sizes |= dict.fromkeys(("pad", "eos"), min(size, self.architecture.source_tokens))
+        for name, token_id in asdict(self.tokens).items():
+            if not 0 <= token_id < sizes[name]:
+                yield f"tokens.{name}", f"{token_id} is not a token id"
+
+
+MAX_SMALL_BYTES = 128 << 20
+"""Weights up to this size are those of a small model: further copies of them cost little."""
+
+
+def is_small(folder: Path) -> bool:
+    """Whether copies of an artifact's weights cost little memory."""
+    return (folder / WEIGHTS).stat().st_size <= MAX_SMALL_BYTES

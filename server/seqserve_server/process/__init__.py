@@ -1,0 +1,1 @@
+"""What each process of the server does: log lines, its children and signals, freed memory."""

@@ -1,0 +1,1 @@
+"""Texts and tokens: how a vocabulary spells, divides and joins them."""

@@ -1,0 +1,243 @@
+"""Converts text to token ids and back.
+
+Wraps a Hugging Face ``tokenizer.json``. Text never becomes a control token: ``</s>`` in a source is
+encoded as ordinary characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+
+from seqserve.errors import OptionError
+from seqserve.files import written_whole
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.text.alphabet import Alphabet
+from seqserve_server.text.spelling import Spelled, Spelling
+from seqserve_server.text.text_stream import TextStream
+from seqserve_server.text.vocabulary import BOS, EOS, Pieces, Vocabulary, read_library
+
+FILE = "tokenizer.json"
+TARGET_FILE = "target_tokenizer.json"
+"""Divides targets where ``tokenizer.json`` divides only sources, as Marian's two files do."""
+
+
+class Tokenizer:
+    """Tokenizer of sources and targets.
+
+    Both share one vocabulary, which may be divided by two rules, or each has its own.
+
+    Attributes:
+        vocabulary_size: Number of tokens of targets.
+        pad_id: Pads the shorter rows of a batch.
+        bos_id: Precedes the first target token; the padding where the vocabulary has no ``<s>``, as
+            in Marian and T5.
+        eos_id: Ends a source and a target.
+        unk_id: Replaces characters of a target that the vocabulary does not have.
+        is_joint: Whether sources and targets have one vocabulary.
+    """
+
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        size: int | None = None,
+        target: tokenizers.Tokenizer | None = None,
+        *,
+        source_size: int | None = None,
+    ) -> None:
+        """Wraps a loaded tokenizer; its padding is not used.
+
+        Of its post-processor, only what it puts in front of a source is used: the end token always
+        follows.
+
+        Args:
+            tokenizer: The loaded tokenizer.
+            size: Number of target tokens of the model; that of the tokenizer by default. Special
+                tokens may be beyond: pieces that a text is divided into, but that have no id.
+            target: Divides targets and spells their tokens; ``tokenizer`` if None.
+            source_size: Number of source tokens, if they have a vocabulary of their own.
+
+        Raises:
+            OptionError: A control token is not in a vocabulary, another token is beyond ``size``,
+                or the vocabularies have different end tokens.
+        """
+        self.is_joint = source_size is None
+        self._source = Vocabulary(tokenizer, size if source_size is None else source_size)
+        is_one = target is None and source_size in (None, size)
+        self._target = self._source if is_one else Vocabulary(target or tokenizer, size)
+        self.vocabulary_size = self._target.vocabulary_size
+        self.pad_id = self._target.pad_id
+        begin = self.id_of(BOS)
+        self.bos_id = self.pad_id if begin is None else begin
+        self.eos_id = self._target.eos_id
+        self.unk_id = self._target.unk_id
+        self._front = _front_of(tokenizer, self.eos_id)
+        if self._source.eos_id != self.eos_id:
+            raise OptionError(
+                f"tokenizer: {EOS} is token {self._source.eos_id} of sources and {self.eos_id} of"
+                " targets; it must be the same one"
+            )
+
+    @classmethod
+    def load(
+        cls,
+        path: Path,
+        size: int | None = None,
+        *,
+        has_target: bool = False,
+        source_size: int | None = None,
+    ) -> Tokenizer:
+        """Reads a ``tokenizer.json`` for a model of ``size`` tokens.
+
+        Args:
+            path: The file.
+            size: As for the class.
+            has_target: Whether ``target_tokenizer.json`` beside it divides targets.
+            source_size: As for the class.
+
+        Raises:
+            OptionError: A file cannot be read, a control token is missing, or the model has fewer
+                tokens.
+        """
+        target = read_library(path.with_name(TARGET_FILE)) if has_target else None
+        return cls(read_library(path), size, target, source_size=source_size)
+
+    @classmethod
+    def of_artifact(cls, folder: Path, manifest: Manifest) -> Tokenizer:
+        """Reads the tokenizer of an artifact, as :meth:`load` does.
+
+        Files that the manifest does not list, and so nobody has checked, are not opened.
+        """
+        shape = manifest.architecture
+        return cls.load(
+            folder / FILE,
+            shape.vocabulary_size,
+            has_target=TARGET_FILE in manifest.files,
+            source_size=shape.source_vocabulary_size,
+        )
+
+    def save(self, path: Path) -> list[str]:
+        """Writes the ``tokenizer.json``, and beside it that of targets if there is one.
+
+        Returns:
+            The names of the files.
+
+        Raises:
+            NotWritten: A write failed, as on a full disk.
+        """
+        files = {path: self._source.library}
+        if self._target.library is not self._source.library:
+            files[path.with_name(TARGET_FILE)] = self._target.library
+        for file, tokenizer in files.items():
+            with written_whole(file, "w", option="") as text:
+                print(tokenizer.to_str(pretty=True), file=text)
+        return [file.name for file in files]
+
+    @property
+    def num_added(self) -> int:
+        """Tokens that :meth:`encode` adds to those of a text."""
+        return len(self._front) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Encodes a source; the last id is the end token."""
+        return self._front + self._source.divide(self.spelled(text).text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """Encodes a target; the last id is the end token."""
+        return self._target.divide(text)
+
+    def pieces(self, text: str, *, is_target: bool = False) -> Pieces:
+        """Divides a source, or a target, without the tokens that are added to it."""
+        if is_target:
+            return self._target.pieces(text)
+        spelled = self.spelled(text)
+        ids, offsets = self._source.pieces(spelled.text)
+        return Pieces(ids, [spelled.span(*place) for place in offsets])
+
+    def spelled(self, text: str) -> Spelled:
+        """Spells a source with the characters of its vocabulary."""
+        return self._spelling(text)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encodes many sources as :meth:`encode` does, on all cores."""
+        spelled = [self.spelled(text).text for text in texts]
+        return [self._front + ids for ids in self._source.divide_all(spelled)]
+
+    def truncate(self, ids: list[int], limit: int) -> list[int]:
+        """Truncates the ids of a text to ``limit``, keeping the end token last."""
+        return ids if len(ids) <= limit else [*ids[: limit - 1], self.eos_id]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decodes ids of a target to text without control tokens."""
+        return self._target.join(ids)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Returns each token of a target as spelled in the vocabulary."""
+        return self._target.tokens(ids)
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Returns each token of a source as spelled in the vocabulary."""
+        return self._source.tokens(ids)
+
+    @cached_property
+    def token_bytes(self) -> int:
+        """Bytes of the longest token in UTF-8, as spelled in the vocabulary."""
+        spelled = (*self._source.spelled.values(), *self._target.spelled.values())
+        return max(len(token.encode()) for token in spelled)
+
+    @property
+    def vocabulary(self) -> Mapping[int, str]:
+        """The tokens of targets by their ids, as spelled in the vocabulary."""
+        return self._target.spelled
+
+    @property
+    def source_vocabulary(self) -> Mapping[int, str]:
+        """The tokens of sources by their ids, as spelled in the vocabulary."""
+        return self._source.spelled
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """What the vocabulary of sources can spell."""
+        return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self._reads)
+
+    def _reads(self, character: str) -> bool:
+        """Tells whether a source may have a character, as it is or as the tokenizer changes it."""
+        if self.alphabet.spells(character):
+            return True
+        changed = self._source.normalized(character)
+        return changed != character and self.alphabet.spells(changed)
+
+    def id_of(self, token: str) -> int | None:
+        """Returns the id of a target token as spelled in the vocabulary; None if it has none."""
+        return self._target.id_of(token)
+
+    def source_id_of(self, token: str) -> int | None:
+        """Returns the id of a source token as spelled in the vocabulary; None if it has none."""
+        return self._source.id_of(token)
+
+    def stream(self, stops: Sequence[str] = ()) -> TextStream:
+        """Starts incremental decoding that holds back what may be part of a stop sequence."""
+        return TextStream(self, max((len(stop) - 1 for stop in stops), default=0))
+
+    def is_byte(self, id_: int) -> bool:
+        """Tells whether a token is one byte of a character that the vocabulary does not have."""
+        return id_ in self._target.byte_ids
+
+    def is_hidden(self, id_: int) -> bool:
+        """Tells whether :meth:`decode` omits a token."""
+        return id_ in self._target.hidden_ids
+
+
+def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
+    """Returns the special tokens that the post-processor puts in front of a text, as in BART."""
+    encoding = tokenizer.encode("")
+    pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+    special = [id_ for id_, is_special in pairs if is_special]
+    return special[: special.index(eos)] if eos in special else []

@@ -1,0 +1,148 @@
+"""A vocabulary of one side, sources or targets: its tokens, and the rule that divides texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import tokenizers
+
+from seqserve.errors import OptionError
+from seqserve_server.text.words import START, Joiner, WordCache, has_rules
+
+PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
+
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+# Ends the tokens that text of this side cannot become: no divided text contains a space.
+_OTHER_SIDE = " "
+# The library keeps the interpreter lock while it encodes a text, but not while it encodes a batch.
+_SHORT_CHARACTERS = 1024
+
+
+class Pieces(NamedTuple):
+    """The tokens of a text."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    """Where each begins and ends in the text as it was given, in Unicode code points."""
+
+
+class Vocabulary:
+    """The vocabulary of sources, or of targets, and the rule that divides them."""
+
+    def __init__(self, library: tokenizers.Tokenizer, size: int | None) -> None:
+        """Checks that the tokens beyond ``size`` are special, and that there are control tokens."""
+        self.library = _plain(library)
+        self.vocabulary_size: int = library.get_vocab_size()
+        self._size = self.vocabulary_size if size is None else size
+        self.pad_id, self.eos_id, self.unk_id = map(self._known_id_of, (PAD, EOS, UNK))
+        byte_ids = map(library.token_to_id, BYTE_TOKENS)
+        self.byte_ids = frozenset(id_ for id_ in byte_ids if id_ is not None)
+        added = library.get_added_tokens_decoder()
+        self.hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
+        self._unwritten_ids = self.hidden_ids | {self.pad_id, self.eos_id, self.id_of(BOS)}
+        if not self.hidden_ids.issuperset(range(self._size, self.vocabulary_size)):
+            raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
+
+    @cached_property
+    def spelled(self) -> dict[int, str]:
+        """Each token as it is spelled, by its id."""
+        vocabulary = self.library.get_vocab()
+        return {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Spells tokens."""
+        spelled = self.spelled
+        return [spelled.get(id_, UNK) for id_ in ids]
+
+    def id_of(self, token: str) -> int | None:
+        """Returns the id of a token; None if the model has none."""
+        ids = map(self.library.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
+        id_: int | None = next((each for each in ids if each is not None), None)
+        return id_ if id_ is not None and id_ < self._size else None
+
+    def normalized(self, text: str) -> str:
+        """Changes a text as the rule does before it divides it."""
+        normalizer = self.library.normalizer
+        changed: str = normalizer.normalize_str(text) if normalizer else text
+        return changed
+
+    def divide(self, text: str) -> list[int]:
+        """Divides a text; the last id is the end token."""
+        if len(text) <= _SHORT_CHARACTERS:
+            return [*self._divide_short(text), self.eos_id]
+        return self.divide_all([text])[0]
+
+    @cached_property
+    def _divide_short(self) -> Callable[[str], list[int]]:
+        if not has_rules(self.library):
+            return self._ids
+        starts = (id_ for id_, token in self.spelled.items() if token.startswith(START))
+        return WordCache(self._ids, frozenset(starts)).divide
+
+    def _ids(self, text: str) -> list[int]:
+        return self._without_controls(self.library.encode(text, add_special_tokens=False).ids)
+
+    @cached_property
+    def join(self) -> Callable[[Sequence[int]], str]:
+        """Joins tokens to a text, without special ones."""
+        if not has_rules(self.library):
+            return self._text
+        vocabulary = self.library.get_vocab()
+        written = {id_: token for token, id_ in vocabulary.items() if id_ not in self.hidden_ids}
+        return Joiner(self._text, written, self.byte_ids).join
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text: str = self.library.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def pieces(self, text: str) -> Pieces:
+        """Divides a text into tokens and their places."""
+        if len(text) <= _SHORT_CHARACTERS:
+            encoding = self.library.encode(text, add_special_tokens=False)
+        else:
+            [encoding] = self.library.encode_batch([text], add_special_tokens=False)
+        return Pieces(self._without_controls(encoding.ids), encoding.offsets)
+
+    def divide_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Divides many texts, on all cores."""
+        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [self._with_end(encoding.ids) for encoding in encodings]
+
+    def _with_end(self, ids: list[int]) -> list[int]:
+        return [*self._without_controls(ids), self.eos_id]
+
+    def _without_controls(self, ids: list[int]) -> list[int]:
+        # A unigram vocabulary lists special tokens among its pieces, so text can match them.
+        unwritten, unk = self._unwritten_ids, self.unk_id
+        return [unk if id_ in unwritten else id_ for id_ in ids]
+
+    def _known_id_of(self, token: str) -> int:
+        id_ = self.id_of(token)
+        if id_ is None:
+            raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
+        return id_
+
+
+def read_library(path: Path) -> tokenizers.Tokenizer:
+    """Reads a ``tokenizer.json``.
+
+    Raises:
+        OptionError: It cannot be read, or is none.
+    """
+    try:
+        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+    except Exception as error:  # the library raises bare Exception for a malformed file
+        raise OptionError(f"{path}: is not a tokenizer.json: {error}") from None
+
+
+def _plain(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Lets no text become a special token, and no text be padded or cut."""
+    tokenizer.encode_special_tokens = True
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
