@@ -18,8 +18,7 @@ from seqserve.options import flag_of, option, parse
 
 if TYPE_CHECKING:
     from seqserve_server.corpus.corpus_file import CorpusFile
-    from seqserve_server.corpus.engine import EngineSettings
-    from seqserve_server.corpus.pool import Pool
+    from seqserve_server.corpus.engine import EngineSettings, Pool
 
 _EPILOG = """\
 It starts engines of its own and needs no server. The suffix of CORPUS tells its format:

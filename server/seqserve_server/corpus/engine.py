@@ -6,12 +6,12 @@ import gc
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve.v1.generation_pb2 import GenerateRequest
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.corpus.answer import Answer, answer_of
+from seqserve_server.corpus.corpus_file import Answer, answer_of
 from seqserve_server.offline.offline import Offline, Outcome
 
 Answered: TypeAlias = list[Answer] | SeqserveError
@@ -34,6 +34,17 @@ class EngineSettings:
     def template(self) -> GenerateRequest:
         """The request of every text, without the text."""
         return GenerateRequest.FromString(self.request)
+
+
+class Pool(Protocol):
+    """Several engines of one model."""
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are."""
+
+    def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
+        """Hands texts to the engine with the fewest."""
 
 
 class CorpusEngine:

@@ -14,8 +14,7 @@ from seqserve.documents.json_lines import place_of, without_text
 from seqserve.documents.json_syntax import DECODER
 from seqserve.documents.plain_text import fault_of
 from seqserve.files import written_whole
-from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.corpus_file import Place
+from seqserve_server.corpus.corpus_file import Answer, Place
 
 
 class LinesFile(ABC):

@@ -11,8 +11,7 @@ from pyarrow import parquet
 
 from seqserve.errors import OptionError
 from seqserve.files import written_whole
-from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.corpus_file import Place
+from seqserve_server.corpus.corpus_file import Answer, Place
 from seqserve_server.corpus.lines import score_field
 
 _ROWS = 4096
