@@ -18,16 +18,10 @@ from seqserve.options import parse
 from seqserve.variables import misspelt_variables
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import RAISE_THREADS
-from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.deployment import Loader
-from seqserve_server.front.models.folders import standard_repository
-from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.models.rollout import Rollout, parse_traffic
+from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -72,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     metrics = Metrics()
     metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
     tracing = _tracing(options)
-    rollout = _rollout(options, metrics)
+    rollout = rollout_of(options, metrics)
     rollout.open(options.default_model, parse_traffic(options.traffic))
     try:
         refuse_few_threads()
@@ -107,33 +101,6 @@ def _tracing(options: ServeOptions) -> Tracing | None:
             " pip install 'seqserve[tracing]'"
         ) from None
     return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
-
-
-def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
-    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
-    # Models without recommended options stay so if there is nothing to add.
-    is_segmented = options.segmentation is not SegmentationMode.NONE
-    generation = {"segmentation": options.segmentation.value} if is_segmented else {}
-    keeps = options.cache_mb > 0
-    loader = Loader(
-        repository=options.model_repository or standard_repository(),
-        provider=options.provider,
-        threads=options.threads,
-        limits=options.engine_limits(),
-        launch=launch,
-        processes=options.process_count(),
-        stall_s=options.stall_timeout_s,
-        generation=generation,
-        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
-    )
-    return Rollout(
-        Repository(),
-        loader,
-        metrics,
-        keep=options.keep_versions,
-        interval_s=options.watch_interval_s,
-        drain_timeout_s=options.drain_timeout_s,
-    )
 
 
 def refuse_few_threads() -> None:
@@ -192,7 +159,7 @@ async def _serve(
     gc.collect()
     gc.freeze()
     trimming = asyncio.create_task(trim_memory())
-    _announce(options, server.port, scrape.port, rollout.repository)
+    _announce(options, server.port, scrape.port, rollout)
     await stop.wait()
     trimming.cancel()
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
@@ -233,10 +200,10 @@ def is_ready(
         return False
 
 
-def _announce(options: ServeOptions, port: int, metrics_port: int, repository: Repository) -> None:
+def _announce(options: ServeOptions, port: int, metrics_port: int, rollout: Rollout) -> None:
     address = address_of(options.host, port)
     metrics = f"http://{address_of(options.metrics_host, metrics_port)}/metrics"
-    models = repository.models()
+    models = rollout.repository.models()
     listed = ", ".join(
         f"{model.manifest.label} ({model.manifest.precision}, {model.provider.value},"
         f" {model.engine.capacity.slots} slots, caches"

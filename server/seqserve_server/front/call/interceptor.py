@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 Requests: TypeAlias = Message | wire.Unreadable | AsyncIterator[Message | wire.Unreadable]
 """What a handler is given: one request, or a stream of them."""
 
-_OURS = ("/seqserve.v1.", "/inference.")
-_GRPCS = "/grpc."
+_OWN_SERVICES = ("/seqserve.v1.", "/inference.")
+_BUILTIN_SERVICES = "/grpc."
 _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
@@ -63,7 +63,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         tracing: Tracing | None = None,
         *,
         caller_metadata: str = "",
-        memory: FairMemory | None = None,
+        caller_share: float = 0.5,
+        max_answer_bytes: int = 256_000_000,
     ) -> None:
         """Starts without calls.
 
@@ -71,13 +72,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             metrics: Counts calls.
             tracing: Traces calls; None for no traces.
             caller_metadata: Metadata key that names the client; empty for none.
-            memory: Memory for answers.
+            caller_share: Share of the memory for answers that one client may have.
+            max_answer_bytes: Memory for answers.
         """
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
         texts = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
-        self._resources = ServerResources(answers=memory or FairMemory(), texts=texts)
+        answers = FairMemory(max_answer_bytes, caller_share)
+        metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
+        self._resources = ServerResources(answers=answers, texts=texts)
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -94,11 +98,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return wrapped
         handler = await continuation(handler_call_details)
         # Names of methods that do not exist must not pile up here.
-        if handler is None or not method.startswith((*_OURS, _GRPCS)):
+        if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
             return handler
-        is_grpcs = method.startswith(_GRPCS)
+        is_builtin_service = method.startswith(_BUILTIN_SERVICES)
         self._wrapped[method] = (
-            wire.refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
+            wire.refusing_malformed(handler) if is_builtin_service else self._wrap(method, handler)
         )
         return self._wrapped[method]
 

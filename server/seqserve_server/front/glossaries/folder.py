@@ -21,7 +21,6 @@ from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
 from seqserve_server.front.models.folders import Files, files_of
 from seqserve_server.front.models.pairs import truncated_list
-from seqserve_server.front.security.reloading import Reload
 from seqserve_server.process import logs
 
 OPTION = "--glossaries"
@@ -101,12 +100,12 @@ class Glossaries:
         """Why the newest file of each glossary is not used; empty if it is."""
         return {file.glossary: file.fault for file in self._files.values() if file.glossary}
 
-    def reloads(self) -> dict[str, Reload]:
+    def reloads(self) -> dict[str, tuple[bool, float]]:
         """Returns whether all files are in use as they are, and when the last one was read."""
         if self._folder is None:
             return {}
         is_sound = not any(file.fault for file in list(self._files.values()))
-        return {OPTION: Reload(is_sound, self._success_s)}
+        return {OPTION: (is_sound, self._success_s)}
 
     def find(
         self, name: str, source: str, target: str, field: str = "options.glossary"

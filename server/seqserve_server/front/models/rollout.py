@@ -10,12 +10,17 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract import errors
+from seqserve_server.contract.options import SegmentationMode
+from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import ServingEngine
+from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.deployment import Deployment, Loader
-from seqserve_server.front.models.folders import Scanner
+from seqserve_server.front.models.folders import Scanner, standard_repository
 from seqserve_server.front.models.lifecycle import VERSION, Control, ModelState, to_drain, to_load
 from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -254,3 +259,31 @@ class Rollout:
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
+
+
+def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
+    """Makes the rollout of a server; loads nothing yet."""
+    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
+    # Models without recommended options stay so if there is nothing to add.
+    is_segmented = options.segmentation is not SegmentationMode.NONE
+    generation = {"segmentation": options.segmentation.value} if is_segmented else {}
+    keeps = options.cache_mb > 0
+    loader = Loader(
+        repository=options.model_repository or standard_repository(),
+        provider=options.provider,
+        threads=options.threads,
+        limits=options.engine_limits(),
+        launch=launch,
+        processes=options.process_count(),
+        stall_s=options.stall_timeout_s,
+        generation=generation,
+        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
+    )
+    return Rollout(
+        Repository(),
+        loader,
+        metrics,
+        keep=options.keep_versions,
+        interval_s=options.watch_interval_s,
+        drain_timeout_s=options.drain_timeout_s,
+    )

@@ -192,15 +192,10 @@ class AcceptingServer(_server.Server):
 
 def missing_parts() -> list[str]:
     """Lists the private parts of grpcio that this file needs and the installed release lacks."""
-    server = ("AioServer._make_request_call_future", "AioServer._request_call")
-    names = (*server, "AioServer._request_registered_call", "_ServicerContext")
-    return [name for name in names if not _has(cygrpc, name)]
-
-
-def _has(owner: object, path: str) -> bool:
-    for name in path.split("."):
-        owner = getattr(owner, name, None)
-    return owner is not None
+    parts = ("AioServer", "_ServicerContext", "channelz_get_server", "channelz_get_servers")
+    methods = ("_make_request_call_future", "_request_call", "_request_registered_call")
+    missing = [f"AioServer.{name}" for name in methods if not hasattr(cygrpc.AioServer, name)]
+    return missing + [name for name in parts if not hasattr(cygrpc, name)]
 
 
 def new_server(

@@ -19,7 +19,7 @@ import grpc
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
-from seqserve_server.front.overload.memory import Shares
+from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.telemetry.call_record import method_name
 from seqserve_server.process import logs
 
@@ -53,7 +53,7 @@ class PendingCalls:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts empty; the clock tells seconds, from any origin."""
-        self._places = Shares(0, _CALLER_SHARE)
+        self._places = FairShare(0, _CALLER_SHARE)
         self._clock = clock
         self._served_s, self._is_busy = clock(), False
         self._interval_s = _INTERVAL_S

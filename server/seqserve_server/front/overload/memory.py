@@ -35,7 +35,7 @@ _IN_USE = {
 }
 
 
-class Shares:
+class FairShare:
     """Bytes, or places, that callers divide among them."""
 
     def __init__(self, total: int, caller_share: float) -> None:
@@ -88,8 +88,8 @@ class FairMemory:
         self._bound = bound
         self.max_per_caller = int(max_bytes * caller_share)
         """Most bytes that one caller can reserve."""
-        self._held = Shares(max_bytes, caller_share)
-        self._requests = Shares(int(max_bytes * _WAITING_PART), caller_share)
+        self._held = FairShare(max_bytes, caller_share)
+        self._requests = FairShare(int(max_bytes * _WAITING_PART), caller_share)
         # Calls that wait, in their order, by callers, which are in the order of their turns.
         self._waiting: dict[str, deque[_Waiting]] = {}
 

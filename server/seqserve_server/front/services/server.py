@@ -29,7 +29,6 @@ from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
-from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.security.protection import Certificates, Security
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
 from seqserve_server.front.services.models import ModelServicer
@@ -67,10 +66,12 @@ class Server:
         """Binds the port; calls are answered after :meth:`start`."""
         self._rollout = rollout
         self._repository = rollout.repository
-        memory = FairMemory(options.max_answer_mb * 1_000_000, options.caller_share)
-        metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
         self._interceptor = interceptor = CallInterceptor(
-            metrics, tracing, caller_metadata=options.caller_metadata, memory=memory
+            metrics,
+            tracing,
+            caller_metadata=options.caller_metadata,
+            caller_share=options.caller_share,
+            max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
         admission = Admission(interceptor.peer_of, interceptor.refuse)
         self._draining = asyncio.Event()

@@ -1,9 +1,4 @@
-"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference.
-
-Figures are those of the metrics: calls are counted by the front, texts and steps by the engine.
-Source of statistics:
-https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
-"""
+"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from tests.resources import own_resources
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, make_manifest
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
+from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
     ArtifactError,
@@ -171,12 +172,6 @@ async def watching(
         await watched.rollout.stop()
         for host in watched.loader.hosts:
             assert host.has_ended, "an engine was left behind"
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            await asyncio.sleep(0.002)
 
 
 async def test_version_that_appears_is_loaded_and_served(tmp_path: Path) -> None:

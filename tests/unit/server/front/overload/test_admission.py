@@ -7,17 +7,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.clock import Clock
 
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.front.overload.admission import PendingCalls
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def entered(pending: PendingCalls, caller: str, most: int = 2000) -> int:
