@@ -39,13 +39,7 @@ class EngineCall:
     """
 
     def __init__(self, engine: AnsweringEngine, spec: Spec, record: CallRecord) -> None:
-        """Prepares the call.
-
-        Args:
-            engine: The engine.
-            spec: The request.
-            record: Record of the call that the request belongs to.
-        """
+        """Prepares the call."""
         self.spec = spec
         self.timeline = Timeline(arrived_s=spec.arrived_s)
         """When the request reached each stage."""
@@ -280,11 +274,7 @@ class StreamThrottle:
         self._due_s = 0.0
 
     def is_due(self, under_way: int) -> bool:
-        """Tells whether a message is due, now that there are new tokens.
-
-        Args:
-            under_way: Requests that have not ended, on all engines of the version.
-        """
+        """Tells whether a message is due, now that there are new tokens."""
         now_s = self._clock()
         if under_way > UNTHROTTLED_STREAMS and now_s < self._due_s:
             return False

@@ -57,15 +57,7 @@ async def in_turns(
     call: ServerCall,
     max_wait_s: float = MAX_WAIT_S,
 ) -> Result:
-    """Reads the texts of a request: short ones at once, long ones in turns with other callers.
-
-    Args:
-        steps: Reads the texts.
-        num_characters: Length of all its texts.
-        request: The request, which is held meanwhile.
-        call: The call that it came in.
-        max_wait_s: Longest wait for memory, in seconds.
-    """
+    """Reads the texts of a request: short ones at once, long ones in turns with other callers."""
     if num_characters <= _FEW_CHARACTERS:
         return at_once(steps)
     memory, turns = call.resources.texts, call.resources.text_turns

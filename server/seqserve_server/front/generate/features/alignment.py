@@ -99,14 +99,7 @@ class TokenSpans(NamedTuple):
     def of(
         cls, text: str, ids: Sequence[int], affixes: Affixes, tokenizer: Tokenizer
     ) -> TokenSpans:
-        """Finds the tokens of a source.
-
-        Args:
-            text: The source.
-            ids: All that the model reads for it.
-            affixes: What was added to it.
-            tokenizer: That of the model.
-        """
+        """Finds the tokens of a source."""
         whole = affixes.text + text
         offsets = tokenizer.pieces(whole).offsets
         spans = [_trimmed(whole, *each) for each in offsets]
@@ -136,15 +129,7 @@ def alignment_of(
     source: TokenSpans,
     tokenizer: Tokenizer,
 ) -> generation_pb2.Alignment:
-    """Aligns the tokens of a target.
-
-    Args:
-        text: The target.
-        ids: Its tokens.
-        attention: Of each of them to the source.
-        source: The tokens of the source.
-        tokenizer: That of the model.
-    """
+    """Aligns the tokens of a target."""
     targets = zip(_spans(text, ids, tokenizer), attention, strict=True)
     return message_of(
         [

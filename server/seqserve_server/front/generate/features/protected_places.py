@@ -65,11 +65,6 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
     """Puts kept spans of a source into a hypothesis, and tells where they are.
 
     The text, its alignment and ``kept`` change; tokens and scores stay those of the model.
-
-    Args:
-        message: The hypothesis, with its alignment.
-        source: The source.
-        spans: Its spans that are kept, in order.
     """
     if not has_words(without(source, spans)):
         # There is nothing to translate.
