@@ -44,6 +44,11 @@ class Options:
     glossary: Glossary | None = None
     """The glossary that the request names."""
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether they may serve again; a random seed must be another one each time."""
+        return self.decoding.sampling is None
+
 
 class Hop(NamedTuple):
     """A model on the way from the source to the target language, and its options."""
