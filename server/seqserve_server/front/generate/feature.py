@@ -36,6 +36,11 @@ class Part(NamedTuple):
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
 
+    @property
+    def rest(self) -> str:
+        """What of its original text is not protected."""
+        return without(self.original, self.protected)
+
 
 def without(text: str, spans: Sequence[Span]) -> str:
     """Returns what of a text is in no span, with spaces in their place."""

@@ -12,7 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.feature import Part, without
+from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
@@ -212,13 +212,12 @@ class SourceReader:
 
     def _is_translatable(self, part: Part, tokens: list[int]) -> bool:
         """Tells whether a segment has a letter, and the model reads any character of the text."""
-        rest = without(part.original, part.protected)
-        if self._segmentation is not None and not has_words(rest):
+        if self._segmentation is not None and not has_words(part.rest):
             return False
         if len(tokens) > self._num_added:
             return True
         # The text in front of it may have taken its tokens.
-        return bool(self._affixes.text and self._tokenizer.pieces(rest).ids)
+        return bool(self._affixes.text and self._tokenizer.pieces(part.rest).ids)
 
     @cached_property
     def _num_added(self) -> int:
@@ -227,8 +226,8 @@ class SourceReader:
         return len(self._affixes.with_special_tokens([])) + self._tokenizer.num_added
 
     def _check_tokens(self, tokens: list[int]) -> None:
-        num_affixes = len(self._affixes.with_special_tokens([]))
         if len(tokens) > self.max_tokens:
+            num_affixes = len(self._affixes.with_special_tokens([]))
             end = "the end token"
             added = end if not num_affixes else f"{end} and {num_affixes} of the model"
             raise InvalidRequest(

@@ -11,7 +11,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.front.call.answer_size import STRING_BYTES
-from seqserve_server.front.generate.feature import Asked, Feature, Part, without
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.front.glossaries.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -65,7 +65,7 @@ class _Terms(Feature):
         self._ends = set(asked.decoding.end_ids or (asked.model.manifest.tokens.eos,))
 
     def read(self, part: Part) -> Part:
-        decoding, text = self._decoding, without(part.original, part.protected)
+        decoding, text = self._decoding, part.rest
         # As the model reads it, without soft hyphens.
         spelled = self._tokenizer.spelled(text).text
         pairs = zip(self._own, decoding.terms, strict=True)
