@@ -20,7 +20,7 @@ from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory, Reservation
-from seqserve_server.front.overload.turns import TextTurns
+from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord
 from seqserve_server.front.telemetry.outcomes import failure_within
 
@@ -33,7 +33,7 @@ class ServerResources:
     """Memory for answers."""
     texts: FairMemory = field(default_factory=lambda: FairMemory(bound=Bound.TEXTS))
     """Memory for texts that are being read."""
-    text_turns: TextTurns = field(default_factory=TextTurns)
+    text_scheduler: TextScheduler = field(default_factory=TextScheduler)
     """Whose texts are read next."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""

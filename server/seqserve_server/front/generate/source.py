@@ -26,7 +26,7 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
 from seqserve_server.front.generate.window import Window
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.overload.turns import Steps
+from seqserve_server.front.overload.turns import Cooperative
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
@@ -113,7 +113,7 @@ class SourceReader:
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
-    def read(self, text: str) -> Steps[Source]:
+    def read(self, text: str) -> Cooperative[Source]:
         """Reads one source."""
         if not text.strip():
             raise InvalidRequest("source", "is empty")
@@ -121,7 +121,7 @@ class SourceReader:
             return self._undivided(text)
         return (yield from self._divided(text, self._segmentation))
 
-    def read_all(self, texts: Sequence[str]) -> Steps[list[Source | ServiceError]]:
+    def read_all(self, texts: Sequence[str]) -> Cooperative[list[Source | ServiceError]]:
         """Reads the sources of a batch; an error stands for its source."""
         sources: list[Source | ServiceError] = []
         num_segments = 0
@@ -146,7 +146,7 @@ class SourceReader:
         self._check_tokens(part.tokens)
         return Source(text, [part], len(part.tokens), is_divided=False)
 
-    def _divided(self, text: str, segmentation: Segmentation) -> Steps[Source]:
+    def _divided(self, text: str, segmentation: Segmentation) -> Cooperative[Source]:
         if len(text) > MAX_CHARACTERS:
             raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
         parts: list[Part] = []
