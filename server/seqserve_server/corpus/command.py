@@ -202,7 +202,7 @@ class CorpusOptions(DecodingOptions):
         return ParquetFile(self.corpus, field, into, has_scores=has_scores)
 
     def facts(self, folder: Path) -> dict[str, object]:
-        """Returns what the answers depend on beside their texts."""
+        """Returns what the answers depend on, except for their texts."""
         from seqserve_server.artifact.files import digest_of
         from seqserve_server.artifact.manifest import FILE
 

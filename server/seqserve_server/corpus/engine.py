@@ -68,7 +68,7 @@ class CorpusEngine:
         gc.freeze()
 
     def begin(self, texts: Sequence[str]) -> Future[Answered]:
-        """Begins to answer texts; the future never has an error of its own."""
+        """Begins to answer texts; the future itself never fails."""
         answered: Future[Answered] = Future()
 
         def finish(outcomes: Future[list[Outcome]]) -> None:
@@ -78,7 +78,7 @@ class CorpusEngine:
         return answered
 
     def close(self) -> None:
-        """Ends the engine; what is under way fails."""
+        """Ends the engine; what is in flight fails."""
         self._offline.close()
 
 

@@ -77,7 +77,7 @@ class TextFile(LinesFile):
 
 
 class JsonLinesFile(LinesFile):
-    """JSON lines: each object has its answer in a field of its own; what is none stays as it is."""
+    """JSON lines: each object gets a field for its answer; other lines stay as they are."""
 
     def __init__(self, path: Path, field: str, into: str, *, has_scores: bool) -> None:
         """Takes the path, and the fields.
@@ -86,7 +86,7 @@ class JsonLinesFile(LinesFile):
             path: The file.
             field: Name of the field of texts.
             into: Name of the field for the answers.
-            has_scores: Whether their scores get a field beside it.
+            has_scores: Whether their scores get a field, too.
         """
         super().__init__(path)
         self._field, self._into, self._has_scores = field, into, has_scores
@@ -129,5 +129,5 @@ def _with_field(body: str, known: Collection[str], name: str, value: object) -> 
 
 
 def score_field(into: str) -> str:
-    """Returns the name of the field of scores beside that of texts."""
+    """Returns the name of the field of scores."""
     return f"{into}_score"

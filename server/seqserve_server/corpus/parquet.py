@@ -29,7 +29,7 @@ class ParquetFile:
             path: Its path.
             field: The column that is read.
             into: The column that is written.
-            has_scores: Whether the answers have scores, for a column beside it.
+            has_scores: Whether the answers have scores, for one more column.
 
         Raises:
             OptionError: It cannot be read, or has no such column of texts.

@@ -1,7 +1,7 @@
 """One run over a corpus, which goes on where an earlier one was broken off.
 
-The journal has the answer of every place in its order, each beside a hash of its text. A run reads
-it along with the corpus up to the first text that is another one, answers the texts behind that,
+The journal has the answer of every place in its order, each with a hash of its text. A run reads
+it along with the corpus up to the first text that is another one, answers the texts after that,
 and writes the output from both at the end. So each place has one answer, whatever happened.
 """
 
@@ -32,7 +32,7 @@ class CorpusRun:
     """A corpus, its journal and its output."""
 
     def __init__(self, corpus: CorpusFile, journal: JournalFile, out: Path) -> None:
-        """Takes what a run needs beside its engines."""
+        """Takes everything but the engines."""
         self._corpus, self._journal, self._out = corpus, journal, out
         self.answered = 0
         """How many places the journal has the answers of."""
@@ -57,7 +57,7 @@ class CorpusRun:
                 progress.advance(len(chunk))
 
     def write(self) -> int:
-        """Writes the output, and beside it a list of what failed, if anything has.
+        """Writes the output, and next to it a list of what failed, if anything has.
 
         Returns:
             How many places failed.

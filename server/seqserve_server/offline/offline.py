@@ -181,7 +181,7 @@ class Offline:
 
         Texts are read as the results of earlier ones are taken, a few hundred ahead, in the thread
         of the caller: an endless iterable needs no more memory than a short one. Leaving the loop,
-        or closing the iterator, cancels what is under way.
+        or closing the iterator, cancels what is in flight.
 
         Args:
             texts: The texts.
@@ -223,7 +223,7 @@ class Offline:
     ) -> Future[list[Outcome]]:
         """Begins to answer texts, all at once; the caller bounds how many.
 
-        Cancelling the future cancels what is under way.
+        Cancelling the future cancels what is in flight.
         """
         with self._lock:
             if self._is_closed:

@@ -127,7 +127,7 @@ class ServerCall(CallRecord):
             self.reservations.discard(self.held)
 
     def child(self) -> ServerCall:
-        """Begins one of many requests of the call, with a model and memory of its own.
+        """Begins one of many requests of the call, with its own model and memory.
 
         Release its models when it is answered, and its memory when the caller has the answer.
         """
@@ -144,7 +144,7 @@ class ServerCall(CallRecord):
     def adopt_model(self, request: ServerCall) -> None:
         """Takes the model of one of many requests, if it has found one.
 
-        Requests may name several models; the last one stands for the call.
+        Requests may name several models; the call counts under the last one.
         """
         if request.model:
             self.model, self.version = request.model, request.version

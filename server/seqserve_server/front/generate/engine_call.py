@@ -236,7 +236,7 @@ def engine_call(job: Job, part: Part, *, streamed: bool = False, is_bulk: bool) 
     model, call = job.hop.model, job.call
     fields = call.spec_fields()
     if is_bulk:
-        # A call of many requests is a flow of its own, which the client's other calls pass.
+        # A call of many requests is a separate flow, which the client's other calls pass.
         fields["flow_id"] = fields["call_id"]
     spec = GenerateSpec(
         source=part.tokens,
@@ -254,7 +254,7 @@ def engine_call(job: Job, part: Part, *, streamed: bool = False, is_bulk: bool) 
 
 
 UNTHROTTLED_STREAMS = 16
-"""Requests under way on an engine up to which every token is sent at once."""
+"""Requests in flight on an engine up to which every token is sent at once."""
 INTERVAL_S = 0.05
 """How long tokens are gathered from when a message was due."""
 
@@ -262,9 +262,9 @@ INTERVAL_S = 0.05
 class StreamThrottle:
     """When one stream may send its new tokens.
 
-    A message costs far more than its tokens. So where many requests are under way, the tokens of a
+    A message costs far more than its tokens. So where many requests are in flight, the tokens of a
     short while go in one: with the first token after it, or with the answer. That is still faster
-    than people read. The first tokens of a stream never wait, and where few requests are under way
+    than people read. The first tokens of a stream never wait, and where few requests are in flight
     none do.
     """
 

@@ -52,7 +52,7 @@ def without(text: str, spans: Sequence[Span]) -> str:
 
 
 class Feature:
-    """What a request may ask for beside a translation; a plain request has none.
+    """What a request may ask for in addition to a translation; a plain request has none.
 
     All features of a request read a part, in their order, and write each hypothesis, in the same
     order: see :mod:`~seqserve_server.front.generate.options`. They are kept with the options of a

@@ -55,7 +55,7 @@ _FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
 )
 """What makes the features of a request, in the order in which all of them read and write.
 
-Protected texts keep their case, so casing comes behind them; it moves the alignment, which comes
+Protected texts keep their case, so casing comes after them; it moves the alignment, which comes
 before both. Terms are not looked for in protected texts. A draft depends on the casing, and on the
 terms, with which no draft is followed.
 """
@@ -188,7 +188,7 @@ def merge_model_defaults(options: GenerationOptions, manifest: Manifest) -> Gene
     if any(options.HasField(name) for name in _OTHER_WAYS):
         for name in _BEAM_SEARCH:
             defaults.ClearField(name)
-    # A prefix belongs to one text, so that beside it the default is not to divide a source.
+    # A prefix belongs to one text, so with one the default is not to divide a source.
     if has_prefix(options):
         defaults.ClearField("segmentation")
     defaults.MergeFrom(options)

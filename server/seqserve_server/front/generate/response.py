@@ -131,7 +131,7 @@ def source_warnings(
 
 
 def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
-    """Tells whether a character that the vocabulary lacks has a meaning of its own.
+    """Tells whether a character that the vocabulary lacks has a meaning by itself.
 
     Letters and symbols have; unusual marks of punctuation and spaces are rarely missed.
     """

@@ -122,7 +122,7 @@ class SourceReader:
         return (yield from self._divided(text, self._segmentation))
 
     def read_all(self, texts: Sequence[str]) -> Cooperative[list[Source | ServiceError]]:
-        """Reads the sources of a batch; an error stands for its source."""
+        """Reads the sources of a batch; one that is wrong becomes its error."""
         sources: list[Source | ServiceError] = []
         num_segments = 0
         for text in texts:
@@ -197,7 +197,7 @@ class SourceReader:
         return part
 
     def tokens(self, text: str) -> list[int]:
-        """Tokenizes a text, and adds what the model reads beside it."""
+        """Tokenizes a text, and adds what else the model reads."""
         return self._encoded(self._shaped(Span(0, len(text)), text).text)
 
     def ends(self, text: str) -> list[int]:

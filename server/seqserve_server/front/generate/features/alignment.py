@@ -91,7 +91,7 @@ class TokenSpans(NamedTuple):
     first: int
     """Index of the first token of the text; others may come before it."""
     spans: list[Span]
-    """Of each token of the text; a lone space has the place of the token behind it."""
+    """Of each token of the text; a lone space has the place of the next token."""
     num_affixes: int
     """How many of them are of what is added before the text."""
 
@@ -112,7 +112,7 @@ class TokenSpans(NamedTuple):
         return cls(len(ids) - len(affixes.after) - 1 - len(spans), spans, begin)
 
     def of_text(self) -> range:
-        """Returns the indexes of the tokens of the text, without what the model reads beside it."""
+        """Returns the indexes of the tokens of the text, without those that are added."""
         return range(self.first + self.num_affixes, self.first + len(self.spans))
 
     def attended(self, weights: array[float]) -> Span | None:
@@ -167,7 +167,7 @@ def _place(
 ) -> None:
     """Gives tokens that came together their places between ``begin`` and ``end``.
 
-    A byte waits for what may belong to its character, and so may hold up tokens behind it.
+    A byte waits for what may belong to its character, and so may hold up the next tokens.
     """
     together: list[int] = []
     for index in indexes:

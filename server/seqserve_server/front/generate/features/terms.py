@@ -52,7 +52,7 @@ def terms(asked: Asked) -> Feature | None:
 
 class _Terms(Feature):
     """Gives each part the terms that it contains: those of the request, then the longest of the
-    glossary. Behind them come terms of the glossary that cannot apply: there is no room for the
+    glossary. After them come terms of the glossary that cannot apply: there is no room for the
     target, or the request rules it out."""
 
     field = "options.terms"
