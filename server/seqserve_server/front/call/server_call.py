@@ -154,29 +154,6 @@ class ServerCall(CallRecord):
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
 
-    def record_single(
-        self, response: generation_pb2.GenerateResponse
-    ) -> generation_pb2.GenerateResponse:
-        """Notes the facts of the answer to a call of one source, and returns it."""
-        if response.segments:
-            self.facts["segments"] = len(response.segments)
-        timings = response.timings
-        self.facts.update(
-            source_tokens=response.source_tokens,
-            generated_tokens=response.generated_tokens,
-            queue_ms=timings.queue_ms,
-            first_token_ms=timings.first_token_ms,
-        )
-        return response
-
-    def record_one_of_many(self, response: generation_pb2.GenerateResponse) -> None:
-        """Counts one of many sources; the response of one that failed is empty."""
-        self.add(
-            sources=1,
-            source_tokens=response.source_tokens,
-            generated_tokens=response.generated_tokens,
-        )
-
 
 _ROUNDING = 0.01
 _JITTER_S = 0.005
