@@ -82,11 +82,6 @@ class CallRecord:
             request.timeline.finished_s = time.monotonic()
         self.trace.requests.append(request)
 
-    def add(self, **counts: float) -> None:
-        """Increments counters of the record."""
-        for name, count in counts.items():
-            self.facts[name] = self.facts.get(name, 0) + count
-
     def record_single(
         self, response: generation_pb2.GenerateResponse
     ) -> generation_pb2.GenerateResponse:
@@ -104,11 +99,13 @@ class CallRecord:
 
     def record_one_of_many(self, response: generation_pb2.GenerateResponse) -> None:
         """Counts one of many sources; the response of one that failed is empty."""
-        self.add(
-            sources=1,
-            source_tokens=response.source_tokens,
-            generated_tokens=response.generated_tokens,
-        )
+        counts = {
+            "sources": 1,
+            "source_tokens": response.source_tokens,
+            "generated_tokens": response.generated_tokens,
+        }
+        for name, count in counts.items():
+            self.facts[name] = self.facts.get(name, 0) + count
 
 
 def method_name(path: str) -> str:
