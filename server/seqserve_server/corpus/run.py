@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seqserve.command.journal import JournalFile, key_of
 from seqserve.command.progress import Progress
-from seqserve.command.run.journal import JournalFile, key_of
 from seqserve.files import written_whole
 from seqserve_server.corpus.corpus_file import NOTHING, Answer, CorpusFile, Place, failed
 from seqserve_server.corpus.engine import Pool
