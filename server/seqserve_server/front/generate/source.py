@@ -85,9 +85,9 @@ async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
     try:
         source = await in_turns(steps, len(text), request, job.call, max_wait_s)
     except InvalidRequest as error:
-        if error.field != "source" or hop.leg is None:
+        if error.field != "source" or job.hop.leg is None:
             raise
-        between = f"between the two models, in {hop.leg.source!r}, {error.reason}"
+        between = f"between the two models, in {job.hop.leg.target!r}, {error.reason}"
         raise InvalidRequest("source", between) from None
     return replace(
         job,
