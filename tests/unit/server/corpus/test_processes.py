@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqserve.errors import InvalidArgument
-from seqserve.spawned_process import spawn
+from seqserve.processes import spawn
 from seqserve_server.contract.errors import ArtifactError, EngineFault
 from seqserve_server.corpus import processes
 from seqserve_server.corpus.engine import EngineSettings
