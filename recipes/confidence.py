@@ -6,7 +6,7 @@
 translates the validation and the test sentences of a recipe, which the model has not seen; the same
 in capitals, in small letters, and with other names; in texts of several sentences, for which it was
 not made; and their translations in a language that it does not read. The coefficients that fit chrF
-on the validation texts are printed, for ``server/seqserve_server/front/answer/confidence.py``;
+on the validation texts are printed, for ``server/seqserve_server/front/generate/response.py``;
 ``docs/confidence.svg`` shows the test texts.
 """
 
@@ -31,7 +31,7 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 from seqserve_plot.picture import grid, save
-from seqserve_server.front.generate.confidence import INTERCEPT, WEIGHTS, features
+from seqserve_server.front.generate.response import INTERCEPT, WEIGHTS, features
 
 Array = NDArray[Any]
 

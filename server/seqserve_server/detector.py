@@ -1,6 +1,6 @@
 """Detects the languages of texts: reads a request in each line, and writes its answer in one.
 
-A process of its own, because the library needs numpy, which the front does not load, and holds the
+A separate process, because the library needs numpy, which the front does not load, and holds the
 interpreter lock for a second while it reads its model. It ends when its input does.
 
 The model is a naive Bayes classifier of sequences of bytes: Lui and Baldwin 2012, "langid.py: An

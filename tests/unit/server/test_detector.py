@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seqserve_server.detector.__main__ import Detector, main
+from seqserve_server.detector import Detector, main
 
 
 @pytest.fixture(scope="module")
