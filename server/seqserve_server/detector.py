@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from seqserve.documents.passage import has_words
+from seqserve.words import has_words
 from seqserve_server.process.child_process import ignore_signals
 
 _OTHER_CODES = {"nb": "no"}

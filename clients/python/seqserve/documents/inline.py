@@ -16,9 +16,10 @@ from functools import partial
 from typing import NamedTuple
 
 from seqserve.declarations import DECLARATIONS
-from seqserve.documents.passage import Passage, Translation, fits, has_words
+from seqserve.documents.passage import Passage, Translation, fits
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
+from seqserve.words import has_words
 
 _BLANK = " \t\r\n\f"
 _SPACE = re.compile(f"[{_BLANK}]+")

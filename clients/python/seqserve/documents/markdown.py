@@ -19,7 +19,8 @@ from markdown_it.token import Token
 
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage
-from seqserve.documents.syntax import ADDRESS, Syntax
+from seqserve.documents.syntax import Syntax
+from seqserve.words import ADDRESS
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 # Characters that are no markup.

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from seqserve.documents.inline import Kind, Piece
-from seqserve.documents.syntax import PLACEHOLDER, SourceText, Syntax
+from seqserve.documents.syntax import SourceText, Syntax
+from seqserve.words import PLACEHOLDER
 
 _TAG = r"<(?P<end>/?)(?P<name>[A-Za-z0-9][\w:.-]*)(?:\s[^<>]*?)?(?P<empty>/?)>"
 _VOID = {"br", "hr", "img", "input", "wbr"}

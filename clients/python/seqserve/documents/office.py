@@ -14,9 +14,10 @@ from functools import partial
 from typing import NamedTuple
 
 from seqserve.documents.inline import Kind, Piece, joined_passages, passages
-from seqserve.documents.passage import Lines, Passage, Translation, fits, has_words
+from seqserve.documents.passage import Lines, Passage, Translation, fits
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.xml_source import XML, Token, end_of, raw_of, tokens
+from seqserve.words import has_words
 
 _CLOSE = "</w:t></w:r>"
 # What may be between runs of one text, at a place.

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from seqserve.words import has_words
+
 if TYPE_CHECKING:
-    # The server reads texts by this module, and needs no client.
     from seqserve.arguments import GenerateOptions
     from seqserve.results import Hypothesis, Result
 
@@ -28,11 +29,6 @@ class ParseError(ValueError):
     def __init__(self, line: int, reason: str) -> None:
         """Takes the line, from 1, and what is wrong there."""
         super().__init__(f"line {line} {reason}")
-
-
-def has_words(text: str) -> bool:
-    """Tells whether a text has a letter: only then is it translated."""
-    return any(map(str.isalpha, text))
 
 
 def fits(text: str) -> bool:

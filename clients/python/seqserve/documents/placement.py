@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from seqserve.documents.passage import Link, Translation, has_words
+from seqserve.documents.passage import Link, Translation
+from seqserve.words import has_words
 
 # A word with what joins its parts, or one other character.
 _UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from seqserve.documents.passage import Lines, Passage, Translation, has_words, parts
+from seqserve.documents.passage import Lines, Passage, Translation, parts
+from seqserve.words import has_words
 
 _TIME = r"\d+(?::\d\d)+(?:[.,]\d+)?"
 # The times of a transcript.

@@ -8,32 +8,6 @@ from typing import NamedTuple
 
 from seqserve.documents.passage import parts
 
-_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
-_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
-ADDRESS = (
-    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
-    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
-    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
-)
-"""Addresses of pages and of mail, as a pattern."""
-# Sources: printf of C (ISO 9899, 7.21.6.1), with the positions of POSIX and the names of Python;
-# str.format; i18next; ICU; Qt; Ruby; Symfony; Chrome's messages.json; references of HTML.
-PLACEHOLDER = "|".join(
-    [
-        ADDRESS,
-        r"\{{2,3}[^{}]*\}{2,3}",
-        r"[$%#]?\{[^{}]*\}",
-        r"\$t\([^()]*\)",
-        r"\$\w+\$",
-        r"%(?:\d+\$)?#@\w+@",
-        r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
-        r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
-        r"%L?\d{1,2}|%%",
-        r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);",
-    ]
-)
-"""Placeholders of programs and addresses, as a pattern without groups."""
-
 
 class Syntax(NamedTuple):
     """How a format writes text."""

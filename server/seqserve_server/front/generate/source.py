@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 
-from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from seqserve.documents.syntax import PLACEHOLDER
 from seqserve.v1 import generation_pb2
+from seqserve.words import PLACEHOLDER
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.front.call.answer_size import ID_BYTES, STRING_BYTES

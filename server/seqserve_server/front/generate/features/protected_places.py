@@ -13,8 +13,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from seqserve.documents.passage import has_words
 from seqserve.v1 import generation_pb2
+from seqserve.words import has_words
 from seqserve_server.front.generate.feature import without
 from seqserve_server.front.generate.features.alignment import Link, links_of, message_of
 from seqserve_server.front.generate.splitting import Span

@@ -1,0 +1,37 @@
+"""What of a text is words, and what comes back as it is: placeholders and addresses.
+
+Documents are read by it, and the server reads texts by it.
+"""
+
+from __future__ import annotations
+
+_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
+_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
+ADDRESS = (
+    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
+    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
+    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+)
+"""Addresses of pages and of mail, as a pattern."""
+# Sources: printf of C (ISO 9899, 7.21.6.1), with the positions of POSIX and the names of Python;
+# str.format; i18next; ICU; Qt; Ruby; Symfony; Chrome's messages.json; references of HTML.
+PLACEHOLDER = "|".join(
+    [
+        ADDRESS,
+        r"\{{2,3}[^{}]*\}{2,3}",
+        r"[$%#]?\{[^{}]*\}",
+        r"\$t\([^()]*\)",
+        r"\$\w+\$",
+        r"%(?:\d+\$)?#@\w+@",
+        r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
+        r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
+        r"%L?\d{1,2}|%%",
+        r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);",
+    ]
+)
+"""Placeholders of programs and addresses, as a pattern without groups."""
+
+
+def has_words(text: str) -> bool:
+    """Tells whether a text has a letter: only then is it translated."""
+    return any(map(str.isalpha, text))
