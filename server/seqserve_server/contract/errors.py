@@ -21,6 +21,7 @@ StartupError           the server cannot start: a port is taken, no model is sou
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -176,3 +177,14 @@ class ProviderError(SeqserveError):
 
 class StartupError(SeqserveError):
     """The server cannot start with these options; the message tells what to change."""
+
+
+MAX_LISTED = 20
+"""Names in a message, enough to find the right one."""
+
+
+def truncated_list(names: Iterable[str]) -> str:
+    """Joins the first names, and counts the others."""
+    names = list(names)
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -14,7 +14,7 @@ from seqserve_server.contract.request import Spec
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
-from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.front.engine_client.engine import RefusalCache
 
 _Receive: TypeAlias = Callable[[Event, Timeline | None], None]
 

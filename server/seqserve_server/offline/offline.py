@@ -27,9 +27,9 @@ from seqserve_server.contract.messages import Setup
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
+from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.generate.window import Window
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, read_artifact
 from seqserve_server.front.overload.memory import FairMemory

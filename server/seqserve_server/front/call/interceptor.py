@@ -20,11 +20,10 @@ from google.protobuf.message import Message
 from seqserve.metadata import REQUEST_ID, request_id
 from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
-from seqserve_server.front.call.answer_size import held_bytes
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
 from seqserve_server.front.models.loaded_model import ActiveCalls
-from seqserve_server.front.overload.memory import FairMemory, release_all
+from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind

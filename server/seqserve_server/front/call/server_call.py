@@ -16,10 +16,9 @@ from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
-from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory, Reservation
+from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord
 from seqserve_server.front.telemetry.outcomes import failure_within

@@ -11,7 +11,7 @@ https://protobuf.dev/programming-guides/encoding/.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
@@ -109,22 +109,6 @@ def rewrapped(handler: Handler, behaviour: Any) -> Handler:
 def encoded(response: Message | bytes) -> bytes:
     """Encodes a response that is not encoded yet."""
     return response if isinstance(response, bytes) else response.SerializeToString()
-
-
-def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
-    """Encodes a message whose only field is a list of messages that are encoded already."""
-    pieces = []
-    for item in items:
-        pieces += [_varint(field << 3 | 2), _varint(len(item)), item]
-    return b"".join(pieces)
-
-
-def _varint(number: int) -> bytes:
-    written = bytearray()
-    while number > 127:
-        written.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*written, number])
 
 
 def _id_of(data: bytes) -> int | None:

@@ -27,9 +27,8 @@ from seqserve_server.contract.errors import (
 from seqserve_server.contract.events import Failed
 from seqserve_server.contract.messages import Message, Ready, StatsReply
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.engine import EngineStatus, QueueKey, Receive, RefusalCache
 from seqserve_server.front.engine_client.process import HostProcess, StatsClient
-from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import logs
 

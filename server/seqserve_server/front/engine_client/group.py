@@ -19,9 +19,8 @@ from contextlib import suppress
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
 from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.process import HostProcess
-from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0

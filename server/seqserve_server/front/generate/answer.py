@@ -8,10 +8,10 @@ from functools import partial
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.front.generate.engine_call import EngineCall, engine_call
-from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.job import Job, Onward
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.pivot import AnswerPart, Streamed, join_legs, stream_then, then
-from seqserve_server.front.generate.records import Job, Onward, Source
+from seqserve_server.front.generate.records import Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -21,10 +21,9 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.call.server_call import has_passed
-from seqserve_server.front.engine_client.engine import AnsweringEngine
-from seqserve_server.front.engine_client.refusals import QueueKey
-from seqserve_server.front.generate.feature import Part
-from seqserve_server.front.generate.records import Job
+from seqserve_server.front.engine_client.engine import AnsweringEngine, QueueKey
+from seqserve_server.front.generate.job import Job
+from seqserve_server.front.generate.records import Part
 from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.telemetry.call_metrics import Lookup
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest

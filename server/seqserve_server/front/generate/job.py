@@ -1,23 +1,123 @@
-"""The memory of a job: bounds its answers before they exist, and waits until there is room."""
+"""The job of a request, and its bounds: parts in flight, and the memory of its answers."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
+from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.call.answer_size import (
+from seqserve_server.contract.request import Priority
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.detection import Detected
+from seqserve_server.front.generate.records import (
     ANSWER_BYTES,
     FLOAT_BYTES,
     HYPOTHESIS_BYTES,
     ID_BYTES,
     PACKED_BYTES,
     STRING_BYTES,
-    AnswerSize,
+    GenerateRequest,
+    Hop,
+    Options,
+    Source,
 )
-from seqserve_server.front.generate.records import GenerateRequest, Job, Options, Source
-from seqserve_server.front.overload.memory import MAX_WAIT_S
+from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize
+
+
+class Onward(NamedTuple):
+    """The second model of a pivot."""
+
+    hop: Hop
+    read: Callable[[str, bool], Awaitable[Job]]
+    """Reads a text that the first model has written; the flag is that of the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Sources that a model has read: what remains is to answer them."""
+
+    hop: Hop
+    sources: list[Source | ServiceError]
+    """In the order of the request; a source that cannot be answered is an error."""
+    priority: Priority
+    is_bulk: bool
+    """As of the route."""
+    call: ServerCall
+    window: Window
+    """Bounds how many parts of divided sources are in flight."""
+    onward: Onward | None = None
+    detected: Detected | None = None
+    """The language of the sources, if it was detected."""
+
+
+Item = TypeVar("Item")
+
+
+Answer = TypeVar("Answer")
+
+
+class Window:
+    """As many places as may be taken at once.
+
+    A call has as many as its model can run: they fill a batch, and requests of others need not wait
+    behind what it would put into the engine's queue.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Starts with all places free."""
+        self._size = size
+
+    @cached_property
+    def _free(self) -> asyncio.Semaphore:
+        # Most sources have one part, which needs no place.
+        return asyncio.Semaphore(self._size)
+
+    @cached_property
+    def inner(self) -> Window:
+        """Another one of this size, for texts that a second model divides once more.
+
+        Parts of the source wait for it, and hold their places meanwhile.
+        """
+        return Window(self._size)
+
+    async def map_in_order(
+        self, items: Sequence[Item], run: Callable[[Item], Awaitable[Answer]]
+    ) -> AsyncGenerator[Answer, None]:
+        """Yields the answers in the order of their items, each as soon as all before it are there.
+
+        Leaving early cancels the answers in flight.
+
+        Args:
+            items: What to answer.
+            run: Answers one item, in a separate task.
+        """
+        tasks: set[asyncio.Task[Answer]] = set()
+        started: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
+
+        async def start() -> None:
+            for item in items:
+                await self._free.acquire()
+                task = asyncio.ensure_future(run(item))
+                task.add_done_callback(lambda _: self._free.release())
+                tasks.add(task)
+                started.put_nowait(task)
+
+        starting = asyncio.create_task(start())
+        try:
+            for _ in items:
+                task = await started.get()
+                yield await task
+                tasks.discard(task)
+        finally:
+            for unfinished in (starting, *tasks):
+                unfinished.cancel()
+            await asyncio.gather(starting, *tasks, return_exceptions=True)
+
 
 # What the tokens of a part take while a request waits, and the part itself.
 _PART_BYTES, _TOKEN_BYTES = 200, 36

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.front.generate.feature import Part
-from seqserve_server.front.generate.features.protected_places import kept_in
-from seqserve_server.front.generate.records import Source
+from seqserve_server.front.generate.protected_places import kept_in
+from seqserve_server.front.generate.records import Part, Source
 from seqserve_server.front.generate.splitting import Span
 
 # From the mildest to the one that a caller should know of first.

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.models.pairs import MAX_LISTED, truncated_list
+from seqserve_server.contract.errors import MAX_LISTED, InvalidRequest, truncated_list
 from seqserve_server.text.tokenizer import Tokenizer
 
 

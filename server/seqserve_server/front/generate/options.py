@@ -21,15 +21,13 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
-from seqserve_server.front.generate.feature import Asked, Feature
-from seqserve_server.front.generate.features.alignment import alignment
+from seqserve_server.front.generate.alignment import alignment, unknowns
 from seqserve_server.front.generate.features.casing import casing
 from seqserve_server.front.generate.features.drafts import drafts
 from seqserve_server.front.generate.features.protected import protected
 from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
-from seqserve_server.front.generate.features.unknowns import unknowns
 from seqserve_server.front.generate.languages import Affixes, affixes_of
-from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.records import Asked, Feature, Options
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
 from seqserve_server.front.generate.splitting import has_prefix, segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary

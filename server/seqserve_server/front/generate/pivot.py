@@ -10,10 +10,9 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.generate.feature import Part
-from seqserve_server.front.generate.features.alignment import Link, links_of, message_of
+from seqserve_server.front.generate.alignment import Link, links_of, message_of
 from seqserve_server.front.generate.joined import Joined, TextJoiner, mean, worst_reason
-from seqserve_server.front.generate.records import Hop
+from seqserve_server.front.generate.records import Hop, Part
 
 Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece

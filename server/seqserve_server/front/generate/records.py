@@ -1,4 +1,4 @@
-"""The records that a request becomes on its way, in their order.
+"""The records that a request becomes on its way, in their order, and the features that change them.
 
 ``GenerateRequest -> Route -> Options -> Source(Part...) -> Job -> GenerateSpec -> Finished ->
 Hypothesis -> GenerateResponse``
@@ -6,20 +6,17 @@ Hypothesis -> GenerateResponse``
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.detection import Detected
-from seqserve_server.front.generate.feature import Feature, Part
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
-from seqserve_server.front.generate.splitting import Segmentation
-from seqserve_server.front.generate.window import Window
+from seqserve_server.front.generate.splitting import Segmentation, Span
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Leg
@@ -76,6 +73,43 @@ class Route(NamedTuple):
         return min(hop.model.engine.capacity.slots for hop in self.hops)
 
 
+class Part(NamedTuple):
+    """A part of a source, which the engine decodes by itself."""
+
+    span: Span
+    """Its place in the source."""
+    original: str
+    """Its text in the source."""
+    text: str
+    """Its text as the model reads it; characters have the places of the original."""
+    tokens: list[int]
+    """What the model reads for it, with all that is added; empty for a part that stays as it is."""
+    decoding: DecodingOptions
+    """How to decode it: the options of the request, with the terms that this part contains."""
+    is_wrapped: bool = False
+    """Whether it is only a part of a line or sentence, which is too long."""
+    protected: Sequence[Span] = ()
+    """What of its text comes back as it is."""
+    terms: Sequence[generation_pb2.Term] = ()
+    """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
+    draft: tuple[int, ...] = ()
+    """Token ids that its target may have."""
+
+    @property
+    def rest(self) -> str:
+        """What of its original text is not protected."""
+        return without(self.original, self.protected)
+
+
+def without(text: str, spans: Sequence[Span]) -> str:
+    """Returns what of a text is in no span, with spaces in their place."""
+    if not spans:
+        return text
+    begins = [0, *(span.end for span in spans)]
+    ends = [*(span.begin for span in spans), len(text)]
+    return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A source and its parts, in order; between them is nothing but white space."""
@@ -88,27 +122,58 @@ class Source:
     """Whether the answer has segments: where division was asked for, even if there is one part."""
 
 
-class Onward(NamedTuple):
-    """The second model of a pivot."""
-
-    hop: Hop
-    read: Callable[[str, bool], Awaitable[Job]]
-    """Reads a text that the first model has written; the flag is that of the job."""
+# Tag and length of a string or of a packed field, a token id, a float: on the wire at most.
+STRING_BYTES, PACKED_BYTES, ID_BYTES, FLOAT_BYTES = 4, 16, 5, 4
+# Names, times, counts.
+ANSWER_BYTES, HYPOTHESIS_BYTES = 512, 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Sources that a model has read: what remains is to answer them."""
+class Feature:
+    """What a request may ask for in addition to a translation; a plain request has none.
 
-    hop: Hop
-    sources: list[Source | ServiceError]
-    """In the order of the request; a source that cannot be answered is an error."""
-    priority: Priority
-    is_bulk: bool
-    """As of the route."""
-    call: ServerCall
-    window: Window
-    """Bounds how many parts of divided sources are in flight."""
-    onward: Onward | None = None
-    detected: Detected | None = None
-    """The language of the sources, if it was detected."""
+    All features of a request read a part, in their order, and write each hypothesis, in the same
+    order: see :mod:`~seqserve_server.front.generate.options`. They are kept with the options of a
+    model and serve many requests, so they know nothing of one.
+    """
+
+    field = ""
+    """The option that it comes from, in errors."""
+    shapes_text = False
+    """Whether it decides which text the model reads; then it is asked for each try to wrap one."""
+
+    def read(self, part: Part) -> Part:
+        """Returns a part with what the feature finds in it, before the engine gets it."""
+        return part
+
+    def read_divided(self, parts: list[Part]) -> list[Part]:
+        """Returns the parts of a source that has several."""
+        return parts
+
+    def max_bytes(self, part: Part) -> int:
+        """Returns how many bytes it may add to a hypothesis for a part."""
+        return 0
+
+    def rewrites(self, part: Part) -> bool:
+        """Tells whether the text of an answer may change once it is whole; it is not streamed."""
+        return False
+
+    def needs_attention(self, part: Part, answer: Finished) -> bool:
+        """Tells whether an answer can be written better with its attention, which it lacks."""
+        return False
+
+    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
+        """Returns a hypothesis with the tokens that the caller gets."""
+        return hypothesis
+
+    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        """Changes the message of a hypothesis, which has its text already."""
+
+
+class Asked(NamedTuple):
+    """What features are made from: the options of a request, over those of its model."""
+
+    options: generation_pb2.GenerationOptions
+    decoding: DecodingOptions
+    affixes: Affixes
+    model: LoadedModel
+    glossary: Glossary | None

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.front.generate.feature import Part, without
-from seqserve_server.front.generate.features.alignment import attention_rows
-from seqserve_server.front.generate.records import Hop
+from seqserve_server.front.generate.alignment import attention_rows
+from seqserve_server.front.generate.records import Hop, Part, without
 from seqserve_server.text.alphabet import script_of
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.engine_client.refusals import QueueKey
+from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.generate.detection import (
     MAX_CHARACTERS,
     Detected,
@@ -21,7 +20,6 @@ from seqserve_server.front.generate.detection import (
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.models.pairs import Legs
 from seqserve_server.front.models.repository import Repository
@@ -79,7 +77,7 @@ def route_to(
 ) -> Route:
     """Routes a request to a model, as :func:`resolve` does."""
     options = request.options
-    glossary = glossary_of(options, model.manifest, glossaries)
+    glossary = glossaries.of_request(options, model.manifest.template)
     priority, is_bulk = _urgency(request, call, [model], is_bulk=is_bulk)
     hop = Hop(model, compile_options(options, model, glossary))
     return Route((hop,), priority, is_bulk, detected)
@@ -155,20 +153,6 @@ def _languages(request: Any) -> _Languages | None:
     source = getattr(holder, "source_language", "")
     target = getattr(holder, "target_language", "")
     return _Languages(source, target, section) if source or target else None
-
-
-def glossary_of(
-    options: generation_pb2.GenerationOptions, manifest: Manifest, glossaries: Glossaries
-) -> Glossary | None:
-    """Finds the glossary that a request names, for its languages or those of its model."""
-    if not options.glossary:
-        return None
-    template = manifest.template or Template()
-    source, target = (
-        getattr(options, f"{role}_language") or (next(iter(known)) if len(known) == 1 else "")
-        for role, known in template.languages.items()
-    )
-    return glossaries.find(options.glossary, source, target)
 
 
 def _beginning(texts: Iterable[str]) -> str:

@@ -8,17 +8,24 @@ from dataclasses import replace
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
-from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.alignment import floats
 from seqserve_server.front.generate.engine_call import EngineCall
-from seqserve_server.front.generate.features.alignment import floats
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
-from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.records import (
+    ANSWER_BYTES,
+    FLOAT_BYTES,
+    ID_BYTES,
+    STRING_BYTES,
+    Options,
+)
 from seqserve_server.front.generate.source import SourceReader, check_length
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
+from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import Pieces
@@ -38,7 +45,7 @@ async def score(
     affixes = _affixes(model, request)
     source = await _source_tokens(model, request, affixes, call)
     target = target_tokens(model, request.target, affixes)
-    size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
+    size = scored_size(len(source), len(target), model.tokenizer.token_bytes)
     await call.reserve(size, request)
     spec = ScoreSpec(
         source=source,
@@ -114,7 +121,7 @@ async def tokenize(
     languages = request.source_language, request.target_language
     affixes = affixes_of(*languages, model.manifest, tokenizer, section="")
     max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
-    await call.reserve(AnswerSize.tokenized(max_tokens, tokenizer.token_bytes), request)
+    await call.reserve(tokenized_size(max_tokens, tokenizer.token_bytes), request)
     steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
     pieces, length = await call.resources.texts.read(call.client_id, steps, len(text), request)
     if len(pieces.ids) > max_tokens:
@@ -156,7 +163,7 @@ async def detokenize(
         if id_ >= size:
             reason = f"is {id_}; {model.manifest.label} has the ids 0 to {size - 1}"
             raise InvalidRequest(f"token_ids[{index}]", reason)
-    await call.reserve(AnswerSize.tokenized(len(ids), model.tokenizer.token_bytes), request)
+    await call.reserve(tokenized_size(len(ids), model.tokenizer.token_bytes), request)
     return generation_pb2.DetokenizeResponse(
         model=model.manifest.name,
         version=model.manifest.version,
@@ -195,7 +202,7 @@ async def _source_tokens(
 async def _reserve(
     model: ServedModel, source: list[int], num_target: int, request: Message, call: ServerCall
 ) -> None:
-    size = AnswerSize.attended(model.manifest, model.tokenizer, len(source), num_target)
+    size = attended_size(model.manifest, model.tokenizer, len(source), num_target)
     await call.reserve(size, request)
 
 
@@ -209,3 +216,31 @@ def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_p
         keys=keys,
         weights=weights,
     )
+
+
+def scored_size(source_tokens: int, target_tokens: int, token_bytes: int) -> AnswerSize:
+    """Bounds the answer to a request to score a target."""
+    string = token_bytes + STRING_BYTES
+    tokens = source_tokens + target_tokens
+    return AnswerSize({"target": ANSWER_BYTES + tokens * (string + ID_BYTES + FLOAT_BYTES)})
+
+
+def tokenized_size(tokens: int, token_bytes: int) -> AnswerSize:
+    """Bounds the answer to a request to divide a text into tokens, or to join them."""
+    # Of each its id, its beginning and its end; where bytes are no text, three bytes for two.
+    each = 3 * token_bytes // 2 + STRING_BYTES + 3 * ID_BYTES
+    return AnswerSize({"text": ANSWER_BYTES + tokens * each})
+
+
+def attended_size(
+    manifest: Manifest, tokenizer: Tokenizer, source_tokens: int, target_tokens: int
+) -> AnswerSize:
+    """Bounds the weights of all layers and heads for a target."""
+    shape = manifest.architecture
+    source, target = source_tokens, target_tokens
+    read = shape.encoder_layers * (shape.encoder_heads or shape.heads) * source * source
+    # A recurrent decoder has no self-attention.
+    own = 0 if shape.cell_width else target
+    written = shape.decoder_layers * shape.heads * target * (own + source)
+    names = (source + target) * (tokenizer.token_bytes + STRING_BYTES)
+    return AnswerSize({"target": ANSWER_BYTES + (read + written) * FLOAT_BYTES + names})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.bulk import Bulk, Requests
-from seqserve_server.front.generate.job import answer_size
+from seqserve_server.front.generate.job import Window, answer_size
 from seqserve_server.front.generate.records import Source
 from seqserve_server.front.generate.route import Directory, resolve, single_model
 from seqserve_server.front.generate.scoring import (
@@ -23,7 +22,6 @@ from seqserve_server.front.generate.scoring import (
     tokenize,
 )
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.generate.window import Window
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
@@ -151,3 +149,19 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 if each.confidence >= _MIN_CONFIDENCE
             ]
         )
+
+
+def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
+    """Encodes a message whose only field is a list of messages that are encoded already."""
+    pieces = []
+    for item in items:
+        pieces += [_varint(field << 3 | 2), _varint(len(item)), item]
+    return b"".join(pieces)
+
+
+def _varint(number: int) -> bytes:
+    written = bytearray()
+    while number > 127:
+        written.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*written, number])

@@ -12,19 +12,16 @@ from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.feature import Part
-from seqserve_server.front.generate.job import longest_wait_s, reserved
+from seqserve_server.front.generate.job import Job, Onward, Window, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
     Hop,
-    Job,
-    Onward,
     Options,
+    Part,
     Route,
     Source,
 )
 from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
-from seqserve_server.front.generate.window import Window
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.overload.turns import Cooperative
 

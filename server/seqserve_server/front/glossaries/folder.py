@@ -16,11 +16,12 @@ from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve.language_codes import folded
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.files import Files, files_of
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.errors import InvalidRequest, truncated_list
 from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
-from seqserve_server.front.models.folders import Files, files_of
-from seqserve_server.front.models.pairs import truncated_list
 from seqserve_server.process import logs
 
 OPTION = "--glossaries"
@@ -106,6 +107,18 @@ class Glossaries:
             return {}
         is_sound = not any(file.fault for file in list(self._files.values()))
         return {OPTION: (is_sound, self._success_s)}
+
+    def of_request(
+        self, options: generation_pb2.GenerationOptions, template: Template | None
+    ) -> Glossary | None:
+        """Finds the glossary that a request names, for its languages or those of its model."""
+        if not options.glossary:
+            return None
+        source, target = (
+            getattr(options, f"{role}_language") or (next(iter(known)) if len(known) == 1 else "")
+            for role, known in (template or Template()).languages.items()
+        )
+        return self.find(options.glossary, source, target)
 
     def find(
         self, name: str, source: str, target: str, field: str = "options.glossary"

@@ -8,37 +8,25 @@ neither does one without any model: probably a disk was unmounted.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import re
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact import manifest
+from seqserve_server.artifact.files import Files, children, files_of, is_folder
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
 from seqserve_server.front.models.lifecycle import VERSION
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.process import logs
 
-Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
-"""Name, size, mtime, ctime and inode of each file; equal as long as no file is written.
-
-Only ctime shows a change of permissions.
-"""
-
 MODELS = Path("models")
 """Where ``seqserve export``, ``import`` and ``models fetch`` put models."""
 DEFAULT_FILE = "default"
 """Holds the name of the model that serves calls which name none."""
-# A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
-_IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 _BEING_WRITTEN = "its files are being written"
 _NO_MANIFEST = "manifest.json, which is written last, is not there yet"
 
@@ -90,7 +78,7 @@ def list_folders(repository: Path) -> Listing:
     """
     # Without the right to enter it, iterdir would still list names and every version look gone.
     os.stat(os.path.join(repository, os.curdir))
-    models = [path for path in repository.iterdir() if _is_shown(path) and _is_folder(path)]
+    models = [path for path in repository.iterdir() if _is_shown(path) and is_folder(path)]
     versions: list[Path] = []
     ignored: dict[Path, str] = {}
     for model in models:
@@ -98,10 +86,10 @@ def list_folders(repository: Path) -> Listing:
         if not model.name.isprintable():
             ignored[model] = "the name of a model must be printable"
             continue
-        children = [path for path in _children(model) if _is_shown(path)]
-        if any(path.name == manifest.FILE for path in children):
+        inside = [path for path in children(model) if _is_shown(path)]
+        if any(path.name == manifest.FILE for path in inside):
             ignored[model] = f"{manifest.FILE} belongs into a folder <name>/<version>/"
-        for folder in filter(_is_folder, children):
+        for folder in filter(is_folder, inside):
             if re.fullmatch(VERSION, folder.name):
                 versions.append(folder)
             else:
@@ -121,43 +109,8 @@ def default_of(repository: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
 
 
-def files_of(folder: Path) -> Files:
-    """Lists the files of a version; empty if the folder has just been removed."""
-    stamps = []
-    for file in _children(folder):
-        try:
-            state = file.stat()
-        except OSError:
-            continue
-        times = (state.st_mtime_ns, state.st_ctime_ns)
-        stamps.append((file.name, state.st_size, *times, state.st_ino))
-    return tuple(sorted(stamps))
-
-
 def _is_shown(path: Path) -> bool:
     return not path.name.startswith(".")
-
-
-def _is_folder(path: Path) -> bool:
-    with _ignoring_unreadable():
-        return stat.S_ISDIR(path.stat().st_mode)
-    return False
-
-
-def _children(folder: Path) -> list[Path]:
-    with _ignoring_unreadable():
-        return [folder / name for name in os.listdir(folder)]
-    return []
-
-
-@contextmanager
-def _ignoring_unreadable() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        # If the disk itself fails, no version must look gone.
-        if error.errno not in _IGNORED_ERRORS:
-            raise
 
 
 class Scanner:

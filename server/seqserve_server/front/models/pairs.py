@@ -11,20 +11,11 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve.language_codes import Language, folded
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.errors import MAX_LISTED, InvalidRequest, truncated_list
 
-MAX_LISTED = 20
-"""Names in a message, enough to find the right one."""
 _MAX_KNOWN = 4096
 _PREFERRED_PIVOT = "en"
 """Most models are made from or to English, so they know it best."""
-
-
-def truncated_list(names: Iterable[str]) -> str:
-    """Joins the first names, and counts the others."""
-    names = list(names)
-    more = len(names) - MAX_LISTED
-    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Translator(NamedTuple):

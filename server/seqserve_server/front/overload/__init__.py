@@ -8,7 +8,7 @@ bounds, the cheap ones first:
 order  bound                         where                              a refusal saves
 =====  ============================  =================================  ====================
 1      calls that wait to be served  ``overload/admission.py``          a task, the reading
-2      repeated refusals of a queue  ``engine_client/refusals.py``      the tokenizing
+2      repeated refusals of a queue  ``engine_client/engine.py``        the tokenizing
 3      memory for long texts         ``overload/memory.py``             the tokenizing
 4      memory for answers            ``overload/memory.py``             the engine's work
 5      the engine's queue            ``engine/queue/admission.py``      the engine's work

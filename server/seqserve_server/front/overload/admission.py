@@ -18,7 +18,7 @@ import grpc
 
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.telemetry.call_record import method_name
 from seqserve_server.process import logs

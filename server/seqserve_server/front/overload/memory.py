@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from seqserve_server.contract.errors import Bound, QueueFull
+from seqserve_server.contract.errors import Bound, InvalidRequest, QueueFull
 
 MAX_WAIT_S = 60.0
 """Longest wait for memory, unless the call asks for a longer one."""
@@ -217,3 +217,56 @@ def release_all(reservations: set[Reservation]) -> None:
     for reservation in reservations:
         reservation.release()
     reservations.clear()
+
+
+# What gRPC and asyncio hold for a call, and for each of its sources.
+_CALL_BYTES, _SOURCE_BYTES = 16 << 10, 4 << 10
+
+
+def held_bytes(size: int, sources: int = 1) -> int:
+    """Computes what a call holds for an answer of a size: its message, and gRPC's copy of it."""
+    return 2 * size + _CALL_BYTES + sources * _SOURCE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """Most bytes of an answer on the wire, by the field of the request that causes them."""
+
+    parts: dict[str, int]
+    sources: int = 1
+    """How many such answers a call returns."""
+    unit: str = "sources"
+    """What each of them answers."""
+
+    @property
+    def each(self) -> int:
+        """Of one source, on the wire."""
+        return sum(self.parts.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """What the call may hold."""
+        return held_bytes(self.sources * self.each, self.sources)
+
+    def checked(self, max_bytes: int) -> int:
+        """Returns what the call may hold, for which there may be room.
+
+        Raises:
+            InvalidRequest: It may need more than ``max_bytes``, even if it is alone.
+        """
+        needed = self.held_bytes
+        if needed <= max_bytes:
+            return needed
+        field = max(self.parts, key=self.parts.__getitem__)
+        of = f"the answers to {self.sources:,} {self.unit}" if self.sources > 1 else "the answer"
+        fewer = f"fewer {self.unit} in a call, " if self.sources > 1 else ""
+        raise InvalidRequest(
+            field,
+            f"makes {of} need up to {_megabytes(needed)} MB; this server has"
+            f" {_megabytes(max_bytes)} MB for one caller: ask for less, {fewer}or a lower"
+            " max_decoding_length",
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{math.ceil(size / 1e6):,}"

@@ -7,23 +7,12 @@ import asyncio
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
 from seqserve_server.artifact.template import Template
-from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.pairs import Pairs
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
-
-_STATES = {
-    ModelState.AVAILABLE: pb.MODEL_STATE_AVAILABLE,
-    ModelState.LOADING: pb.MODEL_STATE_LOADING,
-    ModelState.READY: pb.MODEL_STATE_READY,
-    ModelState.RESTARTING: pb.MODEL_STATE_RESTARTING,
-    ModelState.DRAINING: pb.MODEL_STATE_DRAINING,
-    ModelState.FAILED: pb.MODEL_STATE_FAILED,
-}
+from seqserve_server.front.overload.memory import AnswerSize
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
@@ -43,7 +32,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         response = pb.ListModelsResponse(models=await asyncio.gather(*described))
         if request.with_pairs:
             # In a thread: models of many languages have tens of thousands of pairs.
-            response.pairs.extend(await asyncio.to_thread(_pairs, self._repository.pairs))
+            response.pairs.extend(await asyncio.to_thread(self._pairs))
         return response
 
     async def GetModel(self, request: pb.GetModelRequest, call: ServerCall) -> pb.GetModelResponse:
@@ -101,7 +90,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         message = pb.Model(
             name=entry.name,
             version=entry.version,
-            state=_STATES[entry.state],
+            state=f"MODEL_STATE_{entry.state.name}",
             state_reason=entry.reason,
             is_default=entry.name == self._repository.default and share > 0.0,
             traffic_share=share,
@@ -125,6 +114,17 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.queue_depth = reply.queue_depth
         return message
 
+    def _pairs(self) -> list[pb.LanguagePair]:
+        return [
+            pb.LanguagePair(
+                source_language=source,
+                target_language=target,
+                models=[leg.model for leg in legs],
+                pivot_language=legs[0].target if len(legs) > 1 else "",
+            )
+            for source, target, legs in self._repository.pairs.all()
+        ]
+
 
 def _glossary(glossary: Glossary, fault: str) -> pb.Glossary:
     return pb.Glossary(
@@ -135,15 +135,3 @@ def _glossary(glossary: Glossary, fault: str) -> pb.Glossary:
         modified_s=glossary.modified_s,
         fault=fault,
     )
-
-
-def _pairs(pairs: Pairs) -> list[pb.LanguagePair]:
-    return [
-        pb.LanguagePair(
-            source_language=source,
-            target_language=target,
-            models=[leg.model for leg in legs],
-            pivot_language=legs[0].target if len(legs) > 1 else "",
-        )
-        for source, target, legs in pairs.all()
-    ]

@@ -31,8 +31,8 @@ from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.deployment import Loader

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.feature import Asked, Feature, Part, without
+from seqserve_server.front.generate.records import Asked, Feature, Part, without
 from seqserve_server.front.generate.splitting import Span, has_prefix
 
 _WORD = re.compile(r"[^\W\d_]{2,}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.generate.feature import Asked, Feature, Part
+from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.text.tokenizer import Tokenizer
 
 TokenIds: TypeAlias = tuple[int, ...]

@@ -10,14 +10,9 @@ from seqserve.v1 import generation_pb2
 from seqserve.words import PLACEHOLDER
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
-from seqserve_server.front.call.answer_size import ID_BYTES, STRING_BYTES
-from seqserve_server.front.generate.feature import Asked, Feature, Part
-from seqserve_server.front.generate.features.alignment import Alignment
-from seqserve_server.front.generate.features.protected_places import (
-    is_missing,
-    occurrences,
-    restore,
-)
+from seqserve_server.front.generate.alignment import Alignment
+from seqserve_server.front.generate.protected_places import is_missing, occurrences, restore
+from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
 from seqserve_server.front.generate.splitting import Span
 
 _MAX_CHARACTERS = 256
@@ -75,7 +70,7 @@ class _Protected(Feature):
 
     A model often writes a placeholder or an address as it is. Where it does not, its attention
     tells where it belongs, see
-    :mod:`~seqserve_server.front.generate.features.protected_places`.
+    :mod:`~seqserve_server.front.generate.protected_places`.
     """
 
     field = "options.keep"

@@ -10,8 +10,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, missing_terms
-from seqserve_server.front.call.answer_size import STRING_BYTES
-from seqserve_server.front.generate.feature import Asked, Feature, Part
+from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
 from seqserve_server.front.glossaries.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -18,16 +18,16 @@ from typing import Any, TypeAlias
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
 from seqserve_server.front.generate.answer import answer, streamed
-from seqserve_server.front.generate.records import GenerateRequest, Job
+from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
@@ -59,14 +59,15 @@ class InferenceRequest:
     """Texts for a model, and what to return."""
 
     id: str
-    model: ServedModel
+    manifest: Manifest
+    """Of the model."""
     texts: Texts
     outputs: list[Output]
     options: generation_pb2.GenerationOptions
     is_streamed: bool
 
     @classmethod
-    def read(cls, request: Request, model: ServedModel) -> InferenceRequest:
+    def read(cls, request: Request, manifest: Manifest) -> InferenceRequest:
         """Checks the tensors and parameters of a request for a model."""
         texts = texts_of(request)
         outputs = outputs_of(request)
@@ -83,14 +84,16 @@ class InferenceRequest:
             )
         return cls(
             id=request.id,
-            model=model,
+            manifest=manifest,
             texts=texts,
             outputs=outputs,
             options=options,
             is_streamed=is_streamed,
         )
 
-    def generate_request(self) -> GenerateRequest:
+    def generate_request(
+        self,
+    ) -> generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest:
         """Writes the request of ``seqserve.v1``: for a lone text, or for a batch."""
         texts = self.texts.texts
         if len(texts) == 1:
@@ -116,10 +119,8 @@ class InferenceRequest:
     def _response(
         self, outputs: Sequence[Output], answers: Sequence[Sequence[Hypothesis]]
     ) -> Response:
-        manifest = self.model.manifest
-        response = Response(
-            model_name=manifest.name, model_version=str(manifest.version), id=self.id
-        )
+        name, version = self.manifest.name, str(self.manifest.version)
+        response = Response(model_name=name, model_version=version, id=self.id)
         width = max(1, self.options.num_hypotheses)
         is_flat = self.texts.is_flat and width == 1
         shape = [len(answers)] if is_flat else [len(answers), width]
@@ -178,7 +179,7 @@ class InferenceServicer(ModelControlServicer):
     async def _read(self, request: Request, call: ServerCall) -> tuple[InferenceRequest, Job]:
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
-        inference = InferenceRequest.read(request, model)
+        inference = InferenceRequest.read(request, model.manifest)
         generate = inference.generate_request()
         try:
             route = route_to(model, generate, self._glossaries, call)

@@ -16,7 +16,6 @@ from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.contract.stats import EngineStats, Histogram
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.lifecycle import VERSION
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.tensors import MAX_NAME, config_of, metadata_of
@@ -93,15 +92,16 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
             entries = self._repository.entries
         wanted = [entry for entry in entries if version in (0, entry.version)]
         statistics = await asyncio.gather(
-            *(self._statistics(entry.model) for entry in wanted if entry.model)
+            *(self._statistics(entry) for entry in wanted if entry.model)
         )
         return pb.ModelStatisticsResponse(model_stats=statistics)
 
-    async def _statistics(self, model: ServedModel) -> pb.ModelStatistics:
-        reply = await model.engine.newest_stats()
-        name, version = model.manifest.name, model.manifest.version
-        calls, usage = self._metrics.calls_of(name, version), usage_of(model.engine.status.pids)
-        return statistics_of(name, version, calls, reply.stats, usage)
+    async def _statistics(self, entry: Entry) -> pb.ModelStatistics:
+        assert entry.model is not None
+        engine, label = entry.model.engine, (entry.name, entry.version)
+        reply = await engine.newest_stats()
+        calls, usage = self._metrics.calls_of(*label), usage_of(engine.status.pids)
+        return statistics_of(*label, calls, reply.stats, usage)
 
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, call: ServerCall

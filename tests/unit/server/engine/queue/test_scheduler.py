@@ -18,7 +18,7 @@ from seqserve_server.engine.packing import CrossKV, EncodedSource
 from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request, RequestState
-from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
 
 TIMEOUT_S = 30.0
 

@@ -17,13 +17,13 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
-from seqserve_server.front.call.answer_size import STRING_BYTES, AnswerSize
 from seqserve_server.front.generate.job import generated_size
 from seqserve_server.front.generate.joined import Joined
-from seqserve_server.front.generate.records import Options
-from seqserve_server.front.generate.scoring import weights_of
+from seqserve_server.front.generate.records import STRING_BYTES, Options
+from seqserve_server.front.generate.scoring import attended_size, weights_of
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
+from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.overload.turns import run_now
 
 TOKENIZER = byte_tokenizer()
@@ -147,15 +147,15 @@ def test_the_weights_of_all_heads_are_estimated() -> None:
         decoded = shape.decoder_layers * (7 * 7 + 7 * 5) * shape.heads
         written = weights_of(bytes(4 * (read + decoded)), shape.heads, 1, 1)
         manifest = replace(MODEL.manifest, architecture=shape)
-        assert written.ByteSize() <= AnswerSize.attended(manifest, TOKENIZER, 5, 7).each
+        assert written.ByteSize() <= attended_size(manifest, TOKENIZER, 5, 7).each
 
 
 def test_a_recurrent_decoder_has_no_weights_of_its_own() -> None:
     shape = MODEL.manifest.architecture
-    size = AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
+    size = attended_size(MODEL.manifest, TOKENIZER, 5, 7).each
     recurrent = replace(MODEL.manifest, architecture=replace(shape, cell_width=8))
     weights_less = shape.decoder_layers * shape.heads * 7 * 7
-    assert AnswerSize.attended(recurrent, TOKENIZER, 5, 7).each == size - 4 * weights_less
+    assert attended_size(recurrent, TOKENIZER, 5, 7).each == size - 4 * weights_less
 
 
 def test_a_call_needs_memory_for_each_source() -> None:

@@ -50,7 +50,7 @@ from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
 from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 
 PATIENCE_S = 30.0

@@ -27,9 +27,9 @@ from seqserve_server.contract.messages import (
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.front.engine_client import group, refusals
+from seqserve_server.front.engine_client import engine, group
+from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.engine_client.refusals import QueueKey
 
 from .test_client import ANSWER, PATIENCE_S, FakeHost, Inbox, ready, until
 
@@ -208,8 +208,8 @@ async def test_statistics_of_an_idle_engine_count_all_rows() -> None:
 
 async def test_refusal_of_one_is_known_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     # Longer than the test takes, however busy the machine is.
-    monkeypatch.setattr(refusals, "MAX_REPEAT_S", 1000.0)
-    monkeypatch.setattr(refusals, "_REPEAT_SHARE", 100.0)
+    monkeypatch.setattr(engine, "MAX_REPEAT_S", 1000.0)
+    monkeypatch.setattr(engine, "_REPEAT_SHARE", 100.0)
     async with pair_running() as pair:
         inbox = Inbox()
         number = pair.group.submit(SPEC, inbox.receive)

@@ -7,7 +7,7 @@ from tests.clock import Clock
 
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.engine_client.refusals import (
+from seqserve_server.front.engine_client.engine import (
     MAX_KEYS,
     MAX_REPEAT_S,
     MAX_RETRY_S,

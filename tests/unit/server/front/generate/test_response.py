@@ -18,7 +18,7 @@ from seqserve_server.artifact.manifest import SCORER
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.features.alignment import floats
+from seqserve_server.front.generate.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.generate.splitting import Span
 from seqserve_server.front.models.loaded_model import KnownOptions, ServedModel

@@ -13,7 +13,7 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.generate.route import glossary_of, priority_of
+from seqserve_server.front.generate.route import priority_of
 from seqserve_server.front.glossaries.folder import Glossaries
 
 Options = generation_pb2.GenerationOptions
@@ -42,11 +42,11 @@ def test_a_glossary_is_for_the_languages_of_the_request_or_of_the_model(tmp_path
     glossaries.open()
 
     def found(manifest: Manifest, **options: str) -> str:
-        named = glossary_of(Options(glossary="a", **options), manifest, glossaries)
+        named = glossaries.of_request(Options(glossary="a", **options), manifest.template)
         assert named
         return named.label.source
 
-    assert glossary_of(Options(), manifest(), glossaries) is None
+    assert glossaries.of_request(Options(), None) is None
     assert found(manifest_of({"en": ""}, {"de": ""})) == "en"
     several = manifest_of({"en": "", "ko": ""}, {"de": ""})
     assert found(several, source_language="ko") == "ko"

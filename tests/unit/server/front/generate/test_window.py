@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from seqserve_server.front.generate.window import Window
+from seqserve_server.front.generate.job import Window
 
 Answers = AsyncGenerator[int, None]
 Answer = Callable[[int], Awaitable[int]]

@@ -14,11 +14,10 @@ from seqserve_server.contract.events import Finished, Timeline
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Job, Source
+from seqserve_server.front.generate.records import Hop, Part, Source
 from seqserve_server.front.generate.splitting import Span
-from seqserve_server.front.generate.window import Window
 from seqserve_server.front.models.loaded_model import ServedModel
 
 

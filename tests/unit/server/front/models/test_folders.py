@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from seqserve_server.artifact.files import files_of
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.front.models import folders
 from seqserve_server.front.models.deployment import check_inside
 from seqserve_server.front.models.folders import (
     MODELS,
     Listing,
-    files_of,
     list_folders,
     standard_repository,
 )

@@ -14,12 +14,11 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.engine_call import engine_call
-from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Job, Options
+from seqserve_server.front.generate.records import Hop, Options, Part
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Span
-from seqserve_server.front.generate.window import Window
 from seqserve_server.front.overload.turns import run_now
 
 MODEL = echo_model(max_rows=4)

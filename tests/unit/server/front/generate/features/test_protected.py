@@ -8,8 +8,8 @@ import pytest
 from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.generate.feature import without
 from seqserve_server.front.generate.features.protected import protected
+from seqserve_server.front.generate.records import without
 from seqserve_server.front.generate.splitting import Span
 
 

@@ -27,7 +27,7 @@ def answer(*hypotheses: Hypothesis) -> generation_pb2.GenerateResponse:
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_missing_hypotheses_are_empty(raw: bool) -> None:
-    asked = InferenceRequest.read(asking("a", "b", raw=raw, num_hypotheses=2), MODEL)
+    asked = InferenceRequest.read(asking("a", "b", raw=raw, num_hypotheses=2), MODEL.manifest)
     response = asked.response([answer(BEST, NEXT), answer(NEXT)])
     assert bool(response.raw_output_contents) is raw
     assert tensors(response) == {
@@ -39,5 +39,5 @@ def test_missing_hypotheses_are_empty(raw: bool) -> None:
 
 
 def test_flat_response_has_one_size() -> None:
-    asked = InferenceRequest.read(asking("a", "b", outputs=["text"]), MODEL)
+    asked = InferenceRequest.read(asking("a", "b", outputs=["text"]), MODEL.manifest)
     assert tensors(asked.response([answer(BEST), answer(NEXT)])) == {"text": ["ä", "b"]}

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.front.generate.languages import Affixes
+from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.front.generate.splitting import Span
 from seqserve_server.text.text_stream import REPLACEMENT
 from seqserve_server.text.tokenizer import Tokenizer
@@ -185,3 +185,39 @@ def _trimmed(text: str, begin: int, end: int) -> Span:
     part = text[begin:end]
     left = len(part) - len(part.lstrip())
     return Span(begin + left, begin + max(left, len(part.rstrip())))
+
+
+def unknowns(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it."""
+    return _Unknowns(asked) if asked.options.replace_unknowns else None
+
+
+class _Unknowns(Feature):
+    """Replaces each unknown token by the source token that it attends to most.
+
+    Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";
+    by attention as in Jean et al. 2015, section 4.1.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._unknown_id = asked.model.manifest.tokens.unk
+        self._tokenizer, self._affixes = asked.model.tokenizer, asked.affixes
+
+    def rewrites(self, part: Part) -> bool:
+        return True
+
+    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
+        if self._unknown_id not in hypothesis.token_ids:
+            return hypothesis
+        ids, source = list(hypothesis.token_ids), part.tokens
+        spans = TokenSpans.of(part.text, source, self._affixes, self._tokenizer)
+        candidates = spans.of_text()
+        for index, weights in enumerate(attention_rows(hypothesis, len(source))):
+            if ids[index] == self._unknown_id and candidates:
+                ids[index] = source[max(candidates, key=weights.__getitem__)]
+        length = hypothesis.text_length
+        if length is not None:
+            # The same number of characters stays cut off: the stop sequence.
+            decode = self._tokenizer.decode
+            length += len(decode(ids)) - len(decode(hypothesis.token_ids))
+        return hypothesis._replace(token_ids=ids, text_length=length)
