@@ -12,9 +12,8 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.front.generate.joined import TextJoiner
-from seqserve_server.front.generate.records import Options, Part
+from seqserve_server.front.generate.records import Options, Part, Segmentation
 from seqserve_server.front.generate.source import SourceReader
-from seqserve_server.front.generate.splitting import Segmentation
 from seqserve_server.front.overload.turns import run_now
 
 LIMIT = manifest().limits.max_source_length

@@ -1,4 +1,4 @@
-"""Errors of the service; :mod:`seqserve_server.front.telemetry.outcomes` has the status of each.
+"""Errors of the service; :mod:`seqserve_server.front.telemetry.call_record` has the status of each.
 
 ServiceError
 ├── InvalidRequest     a field of the request is wrong; .field names it

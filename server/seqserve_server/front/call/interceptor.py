@@ -27,16 +27,17 @@ from seqserve_server.front.overload.memory import FairMemory, held_bytes, releas
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
-from seqserve_server.front.telemetry.call_record import method_name, trace_of
-from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.front.telemetry.outcomes import (
+from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
     OK,
     OUTCOMES,
     Failure,
     Outcome,
     failure_of,
+    method_name,
+    trace_of,
 )
+from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
-from seqserve_server.front.telemetry.call_record import CallRecord
-from seqserve_server.front.telemetry.outcomes import failure_within
+from seqserve_server.front.telemetry.call_record import CallRecord, failure_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from google.protobuf.wrappers_pb2 import UInt64Value
 from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.telemetry.outcomes import failure_of
+from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"

@@ -25,7 +25,6 @@ from seqserve_server.front.engine_client.engine import AnsweringEngine, QueueKey
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import Part
 from seqserve_server.front.models.answer_cache import VersionAnswers
-from seqserve_server.front.telemetry.call_metrics import Lookup
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
 
 
@@ -191,7 +190,7 @@ class CachedCall(EngineCall):
             return await self._computed()
         key = self._key, QueueKey.of(self.spec)
         if (answer := await self._answers.under_way.join(key)) is not None:
-            return self._take(answer, Lookup.JOINED)
+            return self._take(answer, "joined")
         return await self._answers.under_way.run(key, self._computed)
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
@@ -209,10 +208,10 @@ class CachedCall(EngineCall):
         answer = self._answers.get(self._key)
         if answer is None:
             return False
-        self._take(answer, Lookup.HIT)
+        self._take(answer, "hit")
         return True
 
-    def _take(self, answer: Finished, lookup: Lookup) -> Finished:
+    def _take(self, answer: Finished, lookup: str) -> Finished:
         """Ends with an answer that no engine computed for this call: all its time was waiting."""
         self._answers.counts.lookups[lookup] += 1
         self.timeline = Timeline(arrived_s=self.spec.arrived_s, finished_s=time.monotonic())
@@ -225,7 +224,7 @@ class CachedCall(EngineCall):
 
     def _keep(self) -> Finished:
         answer = self.result()
-        self._answers.counts.lookups[Lookup.MISS] += 1
+        self._answers.counts.lookups["miss"] += 1
         self._answers.keep(self._key, answer)
         return answer
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.front.generate.protected_places import kept_in
-from seqserve_server.front.generate.records import Part, Source
-from seqserve_server.front.generate.splitting import Span
+from seqserve_server.front.generate.records import Part, Source, Span
 
 # From the mildest to the one that a caller should know of first.
 _STOP_REASONS = (

@@ -27,9 +27,9 @@ from seqserve_server.front.generate.features.drafts import drafts
 from seqserve_server.front.generate.features.protected import protected
 from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
 from seqserve_server.front.generate.languages import Affixes, affixes_of
-from seqserve_server.front.generate.records import Asked, Feature, Options
+from seqserve_server.front.generate.records import Asked, Feature, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
-from seqserve_server.front.generate.splitting import has_prefix, segmentation_of
+from seqserve_server.front.generate.splitting import segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Leg

@@ -12,16 +12,45 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.detection import Detected
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
-from seqserve_server.front.generate.splitting import Segmentation, Span
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.models.pairs import Leg
 
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
+
+
+class Span(NamedTuple):
+    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
+
+    begin: int
+    end: int
+
+
+PREFIXES = ("target_prefix", "target_prefix_tokens")
+"""Options of the prefix of a target, which belongs to one text, not to each of its segments."""
+
+
+DEFAULT_LANGUAGE = "en"
+"""Its rules are those of every language that the library of sentences does not know."""
+
+
+class Segmentation(NamedTuple):
+    """How a source is divided."""
+
+    mode: SegmentationMode
+    language: str = DEFAULT_LANGUAGE
+    """Code of the language, of ISO 639, by whose rules sentences end."""
+    is_default: bool = False
+    """Whether the model recommends it and the request says nothing."""
+
+
+def has_prefix(options: generation_pb2.GenerationOptions) -> bool:
+    """Tells whether a request sets the prefix of its target."""
+    return any(getattr(options, name) for name in PREFIXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

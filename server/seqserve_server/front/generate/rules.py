@@ -8,7 +8,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED, MAX_TOP_K
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
 from seqserve_server.front.generate.features.terms import check_terms
-from seqserve_server.front.generate.splitting import PREFIXES
+from seqserve_server.front.generate.records import PREFIXES
 
 Options = generation_pb2.GenerationOptions
 

@@ -19,9 +19,11 @@ from seqserve_server.front.generate.records import (
     Options,
     Part,
     Route,
+    Segmentation,
     Source,
+    Span,
 )
-from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
+from seqserve_server.front.generate.splitting import split, wrap
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.overload.turns import Cooperative
 

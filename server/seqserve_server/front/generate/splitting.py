@@ -6,26 +6,20 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import sentencex
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.options import SegmentationMode
+from seqserve_server.front.generate.records import DEFAULT_LANGUAGE, Segmentation, Span
 
 Options = generation_pb2.GenerationOptions
 
 _PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
 # The line breaks of str.splitlines: a Unicode text may have others than "\n".
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-
-
-class Span(NamedTuple):
-    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
-
-    begin: int
-    end: int
 
 
 def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
@@ -139,23 +133,6 @@ def _border(text: str, limit: int) -> int:
     return max(limit, 1)
 
 
-PREFIXES = ("target_prefix", "target_prefix_tokens")
-"""Options of the prefix of a target, which belongs to one text, not to each of its segments."""
-
-# Its rules are those of every language that the library does not know.
-_DEFAULT_LANGUAGE = "en"
-
-
-class Segmentation(NamedTuple):
-    """How a source is divided."""
-
-    mode: SegmentationMode
-    language: str = _DEFAULT_LANGUAGE
-    """Code of the language, of ISO 639, by whose rules sentences end."""
-    is_default: bool = False
-    """Whether the model recommends it and the request says nothing."""
-
-
 def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
     """Returns how to divide the source of a request; None for not at all.
 
@@ -169,10 +146,5 @@ def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
     language = sent.segmentation_language
     if not language and sent.source_language:
         language = folded(sent.source_language).name
-    language = language or options.segmentation_language or _DEFAULT_LANGUAGE
+    language = language or options.segmentation_language or DEFAULT_LANGUAGE
     return Segmentation(mode, language, is_default=not sent.segmentation)
-
-
-def has_prefix(options: Options) -> bool:
-    """Tells whether a request sets the prefix of its target."""
-    return any(getattr(options, name) for name in PREFIXES)

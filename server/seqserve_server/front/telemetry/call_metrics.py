@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import NamedTuple
 
 from prometheus_client.core import (
@@ -113,22 +112,16 @@ NAMES = list(VersionLabels._fields)
 """Names of these labels."""
 
 
-class Lookup(Enum):
-    """How a request found its answer; the values are those of the label."""
-
-    HIT = "hit"
-    """It was cached."""
-    JOINED = "joined"
-    """An equal request was in flight, and its answer served both."""
-    MISS = "miss"
-    """The engine computed it."""
+LOOKUPS = ("hit", "joined", "miss")
 
 
 @dataclass(slots=True)
 class CacheCounts:
     """Counts of one version."""
 
-    lookups: dict[Lookup, int] = field(default_factory=lambda: dict.fromkeys(Lookup, 0))
+    lookups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOOKUPS, 0))
+    """Requests by how they found their answer: it was cached, an equal one in flight had it, or the
+    engine computed it."""
     evictions: int = 0
     """Answers that made room for newer ones."""
     held_bytes: int = 0
@@ -167,7 +160,7 @@ class CacheMetrics(Collector):
         )
         for version, counts in sorted(self._counts.copy().items(), key=lambda item: item[0]):
             for result, count in counts.lookups.items():
-                lookups.add_metric([*version, result.value], count)
+                lookups.add_metric([*version, result], count)
             evictions.add_metric(version, counts.evictions)
             held.add_metric(version, counts.held_bytes)
         yield from (lookups, evictions, held)

@@ -23,8 +23,8 @@ from seqserve_server.front.telemetry.call_metrics import (
     Kind,
     VersionLabels,
 )
+from seqserve_server.front.telemetry.call_record import rejection_of
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
-from seqserve_server.front.telemetry.outcomes import rejection_of
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 """Returns name, number and state of every version; called from any thread."""

@@ -39,8 +39,7 @@ from seqserve.address import channel_options
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.events import Failed, Finished
 from seqserve_server.contract.request import ScoreSpec
-from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
-from seqserve_server.front.telemetry.outcomes import Outcome
+from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, Outcome
 
 _NAME = "seqserve"
 _PREFIX = "seqserve."

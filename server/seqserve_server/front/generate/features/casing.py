@@ -9,8 +9,7 @@ from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.records import Asked, Feature, Part, without
-from seqserve_server.front.generate.splitting import Span, has_prefix
+from seqserve_server.front.generate.records import Asked, Feature, Part, Span, has_prefix, without
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _MIN_WORDS = 2

@@ -12,8 +12,14 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.front.generate.alignment import Alignment
 from seqserve_server.front.generate.protected_places import is_missing, occurrences, restore
-from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
-from seqserve_server.front.generate.splitting import Span
+from seqserve_server.front.generate.records import (
+    ID_BYTES,
+    STRING_BYTES,
+    Asked,
+    Feature,
+    Part,
+    Span,
+)
 
 _MAX_CHARACTERS = 256
 _TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"

@@ -25,9 +25,8 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.job import Job
-from seqserve_server.front.generate.route import route_to
+from seqserve_server.front.generate.route import Directory, route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
@@ -145,12 +144,12 @@ class InferenceServicer(ModelControlServicer):
     """Tensors of texts in, tensors of texts out."""
 
     def __init__(
-        self, rollout: Rollout, metrics: Metrics, glossaries: Glossaries, draining: asyncio.Event
+        self, rollout: Rollout, metrics: Metrics, directory: Directory, draining: asyncio.Event
     ) -> None:
-        """Takes the models, their figures, the glossaries, and the event that the server shuts
-        down."""
+        """Takes the models, their figures, what requests are routed by, and the event that the
+        server shuts down."""
         super().__init__(rollout, metrics, draining)
-        self._glossaries = glossaries
+        self._directory = directory
 
     async def ModelInfer(self, request: Request, call: ServerCall) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""
@@ -182,7 +181,7 @@ class InferenceServicer(ModelControlServicer):
         inference = InferenceRequest.read(request, model.manifest)
         generate = inference.generate_request()
         try:
-            route = route_to(model, generate, self._glossaries, call)
+            route = route_to(model, generate, self._directory.glossaries, call)
             return inference, await read(generate, route, call)
         except InvalidRequest as error:
             raise renamed(error, 0) from None

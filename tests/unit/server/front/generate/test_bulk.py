@@ -452,7 +452,7 @@ async def answered_by(service: Service) -> float:
 async def test_the_client_takes_the_rest_to_another_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("seqserve_server.front.telemetry.outcomes._UNAVAILABLE_RETRY_S", 0.01)
+    monkeypatch.setattr("seqserve_server.front.telemetry.call_record._UNAVAILABLE_RETRY_S", 0.01)
     async with serving() as one, serving() as other:
         services = (one, other)
         for service in services:

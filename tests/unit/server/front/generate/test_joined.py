@@ -6,7 +6,8 @@ import pytest
 
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.joined import TextJoiner
-from seqserve_server.front.generate.splitting import Segmentation, split
+from seqserve_server.front.generate.records import Segmentation
+from seqserve_server.front.generate.splitting import split
 
 
 def joined(source: str, *texts: str, language: str = "en") -> str:

@@ -12,7 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.splitting import Segmentation
+from seqserve_server.front.generate.records import Segmentation
 
 Options = generation_pb2.GenerationOptions
 CODES = {"deu_Latn": "a", "eng_Latn": "b", "zh_Hans": "c"}

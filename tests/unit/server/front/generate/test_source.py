@@ -12,10 +12,9 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.records import Options, Segmentation
 from seqserve_server.front.generate.scoring import target_tokens
 from seqserve_server.front.generate.source import SourceReader
-from seqserve_server.front.generate.splitting import Segmentation
 from seqserve_server.front.overload.turns import run_now
 
 MODEL = echo_model(max_rows=4)

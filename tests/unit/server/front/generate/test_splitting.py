@@ -8,7 +8,8 @@ import pytest
 import sentencex
 
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.generate.splitting import Segmentation, split
+from seqserve_server.front.generate.records import Segmentation
+from seqserve_server.front.generate.splitting import split
 
 RIGHT = {
     "en": [

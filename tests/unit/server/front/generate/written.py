@@ -16,8 +16,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Part, Source
-from seqserve_server.front.generate.splitting import Span
+from seqserve_server.front.generate.records import Hop, Part, Source, Span
 from seqserve_server.front.models.loaded_model import ServedModel
 
 

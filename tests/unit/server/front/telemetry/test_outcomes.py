@@ -6,7 +6,7 @@ import pytest
 from grpc import StatusCode
 
 from seqserve_server.contract import errors
-from seqserve_server.front.telemetry.outcomes import (
+from seqserve_server.front.telemetry.call_record import (
     FAULT,
     OUTCOMES,
     Outcome,

@@ -14,7 +14,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
 from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.telemetry.outcomes import failure_of
+from seqserve_server.front.telemetry.call_record import failure_of
 
 Code = grpc.StatusCode
 

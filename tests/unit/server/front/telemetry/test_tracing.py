@@ -32,8 +32,7 @@ from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tokens import Tokens
-from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, Trace
-from seqserve_server.front.telemetry.outcomes import OK
+from seqserve_server.front.telemetry.call_record import OK, CallRecord, EndedRequest, Trace
 from seqserve_server.front.telemetry.scrape import render
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 

@@ -15,7 +15,7 @@ from seqserve_server.front.generate.features.casing import (
     uppercase,
 )
 from seqserve_server.front.generate.features.protected import protected_spans
-from seqserve_server.front.generate.splitting import Span
+from seqserve_server.front.generate.records import Span
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.engine_call import engine_call
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Options, Part
+from seqserve_server.front.generate.records import Hop, Options, Part, Span
 from seqserve_server.front.generate.source import SourceReader
-from seqserve_server.front.generate.splitting import Span
 from seqserve_server.front.overload.turns import run_now
 
 MODEL = echo_model(max_rows=4)
