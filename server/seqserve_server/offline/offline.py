@@ -239,7 +239,7 @@ class Offline:
         call = self._call.child()
         try:
             request = requests.with_source(template, text)
-            route = route_to(self._model, request, self._glossaries, call, is_bulk=True)
+            route = route_to([self._model], request, self._glossaries, call, is_bulk=True)
             job = await read(request, route, call, self._window)
             return await answer(job, job.sources[0])
         except CallError as error:

@@ -73,9 +73,6 @@ async def aborted(
     gRPC keeps the error that it raises with the call, and the error keeps all that the call has
     held, so that a request of a megabyte would stay until the garbage collector finds the circle.
     So the error forgets where it was raised.
-
-    Raises:
-        AbortError: Always; gRPC must get it.
     """
     try:
         await context.abort(code, details, trailers)

@@ -82,11 +82,7 @@ class RemoteEngine:
         """Recent refusals of this engine."""
 
     def load(self) -> None:
-        """Waits until the host is ready; blocks.
-
-        Raises:
-            SeqserveError: The host could not load the model.
-        """
+        """Waits until the host is ready; blocks."""
         host = self._host = self._host or self._launch()
         if self._closed:
             self.terminate()

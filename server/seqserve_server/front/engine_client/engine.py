@@ -152,7 +152,6 @@ class RefusalCache:
     """The recent refusals of one engine; lives in the event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts empty."""
         self._clock = clock
         self._refusals: dict[QueueKey, _Refusal] = {}
 

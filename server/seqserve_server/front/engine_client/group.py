@@ -72,7 +72,6 @@ class EngineGroup:
             raise
 
     def __len__(self) -> int:
-        """Counts the processes, including those that are being restarted."""
         return len(self._engines)
 
     def load(self) -> None:

@@ -88,7 +88,6 @@ class StatsClient:
     """The statistics of one engine, over all its processes; lives in the event loop."""
 
     def __init__(self, send: Callable[[Message], None]) -> None:
-        """Starts without statistics."""
         self._send = send
         self._waiting: deque[Future[StatsReply]] = deque()
         # Statistics of processes that have ended: counters never fall.

@@ -63,7 +63,6 @@ class CircuitBreaker:
     def __init__(
         self, limits: BreakerLimits | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Starts closed."""
         self._limits = limits or BreakerLimits()
         self._clock = clock
         self._started_s: float | None = None
@@ -114,12 +113,7 @@ class Startable(Protocol):
         """Ends what is left of it; blocks."""
 
     def load(self) -> None:
-        """Starts its process and waits until it is ready; blocks.
-
-        Raises:
-            SeqserveError: The model cannot be loaded.
-            OSError: The system has no process for it.
-        """
+        """Starts its process and waits until it is ready; blocks."""
 
     async def start(self) -> None:
         """Connects a process that is ready."""

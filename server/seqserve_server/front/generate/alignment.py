@@ -58,7 +58,6 @@ class Alignment(Feature):
     """Tells where in the source the tokens of an answer come from."""
 
     def __init__(self, asked: Asked) -> None:
-        """Takes what divides a source, and what is added to it."""
         self._tokenizer, self._affixes = asked.model.tokenizer, asked.affixes
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:

@@ -27,15 +27,16 @@ async def answer(job: Job, source: Source | ServiceError) -> Response:
     if not source.is_divided:
         response = await answer_part(source.parts[0])
         assert response is not None
-        return _annotated(job, response)
-    joined = Joined(source)
-    if len(source.parts) == 1:
-        joined.add(await answer_part(source.parts[0]))
     else:
-        async with aclosing(job.window.map_in_order(source.parts, answer_part)) as responses:
-            async for each in responses:
-                joined.add(each)
-    return _annotated(job, _joined(job, joined))
+        joined = Joined(source)
+        if len(source.parts) == 1:
+            joined.add(await answer_part(source.parts[0]))
+        else:
+            async with aclosing(job.window.map_in_order(source.parts, answer_part)) as responses:
+                async for each in responses:
+                    joined.add(each)
+        response = _joined(job, joined)
+    return _annotated(job, response)
 
 
 async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
@@ -95,7 +96,6 @@ async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:
 
 
 async def _written(job: Job, part: Part, call: EngineCall) -> Response:
-    """Writes the answer of a call that is finished, with its attention where that helps."""
     finished, options = call.result(), job.hop.options
     if any(feature.needs_attention(part, finished) for feature in options.features):
         # The translation is complete without.

@@ -25,8 +25,6 @@ Answer: TypeAlias = Callable[
 
 
 class _Ready(NamedTuple):
-    """A response that the caller has not taken yet, and the request that it is for."""
-
     response: generation_pb2.GenerateBulkResponse
     request_call: ServerCall
 

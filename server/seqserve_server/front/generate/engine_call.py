@@ -37,7 +37,6 @@ class EngineCall:
     """
 
     def __init__(self, engine: AnsweringEngine, spec: Spec, record: CallRecord) -> None:
-        """Prepares the call."""
         self.spec = spec
         self.timeline = Timeline(arrived_s=spec.arrived_s)
         """When the request reached each stage."""
@@ -177,7 +176,6 @@ class CachedCall(EngineCall):
         spec: GenerateSpec,
         record: CallRecord,
     ) -> None:
-        """Prepares the call to a version whose answers are kept."""
         super().__init__(engine, spec, record)
         self._answers = answers
         self._key = answers.key_of(spec)
@@ -267,7 +265,6 @@ class StreamThrottle:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts with a message due."""
         self._clock = clock
         self._due_s = 0.0
 

@@ -69,7 +69,6 @@ class Window:
     """
 
     def __init__(self, size: int) -> None:
-        """Starts with all places free."""
         self._size = size
 
     @cached_property

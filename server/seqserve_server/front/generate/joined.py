@@ -24,7 +24,6 @@ class Joined:
     """The answer to a divided source, as its parts are answered in their order."""
 
     def __init__(self, source: Source) -> None:
-        """Starts without answers."""
         self.source = source
         self.responses: list[generation_pb2.GenerateResponse | None] = []
         """That of each part so far; None for a part that stays as it is."""
@@ -155,7 +154,6 @@ class TextJoiner:
     """
 
     def __init__(self, source: str) -> None:
-        """Starts empty."""
         self._source = source
         self._read = 0
         self._last = ""

@@ -60,8 +60,6 @@ def affixes_of(
 
 
 class _Chosen:
-    """The languages of one request."""
-
     def __init__(
         self, codes: Mapping[str, str], template: Template, label: str, section: str
     ) -> None:

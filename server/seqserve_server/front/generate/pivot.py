@@ -103,7 +103,6 @@ def _leg(hop: Hop, answers: Sequence[Response | generation_pb2.Leg]) -> generati
 
 
 def _unread(first: Response, hop: Hop) -> Response:
-    """Returns an answer that the second model had nothing to read of, as its own."""
     response = Response()
     response.CopyFrom(first)
     response.generated_tokens = 0
@@ -143,7 +142,6 @@ def composed(first: Response, second: Response) -> Response:
 def _compose_kept(
     first: Sequence[generation_pb2.KeptText], second: Sequence[generation_pb2.KeptText]
 ) -> list[generation_pb2.KeptText]:
-    """Tells what a source keeps, with its places in the last text and the less sure placement."""
     between = {(each.source_begin, each.source_end): each for each in second}
     kept = []
     for own in first:

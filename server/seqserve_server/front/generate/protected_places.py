@@ -98,8 +98,6 @@ def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
 
 
 class _Places:
-    """Places of kept spans in a model's text."""
-
     def __init__(
         self, text: str, source: str, spans: Sequence[Span], links: Sequence[Link]
     ) -> None:

@@ -180,7 +180,6 @@ def features(
 
 
 def _repeated(ids: Sequence[int]) -> int:
-    """Counts the tokens of the longest run in which some tokens come again at once, and again."""
     if len(set(ids)) == len(ids):
         return 0
     longest = 0

@@ -53,40 +53,20 @@ async def resolve(
 ) -> Route:
     """Finds the models of a request, and sets its source language if that is to be detected."""
     models, legs, detected = await _models(request, directory, call)
-    if len(models) == 1:
-        return route_to(
-            models[0], request, directory.glossaries, call, is_bulk=is_bulk, detected=detected
-        )
-    of_first, of_second = divide_options(request.options, *legs)
-    priority, is_bulk = _urgency(request, call, models, is_bulk=is_bulk)
-    hops = (
-        Hop(models[0], compile_options(of_first, models[0]), legs[0]),
-        Hop(models[1], compile_options(of_second, models[1]), legs[1]),
-    )
-    return Route(hops, priority, is_bulk, detected)
+    route = route_to(models, request, directory.glossaries, call, legs=legs, is_bulk=is_bulk)
+    return route._replace(detected=detected)
 
 
 def route_to(
-    model: LoadedModel,
+    models: Sequence[LoadedModel],
     request: GenerateRequest,
     glossaries: Glossaries,
     call: ServerCall,
     *,
+    legs: Legs = (),
     is_bulk: bool = False,
-    detected: Detected | None = None,
 ) -> Route:
-    """Routes a request to a model, as :func:`resolve` does."""
-    options = request.options
-    glossary = glossaries.of_request(options, model.manifest.template)
-    priority, is_bulk = _urgency(request, call, [model], is_bulk=is_bulk)
-    hop = Hop(model, compile_options(options, model, glossary))
-    return Route((hop,), priority, is_bulk, detected)
-
-
-def _urgency(
-    request: GenerateRequest, call: ServerCall, models: Sequence[LoadedModel], *, is_bulk: bool
-) -> tuple[Priority, bool]:
-    """Returns the priority, and whether it is one of many; refuses one that an engine would."""
+    """Routes a request to a model, or to the two of a pivot with their legs."""
     priority = priority_of(request.priority)
     is_bulk = is_bulk or isinstance(request, generation_pb2.GenerateBatchRequest)
     if not is_bulk:
@@ -94,7 +74,12 @@ def _urgency(
         key = QueueKey(call.client_id, call.connection, priority)
         for model in models:
             model.engine.refusals.check(key)
-    return priority, is_bulk
+    options = divide_options(request.options, *legs) if len(models) > 1 else (request.options,)
+    hops = []
+    for model, own, leg in zip(models, options, legs or (None,), strict=True):
+        glossary = glossaries.of_request(own, model.manifest.template)
+        hops.append(Hop(model, compile_options(own, model, glossary), leg))
+    return Route(tuple(hops), priority, is_bulk)
 
 
 async def single_model(request: Request, directory: Directory, call: ServerCall) -> ServedModel:
@@ -122,25 +107,26 @@ def priority_of(priority: int) -> Priority:
 async def _models(
     request: Request, directory: Directory, call: ServerCall
 ) -> tuple[list[ServedModel], Legs, Detected | None]:
-    repository = directory.repository
-    languages, detected = _languages(request), None
+    repository, detected = directory.repository, None
+    named = [call.resolve(repository, request.model, request.version)] if request.model else []
+    languages = _languages(request)
     if languages and languages.source == AUTO:
-        detected = await _detected(request, languages, directory, call)
+        template = named[0].manifest.template or Template() if named else None
+        codes = repository.pairs.sources() if template is None else list(template.source_languages)
+        detected = await _detected(request, languages, codes, directory.detector)
         request.options.source_language = detected.language  # type: ignore[union-attr]
         languages = languages._replace(source=detected.language)
-    if request.model:
-        languages = None
+    if named:
+        return named, (), detected
     legs = repository.pairs.legs(*languages) if languages else ()
-    names = [leg.model for leg in legs] or [request.model]
     if len(legs) > 1 and request.version:
         reason = f"is {request.version}, but two models serve the languages; name none"
         raise InvalidRequest("version", reason)
+    names = [leg.model for leg in legs] or [""]
     return [call.resolve(repository, name, request.version) for name in names], legs, detected
 
 
 class _Languages(NamedTuple):
-    """The languages that a request names."""
-
     source: str
     target: str
     section: str
@@ -165,7 +151,7 @@ def _beginning(texts: Iterable[str]) -> str:
 
 
 async def _detected(
-    request: Request, languages: _Languages, directory: Directory, call: ServerCall
+    request: Request, languages: _Languages, codes: list[str], detector: LanguageDetector
 ) -> Detected:
     """Detects the language of the sources among those that the models of a request read.
 
@@ -179,13 +165,7 @@ async def _detected(
     else:
         reason = "is auto, which is for calls that generate; DetectLanguage tells the language"
         raise InvalidRequest(field, reason)
-    repository, detector = directory.repository, directory.detector
     detector.check()
-    if request.model:
-        manifest = call.resolve(repository, request.model, request.version).manifest
-        codes = list((manifest.template or Template()).source_languages)
-    else:
-        codes = repository.pairs.sources()
     if not codes:
         raise InvalidRequest(field, "is auto, but no model that may answer declares its languages")
     if not text.strip():

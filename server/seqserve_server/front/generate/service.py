@@ -32,7 +32,6 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out."""
 
     def __init__(self, directory: Directory, draining: asyncio.Event) -> None:
-        """Takes what requests are routed by, and the event after which no new ones are read."""
         self._directory, self._draining = directory, draining
 
     async def Generate(

@@ -107,7 +107,6 @@ class SourceReader:
     """Turns texts into sources for a model."""
 
     def __init__(self, model: LoadedModel, options: Options) -> None:
-        """Takes what all sources of a request share."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
         self._decoding, self._affixes = options.decoding, options.affixes
         self._segmentation = options.segmentation
@@ -175,7 +174,6 @@ class SourceReader:
         return Source(text, parts, num_tokens, is_divided=True)
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
-        """Yields a line or sentence as it is, or in parts if it is too long."""
         if len(text) <= self.max_tokens * MAX_CHARACTERS_PER_TOKEN:
             part = self._shaped(Span(begin, begin + len(text)), text)
             tokens = self._encoded(part.text)
@@ -187,7 +185,6 @@ class SourceReader:
             yield self._whole(part._replace(is_wrapped=True), tokens)
 
     def _shaped(self, span: Span, text: str) -> Part:
-        """Begins a part, with its text as the model reads it."""
         part = Part(span, text, text, [], self._decoding)
         for feature in self._shaping:
             part = feature.read(part)

@@ -68,7 +68,6 @@ def _settled(sentences: list[str]) -> list[str]:
 
 
 def _stripped(text: str, begin: int) -> Span | None:
-    """Returns where a text is without the white space around it; None if it has nothing else."""
     if not (stripped := text.strip()):
         return None
     left = begin + len(text) - len(text.lstrip())

@@ -41,11 +41,7 @@ class _Word(NamedTuple):
 
 
 def tsv_entries(content: bytes) -> list[Term]:
-    """Reads the entries; blank lines, and those that begin with ``#``, are left out.
-
-    Raises:
-        GlossaryError: A line is no entry, or a source has two targets.
-    """
+    """Reads the entries; blank lines, and those that begin with ``#``, are left out."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,9 +71,6 @@ def tbx_entries(content: bytes, label: Label) -> list[Term]:
     Every term of a concept in the source language is an entry, with the preferred term in the
     target language, or else the first that is neither deprecated nor superseded. Of equal sources
     the first one counts.
-
-    Raises:
-        GlossaryError: It is not well-formed XML, no TBX, or has entities.
     """
     reader = _Reader(folded(label.source), folded(label.target))
     try:

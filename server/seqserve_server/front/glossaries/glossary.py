@@ -56,11 +56,7 @@ class Glossary:
     """The terms of one source and one target language."""
 
     def __init__(self, label: Label, entries: Sequence[Term], modified_s: int = 0) -> None:
-        """Makes a glossary of entries; the first of those with equal sources counts.
-
-        Raises:
-            GlossaryError: An entry is too long, or there are too many or none.
-        """
+        """Makes a glossary of entries; the first of those with equal sources counts."""
         if not 1 <= len(entries) <= MAX_ENTRIES:
             reason = f"has {len(entries):,} entries for {label.source} and {label.target}"
             raise GlossaryError(f"{reason}; a glossary has 1 to {MAX_ENTRIES:,}")
@@ -112,8 +108,6 @@ class Glossary:
 
 
 class _Word(NamedTuple):
-    """A word or a sign of a text."""
-
     text: str
     begin: int
     end: int

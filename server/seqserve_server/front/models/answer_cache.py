@@ -139,7 +139,6 @@ class SingleFlight(Generic[Answer]):
     """Runs equal requests once: the others wait for the answer of the first (single flight)."""
 
     def __init__(self) -> None:
-        """Starts with none."""
         self._flights: dict[Hashable, asyncio.Future[Answer | ServiceError | None]] = {}
 
     async def join(self, key: Hashable) -> Answer | None:

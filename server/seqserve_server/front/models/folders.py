@@ -101,9 +101,6 @@ def default_of(repository: Path) -> str:
     """Reads the name of the default model; empty if the repository names none.
 
     A folder of this name is a model.
-
-    Raises:
-        OSError: The file cannot be read.
     """
     file = repository / DEFAULT_FILE
     return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
@@ -117,7 +114,6 @@ class Scanner:
     """Scans a folder and updates the entries of a repository; used in the event loop."""
 
     def __init__(self, folder: Path, repository: Repository) -> None:
-        """Reads nothing before :meth:`open`."""
         self._folder = folder
         self._repository = repository
         self._seen: dict[_Label, Files] = {}

@@ -31,11 +31,9 @@ class KnownOptions:
     """
 
     def __init__(self) -> None:
-        """Starts with none."""
         self._known: dict[bytes, Any] = {}
 
     def __len__(self) -> int:
-        """Returns how many are kept."""
         return len(self._known)
 
     def get(self, sent: bytes, glossary: object, compile_: Callable[[], Any]) -> Any:
@@ -67,7 +65,6 @@ class ActiveCalls:
     """Counts calls in progress and wakes tasks that wait for the last one; for the event loop."""
 
     def __init__(self) -> None:
-        """Starts at zero."""
         self._count = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -104,11 +101,7 @@ class ServedModel(LoadedModel):
 
 
 def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
-    """Reads the files of an artifact that the front needs; the engine reads the rest.
-
-    Raises:
-        ArtifactError: It is damaged, or made for another release.
-    """
+    """Reads the files of an artifact that the front needs; the engine reads the rest."""
     manifest = Manifest.read(folder)
     # The only files that are opened here; the engine checks all of them.
     for name in (FILE, TARGET_FILE):

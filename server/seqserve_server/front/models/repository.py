@@ -55,7 +55,6 @@ class Repository:
     """The known versions, by name and number; used in the event loop."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        """Starts with these versions."""
         self._versions: dict[str, dict[int, Entry]] = {}
         self._traffic: dict[str, Weights] = {}
         self._pairs = Pairs(())
@@ -120,9 +119,6 @@ class Repository:
 
         An empty name is the default. Version 0 is the highest ready version, or the highest of all
         if none is ready.
-
-        Raises:
-            ModelNotFound: It does not exist; the message lists the versions that do.
         """
         entries = self._matching(name, version)
         return max(entries, key=lambda entry: (entry.is_ready, entry.version))

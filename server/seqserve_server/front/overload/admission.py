@@ -60,15 +60,10 @@ class PendingCalls:
         self._refusals = RefusalCache(clock)
 
     def __len__(self) -> int:
-        """Counts the calls that wait."""
         return self._places.used
 
     def enter(self, caller: str) -> None:
-        """Adds a call.
-
-        Raises:
-            QueueFull: Too many calls wait, of this caller or of all.
-        """
+        """Adds a call."""
         served = int(_LONGEST_S / self._interval_s)
         self._places.total = int(min(max(served, _FEWEST), _MOST) / _CALLER_SHARE)
         if not self._places.fits(caller, 1):

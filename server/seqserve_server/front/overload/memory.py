@@ -66,8 +66,6 @@ class FairShare:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A call that waits for memory."""
-
     size: int
     granted: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -196,7 +194,6 @@ class Reservation:
     """Bytes that one call holds."""
 
     def __init__(self, memory: FairMemory, caller: str, size: int) -> None:
-        """Takes bytes that are reserved already."""
         self._memory = memory
         self._caller = caller
         self.size = size
@@ -249,11 +246,7 @@ class AnswerSize:
         return held_bytes(self.sources * self.each, self.sources)
 
     def checked(self, max_bytes: int) -> int:
-        """Returns what the call may hold, for which there may be room.
-
-        Raises:
-            InvalidRequest: It may need more than ``max_bytes``, even if it is alone.
-        """
+        """Returns what the call may hold, for which there may be room."""
         needed = self.held_bytes
         if needed <= max_bytes:
             return needed

@@ -39,7 +39,6 @@ class TextScheduler:
     def __init__(
         self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """Starts with nobody waiting."""
         self.memory = memory or FairMemory(bound=Bound.TEXTS)
         """Memory for texts that are being read."""
         self._clock = clock

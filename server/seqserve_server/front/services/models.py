@@ -19,7 +19,6 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
     def __init__(self, rollout: Rollout, glossaries: Glossaries) -> None:
-        """Serves these models and glossaries."""
         self._rollout = rollout
         self._glossaries = glossaries
         self._repository = rollout.repository

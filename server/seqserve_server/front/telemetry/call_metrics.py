@@ -46,7 +46,6 @@ class CallMetrics(Collector):
     """The calls of a server; written by the event loop, read by any thread."""
 
     def __init__(self) -> None:
-        """Starts without calls."""
         self._calls: dict[VersionLabels, dict[Kind, Calls]] = {}
 
     def observe(
@@ -132,7 +131,6 @@ class CacheMetrics(Collector):
     """The cache of a server; written by the event loop, read by any thread."""
 
     def __init__(self) -> None:
-        """Starts without versions."""
         self._counts: dict[VersionLabels, CacheCounts] = {}
 
     def of(self, version: VersionLabels) -> CacheCounts:

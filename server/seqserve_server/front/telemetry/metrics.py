@@ -35,8 +35,6 @@ ReadExpiries: TypeAlias = Callable[[], Mapping[str, float]]
 
 
 class _Families(Collector):
-    """Families that a function reads at each scrape."""
-
     def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
         self._read = read
 

@@ -94,7 +94,6 @@ class _Terms(Feature):
             message.unmet_terms.extend(term for term in left_out if term.target not in decoded)
 
     def _add_glossary(self, found: list[tuple[Term, TokenIds]], text: str) -> list[Term]:
-        """Adds the terms of the glossary, and returns those that cannot apply."""
         if self._glossary is None:
             return []
         left_out = []
@@ -126,7 +125,6 @@ class _Terms(Feature):
 
 
 def _fault_of(target: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
-    """Tells why no hypothesis can contain a target; empty if one can."""
     if not options.suppressed_tokens.isdisjoint(target):
         return "is suppressed"
     if not ends.isdisjoint(target):

@@ -33,7 +33,6 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     """Reports readiness and figures, describes models, and loads and unloads them."""
 
     def __init__(self, rollout: Rollout, metrics: Metrics, draining: asyncio.Event) -> None:
-        """Takes the models, their figures, and the event that the server shuts down."""
         self._rollout = rollout
         self._metrics = metrics
         self._repository = rollout.repository
