@@ -1,19 +1,25 @@
-"""Writes the graphs of a model, and the weights of all of them once, into ``weights.bin``."""
+"""Writes the graphs of a model, and the weights of all of them once, into ``weights.bin``.
+
+Graphs are final: a server checks their hashes and opens them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx
+from onnx import ModelProto
 from onnxscript import ir
 
+from seqserve_export.candidate_graph import candidate_graphs
+from seqserve_export.draft_graph import draft_graph
 from seqserve_export.program import PROGRAMS, Program
+from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import trace
 from seqserve_export.weights_file import WeightsFile
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import SCORER, WEIGHTS
+from seqserve_server.artifact.manifest import CANDIDATES, DECODER, DRAFT, SCORER, WEIGHTS
 
 # A smaller constant stays in its graph, where shape inference can see it.
 _MIN_EXTERNAL_BYTES = 1024
@@ -21,21 +27,46 @@ _MIN_EXTERNAL_BYTES = 1024
 
 def write_graphs(model: Transformer, folder: Path) -> list[str]:
     """Exports all graphs of a model into a folder; returns the names of the files."""
+    names: list[str] = []
     with (folder / WEIGHTS).open("w+b") as file:
         weights = WeightsFile(file)
         for name, make in PROGRAMS.items():
-            _write_graph(make, model, folder / name, weights)
-    return [*PROGRAMS, WEIGHTS]
+            graphs = {name: _traced(make, model, name, weights)}
+            if name == DECODER:
+                graphs = step_graphs(graphs[name], precision_of(model))
+            save_graphs(graphs, folder)
+            names += graphs
+    return [*names, WEIGHTS]
 
 
-def _write_graph(
-    make: Callable[[Transformer], Program], model: Transformer, path: Path, weights: WeightsFile
-) -> None:
+def step_graphs(decoder: ModelProto, precision: str) -> dict[str, ModelProto]:
+    """Makes the graphs that steps run, by file name, from the traced one.
+
+    With half floats, steps gather the weights of candidates themselves, because a GPU holds them,
+    and nothing reads drafts, because the last bits of a row depend on the rows beside it.
+    """
+    is_exact = precision != "fp16"
+    step, candidates = candidate_graphs(decoder, keeps=is_exact)
+    draft = draft_graph(decoder) if is_exact else None
+    graphs = {DECODER: step, CANDIDATES: candidates, DRAFT: draft}
+    return {name: graph for name, graph in graphs.items() if graph is not None}
+
+
+def save_graphs(graphs: Mapping[str, ModelProto], folder: Path) -> None:
+    """Writes graphs into a folder by their names."""
+    for name, graph in graphs.items():
+        (folder / name).write_bytes(graph.SerializeToString())
+
+
+def _traced(
+    make: Callable[[Transformer], Program], model: Transformer, name: str, weights: WeightsFile
+) -> ModelProto:
     graph = trace(make(model))
     move_weights(graph.graph, weights)
-    if path.name != SCORER:  # which keeps every weight under its name, so that a model is restored
+    if name != SCORER:  # which keeps every weight under its name, so that a model is restored
         merge_equal_weights(graph.graph)
-    onnx.save_model(ir.serde.serialize_model(graph), str(path))
+    model_proto: ModelProto = ir.serde.serialize_model(graph)
+    return model_proto
 
 
 def move_weights(graph: ir.Graph, weights: WeightsFile) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,13 +20,13 @@ from seqserve_server.artifact.json_fields import build
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError
 
-FORMAT = 2
+FORMAT = 3
 """Format version of artifacts; a server refuses all others."""
 
 FILE = "manifest.json"
 ENCODER, DECODER, WEIGHTS = "encoder.onnx", "decoder.onnx", "weights.bin"
-SCORER = "scorer.onnx"
-"""The one graph that an artifact may lack."""
+SCORER, CANDIDATES, DRAFT = "scorer.onnx", "candidates.onnx", "draft.onnx"
+"""Graphs that an artifact may lack."""
 REQUIRED_FILES = (ENCODER, DECODER, WEIGHTS, "tokenizer.json")
 """Files that every artifact must have."""
 
@@ -270,6 +271,11 @@ class Manifest:
             raise ArtifactError(f"{label}: not JSON: {error}") from None
         if not isinstance(values, dict):
             raise ArtifactError(f"{label}: not a JSON object")
+        if values.get("format") == FORMAT - 1:
+            raise ArtifactError(
+                f"{label}: format is {FORMAT - 1}; this server reads format {FORMAT}: convert it"
+                f" with `seqserve upgrade {shlex.quote(str(Path(label).parent))}`"
+            )
         if values.get("format") != FORMAT:
             raise ArtifactError(
                 f"{label}: format is {values.get('format')!r:.80}; this server reads format"

@@ -145,7 +145,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def draft_inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
-        """Lists the inputs of a pass in which a row reads tokens, as :func:`draft_graph` says.
+        """Lists the inputs of a pass in which a row reads tokens, for :meth:`DraftReader.read`.
 
         It computes log-probabilities where the last step did.
         """

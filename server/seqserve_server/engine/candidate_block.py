@@ -7,13 +7,28 @@ that have it run, so only those of a joining request are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import Array
+
+
+class Table(NamedTuple):
+    """Weights of every token, of which a step is given those of candidates."""
+
+    input: str
+    """Of the step's graph, and the output of the one that gathers them."""
+    shape: tuple[int, int]
+    """Of a group: ``[64, N]``, or ``[N, 64]`` where it is turned."""
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """Of all weights of a group."""
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 class _Placed(NamedTuple):

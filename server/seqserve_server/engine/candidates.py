@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.engine.candidate_block import CandidateBlock
-from seqserve_server.engine.candidate_graph import Table
+from seqserve_server.engine.candidate_block import CandidateBlock, Table
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 

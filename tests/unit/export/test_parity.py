@@ -75,7 +75,7 @@ def test_weights_that_are_large_are_not_packed(
     check_tolerance(measured, "fp32")
     assert measured.tokens == verification.tokens
     # The encoder, the decoder and the scorer.
-    assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 3)
+    assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 4)
 
 
 def test_sentences_without_references_are_compared_but_not_scored(

@@ -12,7 +12,6 @@ import onnxruntime as ort
 from seqserve_server.artifact.manifest import DECODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.limits import Provider
-from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,
     TargetState,
@@ -56,7 +55,7 @@ class DeviceRuntime(Runtime):
         super().__init__(folder, manifest, provider, threads=1)
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
-            graph = straight_graph(folder / DECODER, end, self._masked)
+            graph = straight_graph(folder / DECODER, end)
             self._ends[end] = self._open_shared(DECODER, graph, device.provider(records=True))
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
@@ -128,18 +127,12 @@ class DeviceRuntime(Runtime):
     def free_scratch(self) -> None:
         """Keeps the memory of runs of the scorer graph: what gives it back is for CPUs."""
 
-    def _candidate_graph(self) -> CandidateGraph | None:
-        # The weights of candidates would be copied to the device in each step.
-        return candidate_graph(self._folder / DECODER, self._masked, keeps=False)
-
     def _draft_reader(self) -> DraftReader | None:
         # The last bits of a row may depend on the rows beside it.
         return None
 
-    def _open(
-        self, name: str, graph: bytes | None = None, *, packs: bool | None = None
-    ) -> ort.InferenceSession:
-        data = graph or (self._folder / name).read_bytes()
+    def _open(self, name: str, *, packs: bool | None = None) -> ort.InferenceSession:
+        data = (self._folder / name).read_bytes()
         if name == SCORER:
             return self._open_shared(name, data, self._device.provider(has_stream=False))
         return self._open_shared(name, data, self._device.provider())

@@ -10,15 +10,9 @@ import pytest
 from tests.graph_nodes import nodes_of
 
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
-from seqserve_server.engine.masked_graph import masked_graph
 
-ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact", "earlier_artifact"]
+ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}
-
-
-@pytest.fixture(scope="module")
-def earlier_artifact() -> Path:
-    return Path("models/en-de/2")
 
 
 @pytest.fixture(params=ARTIFACTS)
@@ -28,8 +22,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 
 def made(folder: Path, end: End) -> bytes:
-    path = folder / "decoder.onnx"
-    return straight_graph(path, end, masked_graph(path))
+    return straight_graph(folder / "decoder.onnx", end)
 
 
 @pytest.mark.parametrize("end", ENDS)

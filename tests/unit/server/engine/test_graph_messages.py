@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine import graph_messages
-from seqserve_server.engine.external_data import check_references
+from seqserve_server.engine.graph_messages import check_references
 
 FILES = ["weights.bin"]
 PARTS = [

@@ -1,7 +1,6 @@
 """A step that is given the numbers of candidates computes the bits of one that gathers them.
 
-The artifacts have a projection in floats, in eight bits by both schemes, and one with a bias; the
-last is of an earlier release, whose masks are moved first.
+The artifacts have a projection in floats, in eight bits by both schemes, and one with a bias.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.exported import Exporter
 from tests.graph_nodes import nodes_of
+from tests.step_graphs import with_gathering_steps
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
-from seqserve_server.engine import runtime
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.candidate_graph import candidate_graph
 from seqserve_server.engine.packing import CrossKV
 from seqserve_server.engine.runtime import Runtime
 
@@ -33,38 +32,32 @@ SOURCES = [[5, 6, 7, EOS], [9, EOS], [60, 12, 40, 41, 42, EOS]]
 
 
 class Pair(NamedTuple):
-    """One artifact, by the graph that it has, and by the one that is made of it."""
+    """One artifact with both graphs."""
 
     gathers: Runtime
     is_given: Runtime
 
 
-ARTIFACTS = [
-    "tiny_artifact",
-    "tiny_int8_artifact",
-    "tiny_row_scaled_artifact",
-    "imported_marian",
-    "earlier_artifact",
-]
-
-
-@pytest.fixture(scope="module")
-def earlier_artifact() -> Path:
-    return Path("models/en-de/2")
+ARTIFACTS = {
+    "fp32": "tiny_artifact",
+    "int8": "tiny_int8_artifact",
+    "row-scaled": "tiny_row_scaled_artifact",
+    "marian": "imported_marian",
+}
 
 
 @pytest.fixture(scope="module", params=ARTIFACTS)
-def pair(request: pytest.FixtureRequest) -> Pair:
-    folder: Path = request.getfixturevalue(request.param)
-    manifest = Manifest.load(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            runtime,
-            "candidate_graph",
-            lambda path, masked, *, keeps: candidate_graph(path, masked, keeps=not keeps),
-        )
-        gathers = Runtime(folder, manifest, Provider.CPU, 1)
-    return Pair(gathers, Runtime(folder, manifest, Provider.CPU, 1))
+def pair(
+    request: pytest.FixtureRequest, exporter: Exporter, tmp_path_factory: pytest.TempPathFactory
+) -> Pair:
+    folder: Path = request.getfixturevalue(ARTIFACTS[request.param])
+    traced, place = exporter.traced_decoder(request.param), tmp_path_factory.mktemp("steps") / "1"
+    folders = with_gathering_steps(folder, traced, place), folder
+    gathers, is_given = (
+        Runtime(each, Manifest.load(each), Provider.CPU, threads=1) for each in folders
+    )
+    assert is_given.candidate_tables and not gathers.candidate_tables
+    return Pair(gathers, is_given)
 
 
 @pytest.fixture(scope="module")
@@ -140,16 +133,20 @@ def _stepped(
             yield from cache.top_tokens(np.array([row]))
 
 
-def test_no_step_gathers_or_turns_numbers_of_candidates(tiny_int8_artifact: Path) -> None:
-    made = candidate_graph(tiny_int8_artifact / "decoder.onnx")
-    assert made is not None
-    before = onnx.load(tiny_int8_artifact / "decoder.onnx", load_external_data=False)
-    graph = onnx.load_model_from_string(made.graph).graph
-    assert not [node for node in nodes_of(graph) if "allowed_tokens" in node.input[1:]]
-    names = [value.name for value in before.graph.input]
-    given = [table.input for table in made.tables]
-    assert [value.name for value in graph.input] == [*names, "allowed_rows", *given]
-    assert list(graph.output) == list(before.graph.output)
+def test_no_step_gathers_or_turns_numbers_of_candidates(
+    tiny_int8_artifact: Path, exporter: Exporter
+) -> None:
+    before, after = (
+        onnx.load(path, load_external_data=False).graph
+        for path in (exporter.traced_decoder("int8"), tiny_int8_artifact / "decoder.onnx")
+    )
+    assert not [node for node in nodes_of(after) if "allowed_tokens" in node.input[1:]]
+    names = [value.name for value in before.input]
+    assert [value.name for value in after.input] == [
+        *(*names, "allowed_rows"),
+        *("kept_0", "kept_1", "kept_2"),
+    ]
+    assert list(after.output) == list(before.output)
 
 
 def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> None:
@@ -166,10 +163,8 @@ def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> 
 
 def test_a_product_of_eight_bits_sums_integers(tiny_int8_artifact: Path) -> None:
     """Without a zero point, as the kernel for a single row has none."""
-    made = candidate_graph(tiny_int8_artifact / "decoder.onnx")
-    assert made is not None and made.gather is not None
-    nodes = list(nodes_of(onnx.load_model_from_string(made.graph).graph))
-    products = [node for node in nodes if made.tables[0].input in node.input]
+    graph = onnx.load(tiny_int8_artifact / "decoder.onnx", load_external_data=False).graph
+    products = [node for node in nodes_of(graph) if "kept_0" in node.input]
     # One of steps without any other row, and one of others.
     assert [(node.op_type, len(node.input)) for node in products] == [("MatMulInteger", 2)] * 2
     runtime = Runtime(tiny_int8_artifact, Manifest.load(tiny_int8_artifact), Provider.CPU, 1)
@@ -179,7 +174,8 @@ def test_a_product_of_eight_bits_sums_integers(tiny_int8_artifact: Path) -> None
     np.testing.assert_array_equal(zero_sums, expected)
 
 
-def test_a_graph_that_gathers_no_candidates_is_left_as_it_is(tmp_path: Path) -> None:
-    graph = onnx.helper.make_graph([], "empty", [], [])
-    (tmp_path / "decoder.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
-    assert candidate_graph(tmp_path / "decoder.onnx") is None
+def test_half_floats_are_gathered_by_each_step(tiny_fp16_artifact: Path) -> None:
+    names = Manifest.load(tiny_fp16_artifact).files
+    assert not {"candidates.onnx", "draft.onnx"} & names.keys()
+    runtime = Runtime(tiny_fp16_artifact, Manifest.load(tiny_fp16_artifact), Provider.CPU, 1)
+    assert runtime.candidate_tables == []
