@@ -178,7 +178,7 @@ _PARTS = {
     "gpu": _Part(
         "shapes of usual models on a GPU, random weights, 32 target tokens",
         _gpu,
-        _of("gpu", "tables"),
+        _of("gpu_tables", "tables"),
         is_apart=True,
     ),
     "roofline": _Part(
@@ -349,8 +349,8 @@ def _options() -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="SHAPE:ROWS",
-        help="as marian-base:64 bart-large:1 nllb-600m:8; marian-base:64:compiled for transformers"
-        " with compiled steps; all if none is named",
+        help="as marian-base:64 t5-base:1; marian-base:8:beam for beams of 5; marian-base:64:served"
+        " for what callers of a server get; all if none is named",
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():

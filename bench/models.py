@@ -24,6 +24,7 @@ from seqserve_export.pipeline import UNROUNDED, Rounding, write_artifact
 from seqserve_model.config import (
     Activation,
     DecoderCell,
+    Norm,
     NormPosition,
     PositionScheme,
     TransformerConfig,
@@ -76,6 +77,29 @@ NLLB_600M = replace(
     norm_position=NormPosition.PRE,
 )
 """615 million weights, 262 million of them the one table of embeddings."""
+BART_LARGE_CNN = replace(BART_LARGE, max_source_length=1024)
+"""Summarises sources of up to 1,024 tokens."""
+T5_BASE = TransformerConfig(
+    vocabulary_size=32_128,
+    width=768,
+    heads=12,
+    feed_forward_width=3072,
+    encoder_layers=12,
+    decoder_layers=12,
+    dropout=0.0,
+    norm=Norm.RMS,
+    projection_bias=False,
+    activation=Activation.RELU,
+    positions=PositionScheme.T5,
+    scaled_embeddings=False,
+    max_source_length=128,
+    max_target_length=128,
+)
+"""223 million weights."""
+FLAN_T5_BASE = replace(
+    T5_BASE, feed_forward_width=2048, activation=Activation.GEGLU_TANH, tied_output=False
+)
+"""248 million weights; its feed-forward layers are gated."""
 
 _SHORTEST, _LONGEST = 8, 32
 _TYPICAL, _SPREAD = 16, 0.4

@@ -1,6 +1,6 @@
 """Artifacts at fp16 of models with random weights, on graphs that are traced once.
 
-    python -m bench.random_artifact FOLDER        traces the graphs of all shapes, for minutes
+    python -m bench.random_artifact FOLDER [SHAPE ...]    traces the graphs of shapes, for minutes
 
 Tracing a model takes minutes, and its weights some gigabytes; the graphs are small and the same for
 all weights. So they can be traced on one machine and carried to another, where the weights are
@@ -23,7 +23,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.models import BART_LARGE, MARIAN_BASE, NLLB_600M, marian_base, write_unproven
+from bench.models import (
+    BART_LARGE,
+    BART_LARGE_CNN,
+    FLAN_T5_BASE,
+    MARIAN_BASE,
+    NLLB_600M,
+    T5_BASE,
+    marian_base,
+    write_unproven,
+)
 from seqserve_export.halving import halve
 from seqserve_export.pipeline import Rounding
 from seqserve_export.precision import Precision
@@ -32,7 +41,14 @@ from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.files import digest_of
 from seqserve_server.artifact.manifest import SCORER, WEIGHTS, Manifest
 
-SHAPES = {"Marian base": MARIAN_BASE, "BART-large": BART_LARGE, "NLLB-600M": NLLB_600M}
+SHAPES = {
+    "Marian base": MARIAN_BASE,
+    "BART-large": BART_LARGE,
+    "NLLB-600M": NLLB_600M,
+    "T5-base": T5_BASE,
+    "Flan-T5-base": FLAN_T5_BASE,
+    "BART-large-CNN": BART_LARGE_CNN,
+}
 """By the name of a model that has the shape."""
 _NOISE = 0.02
 
@@ -121,14 +137,14 @@ def draw_halved(config: TransformerConfig, device: str = "cpu") -> Transformer:
     return halve(random_model(config, device)).cpu()
 
 
-def main(folder: Path) -> None:
-    """Traces what is not there yet."""
+def main(folder: Path, *names: str) -> None:
+    """Traces what is not there yet, of all shapes or of some."""
     for name, config in SHAPES.items():
         place = folder / folder_name(name)
-        if not place.exists():
+        if not place.exists() and (not names or place.name in names):
             print(f"tracing {name}", flush=True)
             trace(config, place)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -17,6 +17,7 @@ from torch import nn
 from bench.drivers import Driver, Rows
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.config import (
+    Activation,
     DecoderCell,
     Norm,
     NormPosition,
@@ -152,7 +153,8 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
             (config.encoder_layers, config.decoder_layers),
             config.heads,
             pre_norm=pre_norm,
-            activation=common_spec.Activation[config.activation.name],
+            activation=common_spec.Activation[_ACTIVATIONS[config.activation]],
+            ffn_glu=config.activation is Activation.GEGLU_TANH,
             # The attention of a target token is the mean over all heads, as in ours.
             alignment_heads=config.heads,
             relative_attention_bias=config.positions is PositionScheme.T5,
@@ -200,6 +202,14 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
         return spec
 
 
+_ACTIVATIONS = {
+    **{each: each.name for each in Activation},
+    Activation.GELU_TANH: "GELUTanh",
+    Activation.GEGLU_TANH: "GELUTanh",
+}
+"""As CTranslate2 names them."""
+
+
 def _array(tensor: torch.Tensor) -> NDArray[Any]:
     return tensor.detach().numpy()
 
@@ -242,7 +252,11 @@ def _set_scale(spec: Any, attention: MultiHeadAttention) -> None:
 
 def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
     _set_norm(spec.layer_norm, norm)
-    _set_linear(spec.linear_0, feed_forward.up)
+    if feed_forward.gate is None:
+        _set_linear(spec.linear_0, feed_forward.up)
+    else:
+        _set_linear(spec.linear_0, feed_forward.gate)
+        _set_linear(spec.linear_0_noact, feed_forward.up)
     _set_linear(spec.linear_1, feed_forward.down)
 
 

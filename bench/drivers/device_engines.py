@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.drivers import Rows, gc_freeze
+from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
@@ -105,17 +106,22 @@ class _Steps(Observer):
         self._encoding_s = 0.0
 
 
-def _forced(length: int) -> DecodingOptions:
+def _forced(length: int, beam_size: int) -> DecodingOptions:
     return DecodingOptions(
-        max_decoding_length=length, min_decoding_length=length, return_scores=False
+        max_decoding_length=length,
+        min_decoding_length=length,
+        beam_size=beam_size,
+        return_scores=False,
     )
 
 
 class _Seqserve:
     """Our engine with the limits of a server; another one for each number of rows."""
 
-    def __init__(self, folder: Path, device: str, length: int, observer: Observer) -> None:
-        self._provider, self._options = Provider(device), _forced(length)
+    def __init__(
+        self, folder: Path, device: str, options: DecodingOptions, observer: Observer
+    ) -> None:
+        self._provider, self._options = Provider(device), options
         self._manifest = Manifest.load(folder)
         self._tokenizer = Tokenizer.of_artifact(folder, self._manifest)
         self._runtime = open_runtime(folder, self._manifest, self._provider, threads=1)
@@ -133,7 +139,7 @@ class _Seqserve:
         options = ServeOptions(
             provider=self._provider,
             workers=1,
-            slots=rows,
+            slots=rows * self._options.beam_size,
             max_queue=1_000_000,
             max_queue_tokens=100_000_000,
             max_queue_s=3600.0,
@@ -172,37 +178,31 @@ class _Batches:
         return self._driver.decode(sources)  # type: ignore[no-any-return]
 
 
-def seqserve(folder: Path, device: str, length: int) -> DeviceEngine:
+def seqserve(beam_size: int, folder: Path, device: str, length: int) -> DeviceEngine:
     """Loads an artifact."""
     observer = _Steps()
-    return DeviceEngine(_Seqserve(folder, device, length, observer), observer)
+    return DeviceEngine(_Seqserve(folder, device, _forced(length, beam_size), observer), observer)
 
 
-def ctranslate2(precision: str, folder: Path, device: str, length: int) -> DeviceEngine:
+def ctranslate2(
+    precision: str, beam_size: int, folder: Path, device: str, length: int
+) -> DeviceEngine:
     """Loads a model of CTranslate2 at a precision of its own naming."""
     from bench.drivers.ctranslate2 import CTranslate2Driver
 
-    layout, options = (1, 1), _forced(length)
+    layout, options = (1, 1), _forced(length, beam_size)
     return DeviceEngine(_Batches(CTranslate2Driver(folder, precision, layout, 1, options, device)))
 
 
-def transformers(source_length: int, folder: Path, device: str, length: int) -> DeviceEngine:
-    """Draws a model of transformers with the shape of the artifact in a folder.
-
-    Its steps are compiled if there is a ``source_length``, to which sources are padded.
-    """
+def transformers(precision: str, folder: Path, device: str, length: int) -> DeviceEngine:
+    """Draws a model of transformers with the shape of the artifact in a folder."""
     import torch
 
     from bench.drivers.transformers import TransformersDriver, random_model
-    from seqserve_model.config import TransformerConfig
 
     config = TransformerConfig.from_dict(Manifest.read(folder).architecture.config)
-    dtype = torch.float32 if device == "cpu" else torch.float16
-    model = random_model(config, device, dtype)
-    layout = (1, 1)
-    return DeviceEngine(
-        _Batches(TransformersDriver(model, 1, length, layout, compiled_source_length=source_length))
-    )
+    model = random_model(config, device, getattr(torch, precision))
+    return DeviceEngine(_Batches(TransformersDriver(model, 1, length, (1, 1))))
 
 
 Make = Callable[[Path, str, int], DeviceEngine]
@@ -221,22 +221,23 @@ class Kind:
 ARTIFACT, CONVERTED = "artifact", "converted"
 
 
-def kinds(device: str, source_length: int) -> dict[str, Kind]:
-    """Lists what is compared on a device, by name; CPUs compute nothing but ours in halves.
+def kinds(device: str, config: TransformerConfig, beam_size: int) -> dict[str, Kind]:
+    """Lists what is compared, by name; CPUs compute nothing but ours in halves.
+
+    T5 overflows fp16 elsewhere, so there the others take bf16.
 
     Args:
         device: ``cpu`` or ``cuda``.
-        source_length: Of the longest source.
+        config: Of the model.
+        beam_size: With beams, only CTranslate2 is compared.
     """
-    is_cpu = device == "cpu"
-    half, integers = ("float32", "int8") if is_cpu else ("float16", "int8_float16")
-    shown = half.replace("float", "fp")
-    return {
-        "seqserve fp16": Kind(ARTIFACT, seqserve),
-        f"CTranslate2 {shown}": Kind(CONVERTED, partial(ctranslate2, half)),
-        f"CTranslate2 {integers.replace('float', 'fp')}": Kind(
-            CONVERTED, partial(ctranslate2, integers)
-        ),
-        f"transformers {shown}": Kind(ARTIFACT, partial(transformers, 0)),
-        f"transformers {shown} compiled": Kind(ARTIFACT, partial(transformers, source_length)),
-    }
+    half = "bfloat16" if config.positions is PositionScheme.T5 else "float16"
+    half, integers = ("float32", "int8") if device == "cpu" else (half, f"int8_{half}")
+    found = {"seqserve fp16": Kind(ARTIFACT, partial(seqserve, beam_size))}
+    for precision in (half, integers):
+        name = precision.replace("bfloat", "bf").replace("float", "fp")
+        found[f"CTranslate2 {name}"] = Kind(CONVERTED, partial(ctranslate2, precision, beam_size))
+    if beam_size == 1:
+        name = half.replace("bfloat", "bf").replace("float", "fp")
+        found[f"transformers {name}"] = Kind(ARTIFACT, partial(transformers, half))
+    return found

@@ -1,6 +1,6 @@
 """The models of a shape for every engine, written in a process of its own.
 
-python -m bench.drivers.device_models cuda build/bench/gpu      those of all shapes, beforehand
+python -m bench.drivers.device_models cuda build/bench/gpu [SHAPE ...]    beforehand, all or some
 """
 
 from __future__ import annotations
@@ -58,13 +58,15 @@ class ModelWriter:
             draft.rename(target)
 
 
-def main(device: str, place: Path) -> None:
-    """Writes the models of all shapes, one after another."""
+def main(device: str, place: Path, *names: str) -> None:
+    """Writes the models of all shapes, or of some, one after another."""
     writer = ModelWriter(device, available_cores())
     for name, config in random_artifact.SHAPES.items():
-        writer.write(name, config, place)
-        print(f"written: {place / random_artifact.folder_name(name)}", flush=True)
+        folder = place / random_artifact.folder_name(name)
+        if not names or folder.name in names:
+            writer.write(name, config, place)
+            print(f"written: {folder}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -20,12 +20,14 @@ from transformers import (
     M2M100ForConditionalGeneration,
     MarianConfig,
     MarianMTModel,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import check_decoder
 from seqserve_model.batches import padded
-from seqserve_model.config import Norm, NormPosition, PositionScheme, TransformerConfig
+from seqserve_model.config import Activation, Norm, NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.layers import DecoderLayer, EncoderLayer
 from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
@@ -129,7 +131,7 @@ class TransformersDriver(Driver[list[int]]):
         self._pool.shutdown()
 
 
-_PRECISIONS = {torch.float32: "fp32", torch.float16: "fp16"}
+_PRECISIONS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 def random_model(config: TransformerConfig, device: str, dtype: torch.dtype) -> Any:
@@ -138,6 +140,9 @@ def random_model(config: TransformerConfig, device: str, dtype: torch.dtype) -> 
     Raises:
         ValueError: None has it.
     """
+    if config.positions is PositionScheme.T5:
+        with torch.device(device):
+            return T5ForConditionalGeneration(_t5(config)).eval().to(dtype)
     kind = config.norm_position, config.positions, config.embedding_norm
     if kind not in _MODELS or config.norm is not Norm.LAYER or not config.tied_output:
         raise ValueError(f"transformers has no model of this kind: {config}")
@@ -206,6 +211,24 @@ def _sizes(config: TransformerConfig) -> dict[str, Any]:
         "decoder_start_token_id": config.bos_id,
         "forced_eos_token_id": None,  # else the last token would always be the end token
     }
+
+
+def _t5(config: TransformerConfig) -> T5Config:
+    is_gated = config.activation is Activation.GEGLU_TANH
+    return T5Config(
+        vocab_size=config.vocabulary_size,
+        d_model=config.width,
+        d_kv=config.head_size,
+        d_ff=config.feed_forward_width,
+        num_layers=config.encoder_layers,
+        num_decoder_layers=config.decoder_layers,
+        num_heads=config.heads,
+        feed_forward_proj="gated-gelu" if is_gated else "relu",
+        tie_word_embeddings=config.tied_output,
+        pad_token_id=config.pad_id,
+        eos_token_id=config.eos_id,
+        decoder_start_token_id=config.bos_id,
+    )
 
 
 def _copy_layer(theirs: Any, ours: EncoderLayer | DecoderLayer, order: Tensor) -> None:

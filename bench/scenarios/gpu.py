@@ -1,8 +1,9 @@
 """Engines on one GPU, or on one core of a CPU: speed, and a step beside the limits of the device.
 
-Shapes of usual models with random weights at fp16; sources have 8 to 32 tokens, targets 32. Every
-engine has one worker, in a process of its own: one that fails is named with its reason, and the
-others go on. Cases come in the order of their weight, until the time is over.
+Shapes of usual models with random weights at fp16; sources have 8 to 32 tokens, targets 32. Those
+of BART-large-CNN have 260 to 440 and 128. Every engine has one worker, in a process of its own: one
+that fails is named with its reason, and the others go on. Cases come in the order of their weight,
+until the time is over. Tokens are those of targets, the last one too.
 
 A step reads every weight of its products once and does two operations for each weight and row. The
 limits are measured in the same run: a copy within the device's memory, and a product of two large
@@ -12,6 +13,7 @@ matrices.
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.drivers import Rows
 from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
@@ -28,15 +30,17 @@ from bench.drivers.device_models import ModelWriter
 from bench.drivers.remote_object import RemoteObject
 from bench.models import random_sources
 from bench.random_artifact import SHAPES, folder_name
+from bench.scenarios.gpu_served import served
+from bench.scenarios.gpu_tables import BEAM_SIZE, OURS, Report, shown_limits
 from bench.scenarios.roofline import Work
-from bench.tables import Table, shown, spread, spread_of_ratios
+from bench.tables import spread, spread_of_ratios
 from bench.turns import equal_share, take_turns
 from seqserve.cores import available_cores
 
 LENGTH = 32
 """Target tokens of each source."""
-_SOURCE_LENGTH = 32
-"""Tokens of the longest source."""
+_LONG = {"BART-large-CNN": (128, 260, 440)}
+"""Target tokens, and the fewest and most source tokens, of shapes with long sources."""
 _WAVES = 2
 """Times as many sources in a turn as are in flight."""
 _TURN_S = 0.25
@@ -47,58 +51,71 @@ _FULL = 0.9
 """Share of the most rows in flight that a step has whose time counts."""
 _GRACE_S = 5.0
 """How much later than planned an engine that is busy is ended."""
-_START_S, _COMPILED_START_S = 75.0, 150.0
-"""How long an engine may take to start, and to warm up; a driver compiles kernels then, or torch
-does."""
+_START_S = 75.0
+"""How long an engine may take to start, and to warm up; a driver compiles kernels then."""
 _TURN_LIMIT_S = 20.0
 """How long a turn may take."""
-_OURS = "seqserve fp16"
-
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A shape, and how many rows are in flight; compiled steps of transformers are apart."""
+    """A shape, and how many sources are in flight."""
 
     shape: str
     """A key of :data:`~bench.random_artifact.SHAPES`."""
     rows: int
-    is_compiled: bool = False
+    beam_size: int = 1
+    is_served: bool = False
+    """Whether callers ask our server, and no other engine."""
 
     @classmethod
     def parse(cls, text: str) -> Case:
-        """Reads ``bart-large:64`` or ``marian-base:64:compiled``.
+        """Reads ``bart-large:64``, ``marian-base:8:beam`` or ``marian-base:64:served``.
 
         Raises:
             ValueError: There is no such shape, or no number.
         """
         name, rows, *rest = text.split(":")
         shapes = {folder_name(shape): shape for shape in SHAPES}
-        if name not in shapes or rest not in ([], ["compiled"]):
-            raise ValueError(f"{text}: not SHAPE:ROWS; shapes are {', '.join(shapes)}")
-        return cls(shapes[name], int(rows), is_compiled=bool(rest))
+        if name not in shapes or rest not in ([], ["beam"], ["served"]):
+            raise ValueError(
+                f"{text}: not SHAPE:ROWS[:beam|:served]; shapes are {', '.join(shapes)}"
+            )
+        beam_size = BEAM_SIZE if rest == ["beam"] else 1
+        return cls(shapes[name], int(rows), beam_size, is_served=rest == ["served"])
 
     @property
     def label(self) -> str:
         """As :meth:`parse` reads it."""
-        return f"{folder_name(self.shape)}:{self.rows}" + ":compiled" * self.is_compiled
+        rest = ":beam" * (self.beam_size > 1) + ":served" * self.is_served
+        return f"{folder_name(self.shape)}:{self.rows}{rest}"
+
+    @property
+    def length(self) -> int:
+        """Target tokens of each source."""
+        return _LONG[self.shape][0] if self.shape in _LONG else LENGTH
+
+    def sources(self) -> Rows:
+        """Draws sources, the end token last in each."""
+        config, count = SHAPES[self.shape], _WAVES * self.rows
+        if self.shape not in _LONG:
+            return random_sources(count, config=config)
+        draw = random.Random(7)
+        _, fewest, most = _LONG[self.shape]
+        return [
+            [*draw.choices(range(4, config.vocabulary_size), k=draw.randint(fewest, most) - 1),
+             config.eos_id]
+            for _ in range(count)
+        ]  # fmt: skip
 
 
-_BASE, _BART, _NLLB = SHAPES
-CASES = (
-    *(Case(_BASE, rows) for rows in (64, 1, 256)),
-    *(Case(_BART, rows) for rows in (1, 64)),
-    *(Case(_NLLB, rows) for rows in (1, 64)),
-    Case(_BASE, 1024),
-    Case(_BASE, 64, is_compiled=True),
-    Case(_BART, 256),
-    Case(_BASE, 8),
-    Case(_NLLB, 256),
-    Case(_BASE, 1, is_compiled=True),
-    Case(_BART, 8),
-    Case(_NLLB, 8),
-)
+_CASES = """
+    marian-base:64:served marian-base:64 t5-base:64 marian-base:256 marian-base:1024 marian-base:1
+    marian-base:1:served bart-large-cnn:64 marian-base:256:served flan-t5-base:64 marian-base:8:beam
+    marian-base:64:beam bart-large-cnn:32 bart-large-cnn:128 t5-base:1 t5-base:64:served
+    marian-base:8 bart-large:1 bart-large:64 nllb-600m:1 nllb-600m:64 bart-large:256 nllb-600m:256
+"""
+CASES = tuple(Case.parse(label) for label in _CASES.split())
 """What matters most comes first."""
 
 
@@ -146,10 +163,10 @@ def measure(plan: Plan) -> Iterator[Report]:
     limits = _prepare(plan, shapes, clock)
     report: Report = {
         "device": plan.device,
-        "length": LENGTH,
         "limits": asdict(limits),
         "work": {shape: asdict(Work.of(plan.folder / _place(shape, ARTIFACT))) for shape in shapes},
         "cases": [],
+        "served": [],
         "left_out": [],
     }
     with ExitStack() as stack:
@@ -158,9 +175,22 @@ def measure(plan: Plan) -> Iterator[Report]:
             if clock.left_s < _MIN_CASE_S:
                 report["left_out"].append(case.label)
                 clock.say(f"{case.label}: left out, the time is over")
+            elif case.is_served:
+                report["served"].append(_served(case, plan, clock))
             else:
                 report["cases"].append(_measure(case, plan, engines, clock))
             yield report
+
+
+def _served(case: Case, plan: Plan, clock: _Clock) -> Report:
+    artifact = plan.folder / _place(case.shape, ARTIFACT)
+    config = SHAPES[case.shape]
+    report = served(artifact, config, case.rows, case.length, plan.device)
+    clock.say(
+        f"{case.label}: {report['tokens_per_s']:,.0f} tokens/s, p50 {report['p50_ms']:.1f} ms,"
+        f" p99 {report['p99_ms']:.1f} ms, ready after {report['ready_s']:.1f} s"
+    )
+    return {"shape": case.shape, "callers": case.rows, **report}
 
 
 def _place(shape: str, name: str) -> Path:
@@ -188,15 +218,8 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: _Clock) -> DeviceLimits:
             writer.receive(clock.patience_s())
             clock.say(f"{shape}: its models are written")
         limits: DeviceLimits = probe.call("measure", timeout_s=clock.patience_s())
-    clock.say(_shown(asdict(limits)))
+    clock.say(shown_limits(asdict(limits)))
     return limits
-
-
-def _shown(limits: Report) -> str:
-    return (
-        f"{limits['name']}: {limits['bytes_per_s'] / 1e9:,.0f} GB/s read and written by a copy,"
-        f" {limits['operations_per_s'] / 1e12:,.3g} TFLOP/s in a product of large matrices"
-    )
 
 
 class _Engines:
@@ -204,48 +227,37 @@ class _Engines:
 
     def __init__(self, plan: Plan, clock: _Clock, stack: ExitStack) -> None:
         self._plan, self._clock, self._stack = plan, clock, stack
-        self._kinds = kinds(plan.device, _SOURCE_LENGTH)
-        self._started: dict[tuple[str, str], RemoteObject] = {}
-        self._failed: dict[tuple[str, str], str] = {}
+        self._started: dict[_EngineKey, RemoteObject] = {}
+        self._failed: dict[_EngineKey, str] = {}
 
     def of(self, case: Case) -> tuple[dict[str, RemoteObject], dict[str, str]]:
         """Returns the engines of a case, and the reasons of those that cannot be had."""
-        names = [
-            name
-            for name in self._kinds
-            if name == _OURS or name.endswith(" compiled") == case.is_compiled
-        ]
-        new = [name for name in names if not self._is_known(case.shape, name)]
-        for name in new:
-            kind = self._kinds[name]
+        known = kinds(self._plan.device, SHAPES[case.shape], case.beam_size)
+        keys = {name: (case.shape, case.beam_size, name) for name in known}
+        new = {n: key for n, key in keys.items() if key not in self._started | self._failed}
+        for name, key in new.items():
+            kind = known[name]
             folder = self._plan.folder / _place(case.shape, kind.folder)
-            engine = RemoteObject(name, kind.make, folder, self._plan.device, LENGTH)
-            self._started[case.shape, name] = self._stack.enter_context(engine)
-        for name in new:
+            engine = RemoteObject(name, kind.make, folder, self._plan.device, case.length)
+            self._started[key] = self._stack.enter_context(engine)
+        for name, key in new.items():
             try:
-                self._started[case.shape, name].wait(self._clock.patience_s(_START_S))
+                self._started[key].wait(self._clock.patience_s(_START_S))
             except RuntimeError as error:
-                self.fail(case.shape, name, error)
-                self._failed[case.shape, name] = str(error)
-        engines = {
-            name: self._started[case.shape, name]
-            for name in names
-            if (case.shape, name) in self._started
-        }
-        failed = {
-            name: self._failed[case.shape, name]
-            for name in names
-            if (case.shape, name) in self._failed
-        }
+                self.fail(case, name, error)
+                self._failed[key] = str(error)
+        engines = {name: self._started[key] for name, key in keys.items() if key in self._started}
+        failed = {name: self._failed[key] for name, key in keys.items() if key in self._failed}
         return engines, failed
 
-    def fail(self, shape: str, name: str, error: RuntimeError) -> None:
+    def fail(self, case: Case, name: str, error: RuntimeError) -> None:
         """Ends an engine; the next case starts it again if it has ever run."""
-        self._clock.say(f"{shape}: {error}")
-        self._started.pop((shape, name)).close()
+        self._clock.say(f"{case.shape}: {error}")
+        self._started.pop((case.shape, case.beam_size, name)).close()
 
-    def _is_known(self, shape: str, name: str) -> bool:
-        return (shape, name) in self._started or (shape, name) in self._failed
+
+_EngineKey: TypeAlias = tuple[str, int, str]
+"""Shape, beam size, name."""
 
 
 class _Run:
@@ -254,7 +266,7 @@ class _Run:
     def __init__(self, case: Case, engines: _Engines, clock: _Clock) -> None:
         self._case, self._engines, self._clock = case, engines, clock
         self._running, self.failed = engines.of(case)
-        self._sources = random_sources(_WAVES * case.rows, config=SHAPES[case.shape])
+        self._sources = case.sources()
 
     @property
     def names(self) -> list[str]:
@@ -275,8 +287,7 @@ class _Run:
         )
 
     def _warm(self, name: str, engine: RemoteObject) -> Any:
-        most_s = _COMPILED_START_S if name.endswith("compiled") else _START_S
-        return engine.receive(self._clock.patience_s(most_s))
+        return engine.receive(self._clock.patience_s(_START_S))
 
     def _try(self, name: str, call: Callable[[RemoteObject], Any]) -> Any:
         if name in self.failed:
@@ -284,7 +295,7 @@ class _Run:
         try:
             return call(self._running[name])
         except RuntimeError as error:
-            self._engines.fail(self._case.shape, name, error)
+            self._engines.fail(self._case, name, error)
             self.failed[name] = str(error)
             return None
 
@@ -310,8 +321,8 @@ def _measure(case: Case, plan: Plan, engines: _Engines, clock: _Clock) -> Report
         "peers": peers,
         "failed": run.failed,
     }
-    if _OURS in turns:
-        report["step"] = _step(turns[_OURS])
+    if OURS in turns:
+        report["step"] = _step(turns[OURS])
     return report
 
 
@@ -324,8 +335,8 @@ def _peers(turns: dict[str, list[Turn]], targets: dict[str, Rows]) -> list[Repor
             "tokens_per_s_best": max(ours),
             "lengths": sorted({len(row) for row in targets[name]}),
             # transformers draws weights of its own.
-            "equal_share": equal_share(targets[_OURS], targets[name])
-            if _OURS in turns and "transformers" not in name
+            "equal_share": equal_share(targets[OURS], targets[name])
+            if OURS in turns and "transformers" not in name
             else None,
             "ratios": {other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()},
         }
@@ -356,88 +367,3 @@ def _step(turns: Iterable[Turn]) -> Report | None:
 
 def _quantiles(steps: Sequence[StepTime]) -> dict[str, float]:
     return spread([1e6 * step.seconds for step in steps])
-
-
-def tables(report: Report) -> list[Table]:
-    """Lays out the speeds of each shape, a column for each number of rows, and our steps."""
-    found = []
-    for shape in report["work"]:
-        for is_compiled in (False, True):
-            cases = [
-                case
-                for case in report["cases"]
-                if case["shape"] == shape and case["is_compiled"] is is_compiled
-            ]
-            if cases:
-                found.append(_speeds(shape, sorted(cases, key=lambda case: case["rows"])))
-    steps = [case for case in report["cases"] if case.get("step") and not case["is_compiled"]]
-    if steps:
-        found.append(_steps(report, steps))
-    return found
-
-
-def _speeds(shape: str, cases: Sequence[Report]) -> Table:
-    columns = [{peer["name"]: peer for peer in case["peers"]} for case in cases]
-    names = list(dict.fromkeys(name for case in cases for name in (*_names(case), *case["failed"])))
-    rows = [
-        [name, *(f"{c[name]['tokens_per_s']:,.0f}" if name in c else "failed" for c in columns)]
-        for name in names
-    ]
-    for name in names:
-        if name != _OURS and any(name in column for column in columns):
-            ratios = [column.get(_OURS, {}).get("ratios", {}).get(name) for column in columns]
-            shares = [shown(ratio) if ratio else "" for ratio in ratios]
-            rows.append([f"**seqserve fp16 / {name}**", *shares])
-    compared = [name for name in names if name.startswith("CTranslate2")]
-    for name in compared:
-        shares = [f"{c[name]['equal_share']:.0%}" if _is_compared(c, name) else "" for c in columns]
-        rows.append([f"same targets as ours: {name}", *shares])
-    reasons = dict.fromkeys(reason for case in cases for reason in case["failed"].values())
-    head = [f"{shape}; rows in flight; tokens/s", *(str(case["rows"]) for case in cases)]
-    return Table(head, rows, " ".join(f"{reason}." for reason in reasons))
-
-
-def _names(case: Report) -> list[str]:
-    return [peer["name"] for peer in case["peers"]]
-
-
-def _is_compared(column: Report, name: str) -> bool:
-    return name in column and column[name]["equal_share"] is not None
-
-
-def _steps(report: Report, cases: Sequence[Report]) -> Table:
-    limits, rows = report["limits"], []
-    for case in cases:
-        step, work = case["step"], report["work"][case["shape"]]
-        seconds = step["step_us"]["median"] / 1e6
-        bytes_share = work["bytes"] / seconds / limits["bytes_per_s"]
-        operations = 2 * work["weights"] * step["rows"] / seconds / limits["operations_per_s"]
-        rows.append(
-            [
-                case["label"],
-                f"{step['rows']:,.0f}",
-                f"{step['step_us']['median']:,.0f}",
-                f"{bytes_share:.0%}",
-                f"{operations:.0%}",
-                f"{step['outside_share']:.0%}",
-                f"{step['outside_us']:,.0f}",
-                f"{step['encode_us_a_token']:,.1f}",
-                f"{step['encode_share']:.0%}",
-            ]
-        )
-    head = [
-        "steps of seqserve fp16",
-        "rows",
-        "us a step",
-        "of the bandwidth",
-        "of the products",
-        "outside ONNX Runtime",
-        "us outside",
-        "us to encode a token",
-        "of the time, encoding",
-    ]
-    note = (
-        f"{_shown(limits)}. Shares count the weights of the decoder's products alone: neither"
-        " caches nor attention."
-    )
-    return Table(head, rows, note)

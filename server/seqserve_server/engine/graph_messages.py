@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 
 from seqserve_server.contract.errors import ArtifactError
 
-_INTEGER, _INTEGERS = 2, 7
+_NUMBER, _INTEGER, _INTEGERS = 1, 2, 7
 
 NUMPY_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
 """Numpy's types by the kinds of tensors."""
@@ -53,6 +53,7 @@ _FIELDS = {
     },
     "Attribute": {
         "name": (1, "string", ""),
+        "number": (2, "float", ""),
         "integer": (3, "int64", ""),
         "tensor": (5, "Tensor", ""),
         "graph": (6, "Graph", ""),
@@ -104,8 +105,8 @@ def _declare() -> list[Any]:
     return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
 
 
-_MESSAGES = ("Model", "Node", "Entry")
-MODEL, _NODE, ENTRY = _declare()
+_MESSAGES = ("Model", "Node", "Value", "TensorType", "Entry")
+MODEL, _NODE, _VALUE, _TENSOR_TYPE, ENTRY = _declare()
 
 
 def check_references(path: Path, files: Collection[str]) -> None:
@@ -139,14 +140,25 @@ def _locations(message: Message) -> Iterator[str]:
 
 
 def make_node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    """Makes a node; an attribute is an integer, or a list of integers."""
+    """Makes a node; an attribute is a number, or a list of integers."""
     node = _NODE(kind=kind, inputs=inputs, outputs=outputs)
     for name, value in attributes.items():
-        if isinstance(value, int):
+        if isinstance(value, float):
+            node.attributes.add(name=name, number=value, type=_NUMBER)
+        elif isinstance(value, int):
             node.attributes.add(name=name, integer=value, type=_INTEGER)
         else:
             node.attributes.add(name=name, integers=value, type=_INTEGERS)
     return node
+
+
+def make_value(name: str, kind: int, dims: Sequence[int | str]) -> Any:
+    """Declares an input; a dimension is a size or has a name."""
+    value = _VALUE(name=name)
+    value.type.tensor.CopyFrom(_TENSOR_TYPE(kind=kind))
+    for dim in dims:
+        value.type.tensor.shape.dims.add(**{"name" if isinstance(dim, str) else "size": dim})
+    return value
 
 
 def graphs_of(graph: Any) -> Iterator[Any]:

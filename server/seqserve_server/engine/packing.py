@@ -49,11 +49,12 @@ def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
     return starts
 
 
-def pack(sources: Sequence[Sequence[int]]) -> dict[str, Array]:
+def pack(sources: Sequence[Sequence[int]], multiple: int = 1) -> dict[str, Array]:
     """Packs sources into the inputs of the encoder graph.
 
     Args:
         sources: Token ids, none of them empty.
+        multiple: Of S, the length of the padded batch.
 
     Returns:
         ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``
@@ -63,7 +64,7 @@ def pack(sources: Sequence[Sequence[int]]) -> dict[str, Array]:
     """
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths
-    positions = np.arange(lengths.max())
+    positions = np.arange(-(-lengths.max() // multiple) * multiple)
     unpad_index = np.flatnonzero(positions < lengths[:, None])
     return {
         "source": np.array([token for source in sources for token in source], np.int64),

@@ -205,6 +205,11 @@ class Runtime:
         """Returns the bytes in use, and all bytes, of the memory of its GPU; 0 if it has none."""
         return 0, 0
 
+    @property
+    def unrecorded_steps(self) -> int:
+        """Sizes of steps that a GPU could not record; their steps take longer."""
+        return 0
+
     def is_usable(self) -> bool:
         """Tells, after a failure, whether other steps may still succeed."""
         return True

@@ -12,8 +12,9 @@ from bench import random_artifact
 from bench.drivers.device_engines import StepTime, Turn
 from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.models import MARIAN_BASE
-from bench.scenarios import gpu
-from bench.scenarios.gpu import CASES, Case, Plan, tables
+from bench.scenarios import gpu, gpu_served
+from bench.scenarios.gpu import CASES, Case, Plan
+from bench.scenarios.gpu_tables import tables
 from bench.scenarios.roofline import Work
 from tests.tiny import cut_down
 
@@ -25,6 +26,7 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(random_artifact.SHAPES, "Marian base", TINY)
+    monkeypatch.setattr(gpu_served, "_SECONDS", 1.0)
     cases = [Case("Marian base", rows) for rows in (2, 1)]
     plan = Plan(device="cpu", rounds=1, cases=cases, folder=tmp_path)
     for report in gpu.measure(plan):
@@ -37,6 +39,12 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
     assert all(peer["lengths"] == [gpu.LENGTH] for peer in first["peers"])
     assert first["step"]["steps"] >= gpu.LENGTH - 2
     assert 0 < first["step"]["outside_share"] < 1
+    [served] = gpu.measure(dataclasses.replace(plan, cases=[Case.parse("marian-base:2:served")]))
+    [row] = served["served"]
+    assert row["callers"] == 2 and row["failed"] == 0 and row["requests_per_s"] > 0
+    [beams] = gpu.measure(dataclasses.replace(plan, cases=[Case.parse("marian-base:2:beam")]))
+    assert [peer["name"] for peer in beams["cases"][0]["peers"]] == names[:3]
+    assert len(tables({**report, "served": served["served"]})) == 3
     # A model that is there is not written again; one that cannot be read fails alone.
     (tmp_path / "marian-base" / "converted" / "model.bin").write_bytes(b"")
     [report] = gpu.measure(dataclasses.replace(plan, cases=cases[:1]))
@@ -97,6 +105,7 @@ def test_shares_of_limits_stand_beside_a_step() -> None:
         "limits": {"name": "G", "bytes_per_s": 1e12, "operations_per_s": 1e14},
         "work": {"Marian base": {"weights": 10_000_000, "bytes": 20_000_000}},
         "cases": [{**case, "peers": [], "step": step}],
+        "served": [],
     }
     _, steps = tables(report)
     row = ["marian-base:64", "64", "100", "20%", "13%", "20%", "20", "1.5", "10%"]

@@ -37,9 +37,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 SOURCE, LENGTHS = torch.tensor([[5, 6, 7, 2]]), torch.tensor([4])
 TARGET = torch.tensor([[1, 8, 9]])
 
-WITHOUT_KERNEL = {
-    name for name in SHAPES if name.startswith(("t5", "alibi", "relative", "ssru-relative"))
-}
+WITHOUT_KERNEL = {name for name in SHAPES if name.startswith(("relative", "ssru-relative"))}
 
 
 def test_weights_are_halves_and_logits_are_not(tiny_model: Transformer) -> None:
@@ -69,8 +67,6 @@ def test_tokens_stay_suppressed_by_numbers_that_halves_lack() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        {"positions": PositionScheme.T5},
-        {"positions": PositionScheme.ALIBI},
         {"positions": PositionScheme.RELATIVE},
         {"positions": PositionScheme.RELATIVE, "decoder_cell": DecoderCell.SSRU},
     ],

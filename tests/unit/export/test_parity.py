@@ -74,7 +74,7 @@ def test_weights_that_are_large_are_not_packed(
     measured = compare(tiny_model, tiny_artifact, pairs)
     check_tolerance(measured, "fp32")
     assert measured.tokens == verification.tokens
-    # The encoder, the decoder and the scorer.
+    # The encoder, the decoder, the scorer, and what gathers candidates.
     assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 4)
 
 

@@ -7,6 +7,7 @@ on until it reads what a step wrote.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 from typing import Any
@@ -24,6 +25,8 @@ class Device:
 
     name = "cuda"
     """As ONNX Runtime calls the kind of memory."""
+    packs_attention = True
+    """Whether it has kernels of attention over packed sources."""
 
     def __init__(self) -> None:
         """Makes a stream on the first GPU that the process can see.
@@ -90,6 +93,13 @@ class Device:
             finally:
                 self.recording.release()
         return self._memory
+
+    def end_recording(self) -> None:
+        """Ends the recording of a CUDA graph that has failed, so that other work can be queued."""
+        runtime = self.arrays.cuda.runtime
+        if runtime.streamIsCapturing(self._stream.ptr):
+            with contextlib.suppress(runtime.CUDARuntimeError):
+                runtime.graphDestroy(runtime.streamEndCapture(self._stream.ptr))
 
     def wait(self) -> None:
         """Waits until all that is queued is done."""

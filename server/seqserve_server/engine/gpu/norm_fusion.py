@@ -1,14 +1,17 @@
-"""Joins each sum of a graph and the norm that follows it, for which CUDA has one kernel.
+"""Joins nodes of norms for which CUDA has one kernel.
 
 A step of few rows takes as long as its kernels are many. ONNX Runtime joins the two only where rows
 have an axis of their own, which steps do without.
 
-Source: ONNX Runtime, docs/ContribOperators.md, SkipLayerNormalization.
+Source: ONNX Runtime, docs/ContribOperators.md, SkipLayerNormalization;
+onnxruntime/core/graph/contrib_ops/contrib_defs.cc, SimplifiedLayerNormalization.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from seqserve_server.engine.graph_messages import make_node, put
 
@@ -19,10 +22,14 @@ _SUM, _NORM, _JOINED, _DOMAIN = (
     "com.microsoft",
 )
 _EPSILON = "epsilon"
+_PARTS = ("Pow", "ReduceMean", "Add", "Sqrt", "Reciprocal", "Mul", "Mul")
+"""Of an RMS norm, each of which reads the one before; the last one multiplies by the weights."""
+_RMS_NORM = "SimplifiedLayerNormalization"
 
 
 def fuse_norms(graph: Any) -> None:
-    """Puts one node in the place of each sum of two values that a norm reads."""
+    """Joins the parts of each RMS norm, and each sum of two values with the norm that reads it."""
+    _fuse_rms_norms(graph)
     inner = {name for node in graph.nodes for name in node.outputs}
     sums = {
         node.outputs[0]: node
@@ -47,3 +54,39 @@ def _joined(total: Any, norm: Any) -> Any:
     node.domain = _DOMAIN
     node.attributes.extend(part for part in norm.attributes if part.name == _EPSILON)
     return node
+
+
+def _fuse_rms_norms(graph: Any) -> None:
+    readers: dict[str, list[Any]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            readers.setdefault(name, []).append(node)
+    numbers = {tensor.name: tensor.raw for tensor in graph.tensors}
+    joined: dict[str, Any] = {}
+    dropped: set[str] = set()
+    for node in graph.nodes:
+        parts = _parts_from(node, readers)
+        if parts is None or parts[2].inputs[1] not in numbers:
+            continue
+        [epsilon] = np.frombuffer(numbers[parts[2].inputs[1]], np.float32)
+        x, (*inner, last) = node.inputs[0], parts
+        inputs = [x, *(name for name in last.inputs if name != inner[-1].outputs[0])]
+        norm = make_node(_RMS_NORM, inputs, last.outputs, axis=-1, epsilon=float(epsilon))
+        joined[last.outputs[0]] = norm
+        dropped |= {part.outputs[0] for part in inner}
+    nodes = [joined.get(n.outputs[0], n) for n in graph.nodes if n.outputs[0] not in dropped]
+    put(graph, nodes=nodes)
+
+
+def _parts_from(node: Any, readers: dict[str, list[Any]]) -> list[Any] | None:
+    """Returns the parts of the RMS norm that begins with a node; None if it is none."""
+    parts = [node]
+    for kind in _PARTS[1:]:
+        following = readers.get(parts[-1].outputs[0], [])
+        if parts[-1].kind != _PARTS[len(parts) - 1] or len(following) != 1:
+            return None
+        parts += following
+        if parts[-1].kind != kind:
+            return None
+    is_one_value = node.inputs[0] in parts[5].inputs
+    return parts if is_one_value else None

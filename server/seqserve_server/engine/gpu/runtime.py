@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.artifact.manifest import DECODER, SCORER, WEIGHTS, Manifest
+from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.decoder_state import (
@@ -21,12 +21,13 @@ from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
+from seqserve_server.engine.gpu.packed_encoder import pack_attention, packed_inputs
 from seqserve_server.engine.gpu.state import types_on
 from seqserve_server.engine.gpu.step import DeviceStep, queued_run, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.packing import Array, CrossKV, starts_of
 from seqserve_server.engine.runtime import EncodingLimits, Runtime
 from seqserve_server.engine.session import check_provider, open_session
 
@@ -51,8 +52,10 @@ class DeviceRuntime(Runtime):
         self._weights = Weights(folder / WEIGHTS, device)
         # Sessions read it without a copy of their own.
         self._shared: list[ort.OrtValue] = []
+        self._steps: list[DeviceStep] = []
         self._queued = queued_run()
         super().__init__(folder, manifest, provider, threads=1)
+        self._encoder_inputs = {entry.name for entry in self._encoder.get_inputs()}
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
             graph = straight_graph(folder / DECODER, end)
@@ -64,7 +67,7 @@ class DeviceRuntime(Runtime):
         Args:
             sources: Token ids, the end token last.
         """
-        inputs, starts = pack(sources), starts_of(sources)
+        inputs, starts = packed_inputs(sources, self._encoder_inputs), starts_of(sources)
         shape = self.manifest.architecture
         width, layers = shape.heads * shape.head_size, 2 * shape.decoder_layers
         packed = self._device.zeros((layers, starts[-1], width), self.cache_type)
@@ -83,7 +86,9 @@ class DeviceRuntime(Runtime):
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DeviceStep:
         """Makes a step over the buffers given; see :class:`DeviceStep`."""
-        return DeviceStep(self._ends, self._device, inputs, outputs)
+        step = DeviceStep(self._ends, self._device, inputs, outputs)
+        self._steps.append(step)
+        return step
 
     def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
         """Allocates what the decoder's layers keep of a number of slots."""
@@ -102,6 +107,11 @@ class DeviceRuntime(Runtime):
     def gpu_memory(self) -> tuple[int, int]:
         """Returns the bytes in use, and all bytes, of the memory of its GPU."""
         return self._device.memory()
+
+    @property
+    def unrecorded_steps(self) -> int:
+        """Sizes of steps that could not be recorded as CUDA graphs."""
+        return sum(step.unrecorded for step in self._steps)
 
     def is_usable(self) -> bool:
         """Tells, after a failure, whether other steps may still succeed.
@@ -144,6 +154,8 @@ class DeviceRuntime(Runtime):
         model = MODEL.FromString(graph)
         if name != SCORER:
             fuse_norms(model.graph)
+        if name == ENCODER and self._device.packs_attention:
+            pack_attention(model.graph)
 
         def share(options: ort.SessionOptions) -> None:
             self._shared += self._weights.share(model.graph, options)

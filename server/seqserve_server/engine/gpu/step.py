@@ -8,6 +8,7 @@ records it as a CUDA graph; then a step costs the host one call in place of some
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -17,9 +18,11 @@ import onnxruntime as ort
 
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.gpu.device import Device
-from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End
+from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
+
+_log = logging.getLogger(__name__)
 
 _ONLY_SIZES = {"top_k", "num_logits"}
 """Inputs of which a step reads the length alone."""
@@ -39,6 +42,8 @@ _ROWS = 8
 _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""
+_ATTEMPTS = 2
+"""To record a size."""
 _GRAPH_ID, _NOT_RECORDED = "gpu_graph_id", "-1"
 """Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
 _IDS = itertools.count(1)
@@ -49,15 +54,24 @@ _Key: TypeAlias = tuple[int, StepSizes, int, int]
 """Rows, sizes, and the maximum lengths of target and source, in tokens."""
 
 
+class _Copy(NamedTuple):
+    """A part of an array of the host, and where it lies on the device."""
+
+    device: int
+    host: int
+    bytes_a_row: int
+    bytes_beside: int
+    """Copied whatever the number of rows."""
+
+
 class _Plan(NamedTuple):
     """A step of given sizes."""
 
     session: Any
     binding: Any
     options: ort.RunOptions
-    uploads: list[tuple[int, int, int]]
-    """Addresses on the device and on the host, and bytes."""
-    downloads: list[tuple[int, int, int]]
+    uploads: list[_Copy]
+    downloads: list[_Copy]
     bound: list[Any]
     """Arrays that it reads and writes by their addresses, on the host and on the device."""
 
@@ -83,7 +97,7 @@ class DeviceStep:
         """
         self._sessions = sessions
         self._device = device
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs = inputs.copy(), outputs
         self._copies_on_device: dict[int, Any] = {}
         """Where arrays of the host lie on the device, by their addresses on the host."""
         self._states = [array for name, array in inputs.items() if name.startswith("cell_")]
@@ -94,9 +108,15 @@ class DeviceStep:
             "max_length": _capacity(inputs, "self_key_0"),
             "max_source_length": _capacity(inputs, "cross_key_0"),
         }
+        count = self._capacities["max_length"]
+        self._inputs[TARGET_POSITIONS] = device.zeros((count,), np.dtype(np.int64))
+        with device:
+            self._inputs[TARGET_POSITIONS][:] = device.arrays.arange(count)
         self._plans: dict[_Key, _Plan] = {}
         self._recorded: dict[_Key, str] = {}
-        """Ids of CUDA graphs, by sizes whose rows are rounded up."""
+        """Ids of CUDA graphs."""
+        self.unrecorded = 0
+        """Sizes whose recording has failed; their steps take longer."""
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one token, and waits for it."""
@@ -104,16 +124,21 @@ class DeviceStep:
             self._empty_rows_from(rows)
         self._rows = rows
         target, source = (self._rounded_length(name) for name in _LENGTHS)
-        plan = self._plans.get((rows, sizes, target, source))
+        key = rounded_rows(rows, self._slots), sizes, target, source
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._plan(rows, sizes, target, source)
-        device = self._device
-        for address, host, size in plan.uploads:
-            device.upload(address, host, size)
+            plan = self._plan(rows, key)
+        self._upload(plan, rows)
         plan.session.run_with_iobinding(plan.binding, plan.options)
-        for address, host, size in plan.downloads:
-            device.download(address, host, size)
-        device.wait()
+        download = self._device.download
+        for copy in plan.downloads:
+            download(copy.device, copy.host, copy.bytes_a_row * rows + copy.bytes_beside)
+        self._device.wait()
+
+    def _upload(self, plan: _Plan, rows: int) -> None:
+        upload = self._device.upload
+        for copy in plan.uploads:
+            upload(copy.device, copy.host, copy.bytes_a_row * rows + copy.bytes_beside)
 
     def _empty_rows_from(self, row: int) -> None:
         """Lets rows that run only because their number is rounded up read one token.
@@ -130,10 +155,11 @@ class DeviceStep:
         length, capacity = int(self._inputs[name][0]), self._capacities[name]
         return min(max(1 << (length - 1).bit_length(), _MIN_BOUND_LENGTH), capacity)
 
-    def _plan(self, rows: int, sizes: StepSizes, target: int, source: int) -> _Plan:
+    def _plan(self, rows: int, key: _Key) -> _Plan:
+        """Binds a step; the first one of its sizes reads ``rows`` rows."""
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
-        padded = rounded_rows(rows, self._slots)
+        padded, sizes, target, source = key
         session = self._sessions[_end(sizes)]
         inputs = {name: self._inputs[name] for name in _names(session.get_inputs())}
         outputs = {name: self._outputs[name] for name in _names(session.get_outputs())}
@@ -142,6 +168,8 @@ class DeviceStep:
         for bind, arrays in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
             for name, array in arrays.items():
                 shape = shape_of(name, array, padded, sizes)
+                if name == TARGET_POSITIONS:
+                    shape = [target]
                 if name in SHARED_INPUTS:
                     own = np.full(array.shape, lengths.get(name, array), array.dtype)
                     kind, address = "cpu", own.ctypes.data
@@ -151,16 +179,16 @@ class DeviceStep:
                 bind(name, kind, 0, np.dtype(own.dtype), shape, address)
                 bound.append(own)
         self._send_constants(inputs)
-        uploads = self._copies(inputs, rows, sizes)
-        downloads = self._copies(outputs, rows, sizes)
+        uploads = self._copies(inputs, padded, sizes)
+        downloads = self._copies(outputs, padded, sizes)
         options = queued_run()
         plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, bound)
         if _end(sizes) is not None:
-            self._record(plan, (padded, sizes, target, source))
-        self._plans[rows, sizes, target, source] = plan
+            self._record(plan, rows, key)
+        self._plans[key] = plan
         return plan
 
-    def _record(self, plan: _Plan, key: _Key) -> None:
+    def _record(self, plan: _Plan, rows: int, key: _Key) -> None:
         """Lets ONNX Runtime record a step of new sizes.
 
         It runs the step several times for that, and each run writes the next tokens where they are
@@ -170,25 +198,37 @@ class DeviceStep:
         if graph_id is not None:
             plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
             return
-        is_full = len(self._recorded) >= _MAX_RECORDED
-        graph_id = _NOT_RECORDED if is_full else str(next(_IDS))
-        plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
-        if not is_full:
-            self._run_to_record(plan)
-        # Not before: a step that failed would count as recorded, and run twice where it counts.
-        self._recorded[key] = graph_id
+        if len(self._recorded) >= _MAX_RECORDED:
+            plan.options.add_run_config_entry(_GRAPH_ID, _NOT_RECORDED)
+            return
+        for _ in range(_ATTEMPTS):
+            graph_id = str(next(_IDS))
+            plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
+            try:
+                self._run_to_record(plan, rows)
+            except Exception:
+                _log.warning("a step of %d rows could not be recorded", key[0], exc_info=True)
+                self._device.end_recording()
+            else:
+                # Not before: a step that failed would count as recorded, and run twice where it
+                # counts.
+                self._recorded[key] = graph_id
+                return
+        self.unrecorded += 1
+        plan.options.add_run_config_entry(_GRAPH_ID, _NOT_RECORDED)
 
-    def _run_to_record(self, plan: _Plan) -> None:
+    def _run_to_record(self, plan: _Plan, rows: int) -> None:
         """Runs a step whose CUDA graph is new, and puts states of recurrent layers back."""
         with self._device:
             before = [states.copy() for states in self._states]
-        for address, host, size in plan.uploads:
-            self._device.upload(address, host, size)
-        with self._device.recording:
-            plan.session.run_with_iobinding(plan.binding, plan.options)
-        with self._device:
-            for states, copy in zip(self._states, before, strict=True):
-                states[:] = copy
+        self._upload(plan, rows)
+        try:
+            with self._device.recording:
+                plan.session.run_with_iobinding(plan.binding, plan.options)
+        finally:
+            with self._device:
+                for states, copy in zip(self._states, before, strict=True):
+                    states[:] = copy
 
     def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
         """Returns an array of the device, or the one that stands there for an array of the host.
@@ -213,19 +253,22 @@ class DeviceStep:
         address = self._device.address(self._on_device(_CONSTANT, array))
         self._device.upload(address, array.ctypes.data, array.nbytes)
 
-    def _copies(
-        self, arrays: Mapping[str, Array], rows: int, sizes: StepSizes
-    ) -> list[tuple[int, int, int]]:
-        """Lists what is copied of arrays of the host: what these rows use, not what is bound."""
+    def _copies(self, arrays: Mapping[str, Array], rows: int, sizes: StepSizes) -> list[_Copy]:
+        """Lists what is copied of arrays of the host, with room for ``rows`` rows."""
         copies = []
         for name, array in arrays.items():
             if name in SHARED_INPUTS or name in _ONLY_SIZES or name == _CONSTANT:
                 continue
             if not self._device.is_home_of(array):
-                size = math.prod(shape_of(name, array, rows, sizes))
-                if size:
-                    address = self._device.address(self._on_device(name, array, size))
-                    copies.append((address, array.ctypes.data, size * array.itemsize))
+                none, one, all_ = (
+                    math.prod(shape_of(name, array, count, sizes)) for count in (0, 1, rows)
+                )
+                if all_:
+                    address = self._device.address(self._on_device(name, array, all_))
+                    size = array.itemsize
+                    copies.append(
+                        _Copy(address, array.ctypes.data, (one - none) * size, none * size)
+                    )
         return copies
 
 

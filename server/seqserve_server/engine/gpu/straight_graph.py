@@ -1,7 +1,9 @@
 """Makes graphs without branches, each with one end, from the graph of a decoder step.
 
 A step chooses its end by conditions that the host reads. A CUDA graph records kernels alone, so for
-it each end gets a graph of its own, which computes nothing else.
+it each end gets a graph of its own, which computes nothing else. For the same reason, biases of
+positions are computed from an input of the device, whose length says how many there are, and not
+cut to a length that the host reads.
 """
 
 from __future__ import annotations
@@ -9,7 +11,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqserve_server.engine.graph_messages import MODEL, make_node, needed, put, reads, rename
+from seqserve_server.engine.graph_messages import (
+    MODEL,
+    make_node,
+    make_value,
+    needed,
+    put,
+    reads,
+    rename,
+)
 
 
 class End(NamedTuple):
@@ -31,7 +41,13 @@ SCORED = End(
 )
 """The next tokens, top tokens, and their log-probabilities."""
 
+TARGET_POSITIONS = "target_positions"
+"""Input with the positions 0, 1, .. of keys that attention with biases reads, int64 ``[K]``."""
+
 _CHOICE = "If"
+_ATTENTION, _BIAS = "GroupQueryAttention", 10
+"""Attention over caches, and its input that adds to the logits."""
+_CUT, _DISTANCE, _INT64 = "Slice", "Sub", 7
 _BEST = "next_tokens"
 _CACHE = "new_"
 
@@ -67,17 +83,37 @@ def straight_graph(path: Path, end: End) -> bytes:
     ]
     if end is not SCORED:
         nodes = _with_one_search(nodes)
+    positions = _uncut_biases(nodes)
     nodes = needed(nodes, [value.name for value in outputs])
     read = {name for node in nodes for name in reads(node)}
     put(
         graph,
         nodes=nodes,
         tensors=[tensor for tensor in tensors if tensor.name in read],
-        inputs=[value for value in graph.inputs if value.name in read],
+        inputs=[*(value for value in graph.inputs if value.name in read), *positions],
         outputs=outputs,
         known_shapes=[],
     )
     return model.SerializeToString()  # type: ignore[no-any-return]
+
+
+def _uncut_biases(nodes: list[Any]) -> list[Any]:
+    """Computes biases for as many positions as are given; returns the input that gives them."""
+    made_by = {name: node for node in nodes for name in node.outputs}
+    for node in nodes:
+        bias = node.inputs[_BIAS] if node.kind == _ATTENTION and len(node.inputs) > _BIAS else ""
+        cut = made_by.get(bias)
+        if cut is None or cut.kind != _CUT:
+            continue
+        distance = made_by[cut.inputs[0]]
+        while distance.kind != _DISTANCE:
+            # A table comes before what is looked up in it.
+            *_, name = (name for name in distance.inputs if name in made_by)
+            distance = made_by[name]
+        distance.inputs[1] = TARGET_POSITIONS
+        node.inputs[_BIAS] = cut.inputs[0]
+    has_positions = any(TARGET_POSITIONS in node.inputs for node in nodes)
+    return [make_value(TARGET_POSITIONS, _INT64, ["K"])] if has_positions else []
 
 
 def _with_one_search(nodes: list[Any]) -> list[Any]:

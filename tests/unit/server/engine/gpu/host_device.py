@@ -29,6 +29,7 @@ class HostDevice(Device):
     """Stands for a GPU; notes what it allocates, and what is copied to and from it."""
 
     name = "cpu"
+    packs_attention = False
 
     def __init__(self) -> None:
         self.arrays = np
@@ -73,6 +74,9 @@ class HostDevice(Device):
 
     def memory(self) -> tuple[int, int]:
         return 3, 8
+
+    def end_recording(self) -> None:
+        """Records nothing."""
 
     def wait(self) -> None:
         self.waits += 1

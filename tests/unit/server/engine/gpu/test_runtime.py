@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -196,31 +195,40 @@ def test_only_artifacts_of_halves_run_on_cuda(
         open_runtime(tiny_artifact, manifest, Provider.CUDA, threads=1)
 
 
-class FailsOnce:
-    """A lock that fails when it is first taken, as the recording of a step does without memory."""
+class FailsToRecord:
+    """A lock that fails when it is taken, some times, as the recording of a step does."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
         self.taken = 0
 
     def __enter__(self) -> None:
         self.taken += 1
-        if self.taken == 1:
-            raise MemoryError("no memory to record")
+        if self.taken <= self.failures:
+            raise RuntimeError("CUDA failure 901: operation failed due to a previous error")
 
     def __exit__(self, *_: object) -> None:
         """Holds nothing."""
 
 
-def test_a_step_whose_recording_failed_is_recorded_when_it_comes_again(
-    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("failures", "attempts", "unrecorded"), [(0, 1, 0), (1, 2, 0), (2, 2, 1)])
+def test_a_step_that_cannot_be_recorded_is_tried_again_and_then_runs_without(
+    tiny_artifact: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+    attempts: int,
+    unrecorded: int,
 ) -> None:
-    """Else its first run would be recorded where it counts, and advance rows more than once."""
     runtime, device = on_device(tiny_artifact)
-    recording = FailsOnce()
+    host = Runtime(tiny_artifact, runtime.manifest, Provider.CPU, threads=1)
+    recording = FailsToRecord(failures)
     monkeypatch.setattr(device, "recording", recording)
-    cache = SlotCache(runtime, 1)
-    for taken in (1, 2, 2):
-        cache.join(0, runtime.encode([[5, 6, 2]]), 0)
-        with pytest.raises(MemoryError) if recording.taken == 0 else nullcontext():
+    caches = SlotCache(runtime, 1), SlotCache(host, 1)
+    for cache, encode in zip(caches, (runtime.encode, host.encode), strict=True):
+        cache.join(0, encode([[5, 6, 2]]), 0)
+    for _ in range(3):
+        for cache in caches:
             cache.advance(1)
-        assert recording.taken == taken
+        np.testing.assert_array_equal(caches[0].tokens, caches[1].tokens)
+    assert recording.taken == attempts
+    assert runtime.unrecorded_steps == unrecorded

@@ -7,9 +7,20 @@ from pathlib import Path
 import onnx
 import onnxruntime as ort
 import pytest
+from bench.models import numbered_words, write_unproven
+from tests.device_requests import WAYS, decode
 from tests.graph_nodes import nodes_of
+from tests.step_graphs import steps_only
+from tests.unit.export.test_graphs import SHAPES, make_model
+from tests.unit.server.engine.gpu.host_device import HostDevice
 
+from seqserve_export.halving import halve
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
+from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.text.tokenizer import Tokenizer
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}
@@ -54,3 +65,25 @@ def test_only_the_end_that_lists_top_tokens_looks_for_them_in_blocks(folder: Pat
     assert "TopK" in {
         node.op_type for node in onnx.load_from_string(made(folder, SCORED)).graph.node
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["t5-wide-heads-no-biases-geglu", "alibi-swiglu"])
+def test_biases_of_positions_need_no_number_of_the_host(name: str, tmp_path: Path) -> None:
+    model = halve(make_model(**SHAPES[name]))
+    tokenizer = Tokenizer(numbered_words(model.config.vocabulary_size))
+    with steps_only():
+        folder = write_unproven(model, tmp_path, "biased", tokenizer)
+    graph = onnx.load_from_string(straight_graph(folder / "decoder.onnx", PLAIN)).graph
+    assert "target_positions" in {value.name for value in graph.input}
+    readers = [node.op_type for node in graph.node if "max_length" in node.input]
+    assert set(readers) == {"GroupQueryAttention"}
+    device = DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, HostDevice())
+    host = Runtime(folder, device.manifest, Provider.CPU, threads=1)
+    requests = [(source, way) for source in ([5, 6, 7, 2], [9, 2]) for way in WAYS.values()]
+    mine, theirs = (decode(runtime, folder, requests, 7) for runtime in (device, host))
+    # Tokens of random weights may tie.
+    same = [
+        one.best.token_ids == other.best.token_ids for one, other in zip(mine, theirs, strict=True)
+    ]
+    assert sum(same) >= 0.8 * len(requests)
