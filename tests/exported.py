@@ -43,7 +43,7 @@ def _export_fp16(repository: Path) -> None:
 
 def _export_int8(repository: Path) -> None:
     """Exports with the defaults of ``seqserve export --precision int8``."""
-    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.options import Caches, Scales
 
     _export_tiny(repository, Scales.STATIC, Caches.FLOAT)
 
@@ -52,7 +52,7 @@ def _export_row_scaled(repository: Path) -> None:
     """Exports the other int8 scheme, a scale for each row and int8 caches, without a scorer."""
     from tests.step_graphs import steps_only
 
-    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.options import Caches, Scales
 
     with steps_only():
         _export_tiny(repository, Scales.ROW, Caches.INT8)

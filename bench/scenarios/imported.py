@@ -34,7 +34,7 @@ from bench.drivers.engine_run import EngineRun
 from bench.models import MARIAN_BASE, numbered_words, random_sources
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import check_equal, equal_share, take_turns
-from seqserve_export.precision import Precision
+from seqserve_export.options import Precision
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import load
 from seqserve_model.vocabulary import CONTROL_TOKENS

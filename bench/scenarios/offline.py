@@ -26,7 +26,7 @@ from bench.tables import Table
 from bench.turns import Build, compare, fastest, speed_table
 from seqserve.cores import available_cores
 from seqserve_export.calibration import calibrate
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer

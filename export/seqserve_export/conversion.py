@@ -24,8 +24,8 @@ from seqserve_server.artifact.files import FileDigest, atomic_folder, check_file
 from seqserve_server.artifact.manifest import DECODER, FILE, FORMAT, Manifest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import Provider
+from seqserve_server.engine.loading import run_self_test
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.self_test import run_self_test
 from seqserve_server.text.tokenizer import Tokenizer
 
 _CONVERTED = 2

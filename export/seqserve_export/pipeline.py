@@ -11,8 +11,8 @@ from pathlib import Path
 
 from seqserve_export.artifact import Description, new_place, write_model
 from seqserve_export.halving import halve
+from seqserve_export.options import Caches, Precision, Scales
 from seqserve_export.parity import HeldOut, OpenModel, report, verify
-from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Calibration, quantize_in_place
 from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_export.tolerance import check_tolerance

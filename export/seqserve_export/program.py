@@ -13,6 +13,7 @@ from torch.export import Dim
 
 from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.encoder import EncoderGraph
+from seqserve_export.graphs.projections import GROUP
 from seqserve_export.graphs.scorer import ScorerGraph
 from seqserve_export.graphs.step_outputs import (
     OUTPUTS,
@@ -20,7 +21,6 @@ from seqserve_export.graphs.step_outputs import (
     PlainOutputs,
     ScoredOutputs,
 )
-from seqserve_export.graphs.token_projection import GROUP
 from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_model.config import DecoderCell

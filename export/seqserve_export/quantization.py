@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_export import operators
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 

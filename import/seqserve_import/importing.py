@@ -10,24 +10,22 @@ from typing import NamedTuple
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description, new_place
-from seqserve_export.calibration import calibrate
-from seqserve_export.languages import declared
+from seqserve_export.artifact import Description, declared, new_place
+from seqserve_export.calibration import calibrate, choose_scales
+from seqserve_export.options import Precision, Scales
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
-from seqserve_export.precision import Precision, Scales
 from seqserve_export.quantization import Calibration, Range, quantize_in_place
-from seqserve_export.scales import choose_scales
 from seqserve_export.shortlist.attach import NewShortlist
 from seqserve_export.tolerance import ParityError
 from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.command import ImportOptions
 from seqserve_import.families import family_of
 from seqserve_import.family import Family
 from seqserve_import.files import CheckpointError
 from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
-from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
 from seqserve_import.tokenizers.proof import check_tokens

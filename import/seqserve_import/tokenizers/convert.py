@@ -8,17 +8,14 @@ from pathlib import Path
 import tokenizers
 
 from seqserve_import.files import CheckpointError
-from seqserve_import.tokenizers import (
-    byte_level,
-    fairseq,
-    marian,
-    marian_native,
-    pegasus,
-    ready,
-    t5,
-    word_pieces,
-)
+from seqserve_import.tokenizers import marian, marian_native, ready, sentence_pieces
 from seqserve_import.tokenizers.added import read_settings
+from seqserve_import.tokenizers.vocabulary_files import (
+    BYTE_LEVEL_FILES,
+    WORD_PIECES_FILE,
+    convert_byte_level,
+    convert_word_pieces,
+)
 
 _MARIAN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
     "marian": marian.convert,
@@ -52,17 +49,17 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
     if (folder / "tokenizer.json").exists():
         return ready.take(folder, model_type)
     if read_settings(folder).get("tokenizer_class") == "ByT5Tokenizer":
-        return t5.convert_bytes(folder, rows)
+        return sentence_pieces.convert_byt5(folder, rows)
     pieces = pieces_of(folder, model_type)
     if pieces is not None:
         return _of_pieces(pieces, model_type, rows)
-    if all((folder / name).exists() for name in byte_level.FILES):
-        return byte_level.convert(folder, rows)
-    if (folder / word_pieces.FILE).exists():
-        return word_pieces.convert(folder, rows)
+    if all((folder / name).exists() for name in BYTE_LEVEL_FILES):
+        return convert_byte_level(folder, rows)
+    if (folder / WORD_PIECES_FILE).exists():
+        return convert_word_pieces(folder, rows)
     raise CheckpointError(
         f"{folder}: has no tokenizer that can be read; it takes tokenizer.json, one of"
-        f" {', '.join(_PIECES)}, {' and '.join(byte_level.FILES)}, or {word_pieces.FILE}. If"
+        f" {', '.join(_PIECES)}, {' and '.join(BYTE_LEVEL_FILES)}, or {WORD_PIECES_FILE}. If"
         " transformers reads the folder: AutoTokenizer.from_pretrained(FOLDER)"
         ".save_pretrained(FOLDER) writes a tokenizer.json"
     )
@@ -72,14 +69,14 @@ def _of_pieces(path: Path, model_type: str, rows: int) -> tokenizers.Tokenizer:
     """Converts a model of SentencePiece, whose pieces get ids by the rule of their family."""
     is_fairseq = path.name == "sentencepiece.bpe.model"
     if (path.parent / "vocab.json").exists():
-        return fairseq.convert_m2m100(path, rows)
+        return sentence_pieces.convert_m2m100(path, rows)
     if is_fairseq and model_type == "m2m_100":
-        return fairseq.convert_nllb(path, rows)
+        return sentence_pieces.convert_nllb(path, rows)
     if is_fairseq and model_type == "mbart":
-        return fairseq.convert_mbart(path, rows)
+        return sentence_pieces.convert_mbart(path, rows)
     if model_type == "pegasus":
-        return pegasus.convert(path, rows)
-    return t5.convert(path, rows, extra_ids=100 if model_type.endswith("t5") else 0)
+        return sentence_pieces.convert_pegasus(path, rows)
+    return sentence_pieces.convert_t5(path, rows, extra_ids=100 if model_type.endswith("t5") else 0)
 
 
 def pieces_of(folder: Path, model_type: str) -> Path | None:

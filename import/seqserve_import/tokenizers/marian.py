@@ -15,8 +15,7 @@ from tokenizers import AddedToken
 
 from seqserve_import.files import in_order_of_ids, read_object
 from seqserve_import.tokenizers.added import with_added
-from seqserve_import.tokenizers.pieces import read_pieces
-from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_import.tokenizers.segmentation import read_pieces, segmenter
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"

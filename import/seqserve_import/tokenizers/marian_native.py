@@ -17,8 +17,7 @@ from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.vocabulary import Vocabularies, is_spm
 from seqserve_import.tokenizers.control_tokens import around
 from seqserve_import.tokenizers.marian import side
-from seqserve_import.tokenizers.pieces import Piece, read_pieces
-from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqserve_server.contract.limits import MAX_TOP_K
-from seqserve_server.engine.candidates import CandidateStep, Choice
+from seqserve_server.engine.candidate_step import CandidateStep
+from seqserve_server.engine.candidates import Choice
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime

@@ -28,7 +28,7 @@ from seqserve_server.artifact.manifest import (
 from seqserve_server.contract.errors import ArtifactError, NoScorer
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import shortlist
-from seqserve_server.engine.candidate_block import Table
+from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,
     TargetState,

@@ -19,8 +19,8 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.options import missing_terms
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
+from seqserve_server.engine.decoding.drafts import DraftPass
 from seqserve_server.engine.decoding.search import Search
-from seqserve_server.engine.draft_pass import DraftPass
 from seqserve_server.engine.encoding import SourceEncoder
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.packing import Array, CrossKV, EncodedSource

@@ -11,9 +11,8 @@ from onnx import TensorProto
 from onnxscript import ir
 from tests.graph_nodes import nodes_of
 
-from seqserve_export.graph_files import move_weights
+from seqserve_export.graph_files import WeightsFile, move_weights
 from seqserve_export.tracing import ATTENTION_OPSET
-from seqserve_export.weights_file import WeightsFile
 from seqserve_server.artifact.manifest import WEIGHTS
 
 GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]

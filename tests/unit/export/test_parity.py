@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from seqserve_export import parity
+from seqserve_export.options import Caches, Scales
 from seqserve_export.parity import HeldOut, verify
-from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_model.data import Pair

@@ -11,9 +11,9 @@ import torch
 
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description
+from seqserve_export.options import Caches, Precision, Scales
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
-from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Calibration, precision_of, with_same_weights
 from seqserve_export.tolerance import ParityError
 from seqserve_model.config import PositionScheme

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import (
     _MAX_EXACT_INPUTS,
     _MIN_SCALE,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.tiny import SENTENCES
 
-from seqserve_export import scales
-from seqserve_export.precision import Caches, Scales
+from seqserve_export import calibration
+from seqserve_export.calibration import choose_scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import Calibration, QuantizedLinear, quantize
-from seqserve_export.scales import choose_scales
 from seqserve_model.transformer import Transformer
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -35,8 +35,8 @@ def test_scales_of_rows_must_be_worth_their_time(
         assert isinstance(output, QuantizedLinear)
         return "row" if output.input_scale is None else "static"
 
-    monkeypatch.setattr(scales, "score_targets", read)
-    monkeypatch.setattr(scales, "agreement", lambda how, _: {"static": static, "row": row}[how])
+    monkeypatch.setattr(calibration, "score_targets", read)
+    monkeypatch.setattr(calibration, "agreement", lambda how, _: {"static": static, "row": row}[how])
     selected, reason = choose_scales(rounded, tiny_calibration, [])
     assert selected.value == chosen
     assert f"static ones choose {static:.1%} of the tokens" in reason

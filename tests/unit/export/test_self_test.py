@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from tests.tiny import SENTENCES
 
-from seqserve_export.parity import HeldOut, verify
-from seqserve_export.self_test import Candidate, choose_self_test
+from seqserve_export.parity import Candidate, HeldOut, choose_self_test, verify
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import SelfTest

@@ -8,9 +8,9 @@ import torch
 from tests.tiny import SENTENCES
 
 from seqserve_export.forced_decoding import TargetScores, score_targets
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
-from seqserve_export.sensitivity import mean_difference, sensitivity
+from seqserve_export.tolerance import mean_difference, sensitivity
 from seqserve_model.transformer import Transformer
 from seqserve_server.text.tokenizer import Tokenizer
 

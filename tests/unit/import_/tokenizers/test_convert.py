@@ -12,7 +12,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 
 from seqserve_import.files import CheckpointError
 from seqserve_import.tokenizers.convert import convert, convert_target
-from seqserve_import.tokenizers.pieces import Model
+from seqserve_import.tokenizers.segmentation import Model
 from seqserve_server.text.tokenizer import Tokenizer
 
 

@@ -25,7 +25,7 @@ from seqserve_server.artifact.manifest import (
 )
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.candidate_block import Table
+from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,
     TargetState,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from seqserve_server.engine.candidate_block import CandidateBlock, Table
+from seqserve_server.engine.candidate_step import CandidateBlock, Table
 from seqserve_server.engine.packing import Array
 
 VOCABULARY_SIZE, CAPACITY, GROUP, WIDTH, SLOTS = 90, 60, 4, 3, 5

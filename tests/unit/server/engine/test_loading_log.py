@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from seqserve_server.engine.loading_log import LoadingLog
+from seqserve_server.engine.loading import LoadingLog
 
 
 def test_a_long_load_logs_its_stage_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:

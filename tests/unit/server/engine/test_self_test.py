@@ -10,9 +10,9 @@ import pytest
 
 from seqserve_server.artifact.manifest import SelfTest
 from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.engine.loading import run_self_test
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.self_test import run_self_test
 
 SOURCE = "The coffee tastes music."
 

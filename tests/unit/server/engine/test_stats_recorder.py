@@ -12,8 +12,8 @@ from seqserve_server.contract.events import Failed, Finished, Hypothesis, StopRe
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import EngineStats
+from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.engine.request import Request
-from seqserve_server.engine.stats_recorder import StatsRecorder
 
 
 def request(

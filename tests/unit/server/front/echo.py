@@ -27,7 +27,7 @@ from seqserve_server.artifact.manifest import (
     Requirements,
     SpecialTokens,
 )
-from seqserve_server.engine.candidate_block import Table
+from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
 from seqserve_server.text.tokenizer import Tokenizer
