@@ -33,7 +33,7 @@ from bench.models import (
     marian_base,
     write_unproven,
 )
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
 from seqserve_model.config import TransformerConfig

@@ -36,7 +36,7 @@ def _export_fp32(repository: Path) -> None:
 
 
 def _export_fp16(repository: Path) -> None:
-    from seqserve_export.halving import halve
+    from seqserve_export.fp16_conversion import halve
 
     _export_tiny(repository, make_model=lambda tokenizer: halve(tiny.make_model(tokenizer)))
 

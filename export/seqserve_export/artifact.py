@@ -21,11 +21,10 @@ from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
-    Provenance,
-    Quantization,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.artifact.records import Provenance, Quantization
 from seqserve_server.artifact.template import Template
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -19,7 +19,7 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.recipe import LanguagesRecipe, Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Provenance
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.text.tokenizer import Tokenizer
 
 

@@ -33,7 +33,8 @@ from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import SCORER, Manifest, SelfTest, Verification, is_small
+from seqserve_server.artifact.manifest import SCORER, Manifest, is_small
+from seqserve_server.artifact.records import SelfTest, Verification
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions

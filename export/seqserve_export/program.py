@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from seqserve_export.fp16_conversion import dtype_of
 from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.encoder import EncoderGraph
 from seqserve_export.graphs.projections import GROUP
@@ -21,7 +22,6 @@ from seqserve_export.graphs.step_outputs import (
     PlainOutputs,
     ScoredOutputs,
 )
-from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_model.config import DecoderCell
 from seqserve_model.transformer import Transformer

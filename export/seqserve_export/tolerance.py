@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqserve.errors import SeqserveError
 from seqserve_export.forced_decoding import TargetScores, score_targets
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Verification
+from seqserve_server.artifact.records import Verification
 
 _CHANGE = 3e-7
 """Relative, of each number of an embedding, up or down: two or three times the last bit of fp32, by

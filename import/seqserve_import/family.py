@@ -59,7 +59,7 @@ class Family:
             )
         return replace(self, config=replace(config, max_source_length=length))
 
-    def without(self, tokens: Sequence[int], unk_id: int) -> Family:
+    def suppress_tokens(self, tokens: Sequence[int], unk_id: int) -> Family:
         """Returns the family of a model that never generates some tokens.
 
         Args:
@@ -168,6 +168,6 @@ def find_embeddings(
     )
 
 
-def with_spare_row(table: Tensor) -> Tensor:
+def with_extra_position(table: Tensor) -> Tensor:
     """Appends a row to a table of positions: ours has one more than any sequence reads."""
     return torch.cat((table, table.new_zeros(1, table.size(1))))

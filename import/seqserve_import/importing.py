@@ -35,7 +35,7 @@ from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Provenance
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.artifact.template import Template
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -191,7 +191,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
             "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
         )
     suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
-    family = family.without(suppressed, tokenizer.unk_id)
+    family = family.suppress_tokens(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
     template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary)
     limits = input_limits(checkpoint, family, model)

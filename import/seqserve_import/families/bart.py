@@ -23,7 +23,7 @@ from seqserve_import.family import (
     end_token,
     find_embeddings,
     start_token,
-    with_spare_row,
+    with_extra_position,
 )
 from seqserve_import.tokenizers.marian import TARGET_VOCABULARY
 from seqserve_model.config import NormPosition, PositionScheme, TransformerConfig
@@ -78,7 +78,7 @@ def with_learned_positions(checkpoint: Checkpoint, norm_position: NormPosition) 
 
 
 def _usable_rows(table: Tensor) -> Tensor:
-    return with_spare_row(table[_OFFSET:])
+    return with_extra_position(table[_OFFSET:])
 
 
 def bart_like(
@@ -179,7 +179,7 @@ def m2m100(checkpoint: Checkpoint) -> Family:
     first = config.size("pad_token_id", maximum=MAX_POSITIONS) + 1
     length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
     width = config.size("d_model", maximum=MAX_WIDTH)
-    table = with_spare_row(fairseq_sinusoids(first + length, width)[first:])
+    table = with_extra_position(fairseq_sinusoids(first + length, width)[first:])
     tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), table)
     return bart_like(checkpoint, computed=tables, norm_position=NormPosition.PRE)
 
@@ -221,11 +221,11 @@ def with_sinusoids(checkpoint: Checkpoint, **differences: Any) -> Family:
     """
     config = checkpoint.config
     length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
-    table = with_spare_row(marian_sinusoids(length, config.size("d_model", maximum=MAX_WIDTH)))
+    table = with_extra_position(marian_sinusoids(length, config.size("d_model", maximum=MAX_WIDTH)))
     tables = ("encoder_positions.table", "decoder_positions.table")
     return bart_like(
         checkpoint,
-        changes=dict.fromkeys(tables, with_spare_row),
+        changes=dict.fromkeys(tables, with_extra_position),
         computed=dict.fromkeys(tables, table),
         **differences,
     )

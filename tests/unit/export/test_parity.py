@@ -17,7 +17,7 @@ from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact import manifest as manifest_file
-from seqserve_server.artifact.manifest import Verification
+from seqserve_server.artifact.records import Verification
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine.local_engine import LocalEngine
 

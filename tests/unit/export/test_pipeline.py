@@ -19,7 +19,8 @@ from seqserve_export.tolerance import ParityError
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Manifest, Provenance, Quantization
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import Provenance, Quantization
 from seqserve_server.text.tokenizer import Tokenizer
 
 

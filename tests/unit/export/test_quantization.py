@@ -24,8 +24,8 @@ from seqserve_export.quantization import (
     precision_of,
     quantize,
     quantize_in_place,
-    quantized_weight,
 )
+from seqserve_export.weight_rounding import quantized_weight
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 

@@ -10,7 +10,7 @@ from tests.tiny import SENTENCES
 from seqserve_export.parity import Candidate, HeldOut, choose_self_test, verify
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import SelfTest
+from seqserve_server.artifact.records import SelfTest
 from seqserve_server.engine.local_engine import LocalEngine
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from seqserve_export.tolerance import ParityError, check_tolerance
-from seqserve_server.artifact.manifest import Verification
+from seqserve_server.artifact.records import Verification
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ class Drafts:
         """Forgets the draft of a row that leaves."""
         self._drafts.pop(state, None)
 
-    def follow(self) -> None:
+    def take_newest_tokens(self) -> None:
         """Takes the newest token of each row after a step."""
         for state, draft in self._drafts.items():
             draft.append(int(self._rows.cache.tokens[state.row, 0]))

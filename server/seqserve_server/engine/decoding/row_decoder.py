@@ -153,7 +153,7 @@ class RowDecoder:
         """Chooses the next token of a row that is inspected."""
         state = self._rows.states[row]
         proposal = self._proposals.of(row)
-        state.is_dropped = proposal.is_dropped
+        state.is_improbable = proposal.is_improbable
         if proposal.next_token:
             tokens[row], log_probabilities[row] = proposal.next_token
         elif isinstance(proposal.choices, Distribution):
@@ -179,7 +179,7 @@ class RowDecoder:
         """Tells whether an inspected row ends here; if not, masks what must not come next."""
         state = self._rows.states[row]
         output, options = self._rows.output(row, length), state.options
-        if state.is_dropped or state.constraints.end(output):
+        if state.is_improbable or state.constraints.end(output):
             return True
         if options.may_suppress:
             self._rows.suppress(row, output)
@@ -191,7 +191,7 @@ class RowDecoder:
     def _finish(self, row: int) -> list[tuple[Request, Finished]]:
         """Adds a row's hypothesis to its request; gives the answer with the last one."""
         state = self._rows.states[row]
-        if state.is_dropped:
+        if state.is_improbable:
             return state.pool.add([])
         hypothesis = self._rows.hypothesis(row, int(self._rows.cache.lengths[row]))
         end = state.constraints.end(hypothesis.token_ids)

@@ -128,7 +128,7 @@ class Search:
             done += free
             finished += answers
         if self._drafts:
-            self._drafts.follow()
+            self._drafts.take_newest_tokens()
         return Advance(sorted(done), finished)
 
     def verify_draft(self) -> Verified | None:

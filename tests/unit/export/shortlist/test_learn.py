@@ -16,7 +16,8 @@ from seqserve_export.shortlist.attach import ShortlistError
 from seqserve_export.shortlist.command import ShortlistOptions
 from seqserve_export.shortlist.learn import learn_shortlist, make_shortlist
 from seqserve_server.artifact.files import digest_of
-from seqserve_server.artifact.manifest import Manifest, SelfTest
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import SelfTest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions

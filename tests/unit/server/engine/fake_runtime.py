@@ -19,10 +19,10 @@ from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
-    Provenance,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.candidate_step import Table

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqserve_server.artifact.manifest import SelfTest
+from seqserve_server.artifact.records import SelfTest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine.loading import run_self_test
 from seqserve_server.engine.local_engine import LocalEngine

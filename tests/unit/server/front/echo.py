@@ -23,10 +23,10 @@ from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
-    Provenance,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes

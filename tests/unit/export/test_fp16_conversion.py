@@ -22,7 +22,7 @@ from tests.unit.export.test_graphs import (
 
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description
-from seqserve_export.halving import dtype_of, halve
+from seqserve_export.fp16_conversion import dtype_of, halve
 from seqserve_export.pipeline import write_artifact
 from seqserve_export.quantization import precision_of
 from seqserve_export.tolerance import TOLERANCES
