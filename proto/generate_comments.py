@@ -3,8 +3,8 @@
     python proto/generate_comments.py DESCRIPTORS FOLDER
 
 reads a set of descriptors with source information and writes into FOLDER the file
-``gateway/seqserve_gateway/v1/comments.json``: comments by the names of messages, fields, enums,
-values, services and methods. The stubs have all else, but no comments.
+``gateway/seqserve_gateway/resources/comments.json``: comments by the names of messages, fields,
+enums, values, services and methods. The stubs have all else, but no comments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-PATH = "gateway/seqserve_gateway/v1/comments.json"
+PATH = "gateway/seqserve_gateway/resources/comments.json"
 # Numbers of the lists in FileDescriptorProto, and of the lists in their members.
 LISTS = {4: "message_type", 5: "enum_type", 6: "service"}
 INNER_LISTS = {4: {2: "field"}, 5: {2: "value"}, 6: {2: "method"}}

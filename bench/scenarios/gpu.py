@@ -176,7 +176,11 @@ def measure(plan: Plan) -> Iterator[Report]:
                 report["left_out"].append(case.label)
                 clock.say(f"{case.label}: left out, the time is over")
             elif case.is_served:
-                report["served"].append(_served(case, plan, clock))
+                try:
+                    report["served"].append(_served(case, plan, clock))
+                except RuntimeError as error:
+                    report["left_out"].append(case.label)
+                    clock.say(f"{case.label}: {error}")
             else:
                 report["cases"].append(_measure(case, plan, engines, clock))
             yield report

@@ -42,6 +42,9 @@ def served(
         length: Target tokens of every answer.
         device: ``cuda`` or ``cpu``.
 
+    Raises:
+        RuntimeError: The server did not start, or its load failed.
+
     Returns:
         Answered requests and tokens a second, milliseconds of a request, and seconds until the
         server was ready.
@@ -53,10 +56,13 @@ def served(
         lines = (" ".join(f"t{token}" for token in row[:-1]) for row in rows)
         texts.write_text("\n".join(lines), encoding="utf-8")
         server = _server(artifact, folder / "models", callers, length, device)
-        with ServerProcess(server, folder / "log") as process:
-            result = _load(process.address, texts, callers)
-            ready_s = process.ready_after_s
-            front_cores = process.main_thread_cpu_s() / result["duration"]
+        try:
+            with ServerProcess(server, folder / "log") as process:
+                result = _load(process.address, texts, callers)
+                ready_s = process.ready_after_s
+                front_cores = process.main_thread_cpu_s() / result["duration"]
+        except (SystemExit, subprocess.CalledProcessError) as error:
+            raise RuntimeError(str(error)) from error
     return {
         "ready_s": ready_s,
         "requests_per_s": result["request_throughput"],

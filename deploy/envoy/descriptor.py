@@ -19,9 +19,10 @@ from google.protobuf.descriptor import FileDescriptor
 from google.rpc import error_details_pb2
 
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_gateway.v1.operations import OPERATIONS
+from seqserve_gateway.schemas import is_get
+from seqserve_gateway.v1 import CALLS
 
-_OPERATIONS = {operation.method.value: operation for operation in OPERATIONS}
+_PATHS = {call.name: path for path, call in CALLS.items()}
 """By method; the others stay with gRPC and gRPC-web."""
 
 
@@ -34,12 +35,12 @@ def descriptor_set() -> descriptor_pb2.FileDescriptorSet:
     for file in files.values():
         methods = [method for service in file.service for method in service.method]
         for method in methods:
-            if operation := _OPERATIONS.get(method.name):
+            if path := _PATHS.get(method.name):
                 rule = method.options.Extensions[annotations_pb2.http]
-                if operation.is_get:
-                    rule.get = operation.path
+                if is_get(CALLS[path]):
+                    rule.get = path
                 else:
-                    rule.post, rule.body = operation.path, "*"
+                    rule.post, rule.body = path, "*"
         if methods:
             file.dependency.append(annotations_pb2.DESCRIPTOR.name)
     return descriptor_pb2.FileDescriptorSet(file=files.values())

@@ -45,6 +45,7 @@ def quantized_rows(weight: Tensor, largest: Callable[[Tensor], Tensor]) -> tuple
 
 
 def some_rows(weight: Tensor) -> tuple[Tensor, ...]:
+    """Divides a weight, so that few of its numbers are in memory several times."""
     return torch.split(weight, max(1, _NUMBERS // weight.size(1)))
 
 

@@ -1,1 +1,8 @@
-"""The server over HTTP: JSON, the APIs of translation services, and a page to try models on."""
+"""HTTP in front of servers: `seqserve gateway` and the page of `seqserve playground`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RESOURCES = Path(__file__).parent / "resources"
+"""Descriptions of the HTTP APIs, comments of the protos, and names of languages."""

@@ -1,8 +1,7 @@
-"""The application: forms, health, and what every request passes.
+"""The application: its forms, its probes, and the checks that every request passes.
 
-A **form** is a family of routes, such as ``/v1/...`` or those of another service. To add one, write
-a module with a :class:`~seqserve_gateway.form.Form`, and list it in
-:mod:`seqserve_gateway.forms`::
+A **form** is a family of routes, such as ``/v1/...`` or the API of another service. To add one,
+write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :data:`FORMS`::
 
     FORM = Form(
         name="shout",
@@ -21,9 +20,11 @@ a module with a :class:`~seqserve_gateway.form.Form`, and list it in
 - **Bodies** are bytes; ``call.check_json()`` refuses one that is not said to be JSON.
 - **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
   sets ``call.token`` before its first call. It reaches the server with every call of the request.
-- **Cancellation**: if the client goes away, or the deadline passes, the endpoint is cancelled, and
-  with it the calls that it awaits. A generator of the client that is left needs ``aclosing``.
-- **Arrays** go through ``call.generate_all``.
+- **Cancellation**: if the client disconnects, or the deadline passes, the endpoint is cancelled,
+  and with it the calls that it awaits. A generator of the client that is left needs ``aclosing``.
+- **Arrays** go through ``call.generate_all``, and listings that change rarely through
+  ``call.recent``.
+- **State** that outlives a request belongs to the application: ``call.request.app.state``.
 - **Errors**: raise :class:`~seqserve_gateway.failure.Failure`, or let a
   :class:`~seqserve.CallError` pass; ``Form.error`` writes both, and those of limits, in the form's
   shape. ``x-request-id``, ``Retry-After`` and ``WWW-Authenticate`` are added.
@@ -33,24 +34,52 @@ The deadline, the limits on bodies and calls, metrics and ids are the same for a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+import ipaddress
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 
+import prometheus_client as prometheus
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from seqserve import AsyncClient
+from seqserve.errors import CallError, DeadlineExceeded, Unavailable
 from seqserve.request_id import REQUEST_ID
-from seqserve_gateway import reference
+from seqserve_gateway import deepl, libretranslate, openapi, v1
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
+from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
-from seqserve_gateway.form import Form, Gateway, routes_of
-from seqserve_gateway.guard import Guard
-from seqserve_gateway.probes import probes_of
+
+FORMS: Sequence[Form] = [v1.FORM, libretranslate.FORM, deepl.FORM]
+"""The forms of ``seqserve gateway``."""
+
+_HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+))(?::\d+)?")
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    # Neither texts in a cache nor scripts of the version before.
+    "Cache-Control": "no-store",
+}
+
+
+_TIMEOUT_S = 2.0
+_READY_S = 1.0
 
 
 def app_of(
@@ -64,10 +93,11 @@ def app_of(
     """Makes the application.
 
     Args:
-        gateway: The server behind it and the limits; closed when the application ends.
+        gateway: The server and the limits; closed when the application ends.
         forms: The forms that it speaks.
-        routes: Routes beside them, such as those of a page.
-        allowed_hosts: Names by which it is called, beside localhost and addresses; any if None.
+        routes: Further routes, such as the files of a page.
+        allowed_hosts: Names by which it is called, in addition to localhost and addresses; any if
+            None.
         cors_origins: Origins whose pages may call it, such as ``https://example.com``; ``*`` for
             all.
     """
@@ -87,19 +117,21 @@ def app_of(
             expose_headers=[REQUEST_ID, "retry-after"],
         )
         middleware.insert(0, cors)
-    return Starlette(
+    app = Starlette(
         routes=[
-            *probes_of(gateway),
+            *_probes_of(gateway),
             *(route for form in forms for route in routes_of(form, gateway)),
-            *reference.routes_of(forms, gateway.max_timeout_s),
+            *openapi.routes_of(forms, gateway.max_timeout_s),
             *routes,
-            # For who opens the address in a browser; a page of ``routes`` goes first.
+            # Landing page, unless ``routes`` has one.
             Route("/", _to_docs),
         ],
         middleware=middleware,
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
+    app.state.downloads = libretranslate.Downloads()
+    return app
 
 
 async def _to_docs(request: Request) -> Response:
@@ -107,7 +139,6 @@ async def _to_docs(request: Request) -> Response:
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """Answers a path that is not there, or a method that a path does not have."""
     assert isinstance(error, HTTPException)
     code = "NOT_FOUND" if error.status_code == 404 else "UNIMPLEMENTED"
     reason = f"{request.method} {request.url.path}: {error.detail}; /docs lists what there is"
@@ -116,3 +147,136 @@ async def _no_route(request: Request, error: Exception) -> Response:
     response = problem(failure, request_id)
     response.headers.update({**(error.headers or {}), REQUEST_ID: request_id})
     return response
+
+
+class Guard:
+    """Refuses requests for unknown hosts or from other sites; adds headers that confine pages.
+
+    A page of another site could give its own name the address 127.0.0.1 and then read answers from
+    here (DNS rebinding). Its requests carry that name as host, so only known names are answered.
+    An IP address cannot be given to somebody else, so all of them are. Scripts and pictures of
+    another site may not send requests, which would take places of calls, unless the origin of the
+    site is named: browsers say where a request comes from, and only navigation may come from
+    elsewhere.
+
+    Sources: Jackson et al. 2007, "Protecting Browsers from DNS Rebinding Attacks", section 5.2;
+    W3C, "Fetch Metadata Request Headers".
+    """
+
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Iterable[str] | None, origins: Collection[str] = ()
+    ) -> None:
+        """Wraps an application.
+
+        Args:
+            app: The application.
+            allowed_hosts: Names of the application, in addition to localhost and addresses; any if
+                None.
+            origins: Origins of other sites whose scripts may send requests; ``*`` for all.
+        """
+        self._app, self._origins = app, origins
+        self._names = None
+        if allowed_hosts is not None:
+            self._names = {"localhost", *(name.lower() for name in allowed_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def confined(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        host = hosts[0] if hosts else ""
+        app = self._app if self._is_known(host) else _refusal(host)
+        if len(hosts) > 1:
+            # RFC 9112, section 3.2. A proxy in front may believe another one of them.
+            app = PlainTextResponse("a request names one host\n", 400)
+        if _is_of_another_site(headers) and not self._is_welcome(headers):
+            app = PlainTextResponse("requests of other sites are not answered\n", 403)
+        await app(scope, receive, confined)
+
+    def _is_welcome(self, headers: Headers) -> bool:
+        return "*" in self._origins or headers.get("origin") in self._origins
+
+    def _is_known(self, host: str) -> bool:
+        if self._names is None:
+            return True
+        parts = _HOST.fullmatch(host)
+        name = (parts[1] or parts[2]).lower() if parts else ""
+        return name in self._names or _is_address(name)
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+    return not is_own and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(host: str) -> ASGIApp:
+    advice = "ask for localhost, or start it with --allowed-host"
+    return PlainTextResponse(f"{host!r} is not a host of this gateway: {advice}\n", 421)
+
+
+class Readiness:
+    """Whether the server answers; asks it at most once a second."""
+
+    def __init__(self, client: AsyncClient, clock: Callable[[], float] = time.monotonic) -> None:
+        """Knows nothing yet."""
+        self._client, self._clock = client, clock
+        self._lock = asyncio.Lock()
+        self._is_ready, self._until_s = False, -1.0
+
+    async def check(self) -> bool:
+        """Returns what is known, or asks the server."""
+        async with self._lock:
+            if self._clock() >= self._until_s:
+                self._is_ready = await self._answers()
+                self._until_s = self._clock() + _READY_S
+        return self._is_ready
+
+    async def _answers(self) -> bool:
+        try:
+            await self._client.models(timeout_s=_TIMEOUT_S)
+        except (Unavailable, DeadlineExceeded):
+            return False
+        except CallError:
+            # That it refuses a call without a token is an answer too.
+            return True
+        return True
+
+
+def _probes_of(gateway: Gateway) -> list[Route]:
+    # None of them takes a place among the calls.
+    readiness = Readiness(gateway.upstream.client)
+    gateway.metrics.in_progress.set_function(lambda: gateway.admission.in_progress)
+
+    async def healthz(request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def readyz(request: Request) -> Response:
+        if gateway.admission.is_open and await readiness.check():
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("not ready\n", 503)
+
+    async def metrics(request: Request) -> Response:
+        text = prometheus.generate_latest(gateway.metrics.registry)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", metrics),
+    ]

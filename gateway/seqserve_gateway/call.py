@@ -1,13 +1,13 @@
-"""One HTTP request, as an endpoint of a form sees it: the caller, the time left, and the server."""
+"""One HTTP request as its endpoint sees it: the caller, the time left, and the server."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from google.protobuf.message import Message
 from starlette.requests import Request
@@ -22,10 +22,11 @@ from seqserve.results import Result
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
+S = TypeVar("S")
 MIN_WINDOW = 8
-"""Fewest texts of an array under way at a time; more would hold up callers that wait."""
+"""Fewest texts of an array in progress at a time; more would hold up callers that wait."""
 SHARED_WINDOW = 24
-"""Texts of all arrays under way at a time, while no more than three arrays share them."""
+"""Texts of all arrays in progress at a time, while no more than three arrays share them."""
 _BATCHES = 2
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
@@ -73,7 +74,7 @@ class Call:
 
     @property
     def media_type(self) -> str:
-        """What the body is, as its ``Content-Type`` says, in small letters; without parameters."""
+        """The ``Content-Type`` of the body in lower case, without parameters."""
         return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def check_json(self) -> None:
@@ -93,9 +94,13 @@ class Call:
         """Seconds until the deadline; a moment at least, so that a call can report its end."""
         return max(1e-3, self._deadline_s - time.monotonic())
 
-    async def aside(self, function: Callable[[], T]) -> T:
-        """Runs a function that takes long beside the event loop, when it is its turn."""
-        return await self._upstream.aside(function)
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Runs a function that takes long outside the event loop, when it is its turn."""
+        return await self._upstream.in_thread(function)
+
+    async def recent(self, listing: Callable[[Call], Awaitable[T]]) -> T:
+        """Returns what a listing gave for this caller in the last seconds, or lists anew."""
+        return await self._upstream.recent((listing, self._token), lambda: listing(self))
 
     async def message(self, method: Method, request: Message) -> Any:
         """Makes a unary call with messages of ``seqserve.v1``.
@@ -116,8 +121,8 @@ class Call:
         """Generates from each text of an array, and returns the results in its order.
 
         A single text is an ordinary call. Several share a window and have low priority, so that an
-        array takes the slots that callers of single texts leave. Arrays that begin while others
-        are under way share :data:`SHARED_WINDOW` with them.
+        array takes the slots that callers of single texts leave. Arrays that start while others
+        are in progress share :data:`SHARED_WINDOW` with them.
 
         Raises:
             CallError: A text failed; the others are cancelled.
@@ -125,27 +130,18 @@ class Call:
         if len(sources) == 1:
             return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
         options.setdefault("priority", Priority.LOW)
+
+        async def answered(batch: Sequence[str]) -> list[Result]:
+            outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
+            return [_result(outcome) for outcome in outcomes]
+
         with self._upstream.array() as arrays:
             # One batch runs while the last texts of the other one end.
-            window = asyncio.Semaphore(_BATCHES)
-            batches = _batches(sources, max(MIN_WINDOW, SHARED_WINDOW // arrays) // _BATCHES)
-
-            async def answered(batch: Sequence[str]) -> list[Result]:
-                async with window:
-                    outcomes = await self.client.generate_batch(
-                        batch, timeout_s=self.left_s, **options
-                    )
-                return [_result(outcome) for outcome in outcomes]
-
-            try:
-                async with asyncio.TaskGroup() as group:
-                    answers = [group.create_task(answered(batch)) for batch in batches]
-            except ExceptionGroup as failures:
-                raise failures.exceptions[0] from None
-        return [result for answer in answers for result in answer.result()]
+            size = max(MIN_WINDOW, SHARED_WINDOW // arrays) // _BATCHES
+            answers = await in_window(answered, _batches(sources, size), _BATCHES)
+        return [result for answer in answers for result in answer]
 
     def _identify(self) -> None:
-        """Has the calls of this task carry who calls, and for which request."""
         headers = self.request.headers
         trace = (
             (key, headers[key])
@@ -157,6 +153,29 @@ class Call:
         caller = (("x-forwarded-for", peer.host),) if peer else ()
         authorization = self._upstream.authorization(self._token)
         METADATA.set(((REQUEST_ID, self.request_id), *caller, *trace, *authorization))
+
+
+async def in_window(
+    function: Callable[[S], Awaitable[T]], items: Iterable[S], width: int
+) -> list[T]:
+    """Awaits a function for each item, up to ``width`` at a time; returns the results in order.
+
+    If one fails, the others are cancelled, and its error is raised.
+    """
+    results: dict[int, T] = {}
+    numbered = iter(enumerate(items))
+
+    async def work() -> None:
+        for number, item in numbered:
+            results[number] = await function(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(width):
+                group.create_task(work())
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [results[number] for number in range(len(results))]
 
 
 def _result(outcome: Result | CallError) -> Result:

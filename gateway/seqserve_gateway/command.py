@@ -134,11 +134,9 @@ def main(argv: list[str]) -> int:
     )
     _check(options)
     certificate = options.certificate()
-    from seqserve_gateway.admission import Admission
-    from seqserve_gateway.app import app_of
-    from seqserve_gateway.bodies import MAX_TOTAL_BYTES, Bodies
-    from seqserve_gateway.form import Gateway
-    from seqserve_gateway.forms import FORMS
+    from seqserve_gateway.admission import MAX_TOTAL_BYTES, Admission, Bodies
+    from seqserve_gateway.app import FORMS, app_of
+    from seqserve_gateway.endpoint import Gateway
     from seqserve_gateway.listener import ListenerLimits, listener_at, run
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 

@@ -1,4 +1,4 @@
-"""Why a request gets no answer, and problem+json, the shape in which most forms say so.
+"""Why a request gets no answer, and the shapes in which forms write it.
 
 Source: RFC 9457, "Problem Details for HTTP APIs", section 3; RFC 9110, sections 10.2.3 and 15.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from seqserve.errors import CallError, Unreachable
 
@@ -62,7 +64,7 @@ class Failure(Exception):
     @classmethod
     def of(cls, error: CallError) -> Self:
         """Returns the failure for an error of a call to the server."""
-        # The address of the server is nobody's business; the command reports the outage.
+        # Do not reveal the address of the server; the command reports the outage.
         is_away = isinstance(error, Unreachable)
         details = "the server behind the gateway cannot be reached" if is_away else error.details
         return cls(
@@ -72,6 +74,19 @@ class Failure(Exception):
             reason=error.reason,
             retry_after_s=error.retry_after_s,
         )
+
+    def named_by(self, names: Mapping[str, str]) -> Failure:
+        """Returns the failure with a form's name of the field, if the form has one.
+
+        Args:
+            names: The form's names of fields, by the names in ``seqserve.v1``.
+        """
+        if self.field not in names:
+            return self
+        known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        details = re.sub(known, lambda match: names[match[0]], self.details)
+        name = names[self.field]
+        return refusal(name, details.removeprefix(f"{name}: "))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -99,6 +114,11 @@ class Failure(Exception):
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
 
 
+def refusal(name: str, reason: str) -> Failure:
+    """Returns the failure of a wrong field."""
+    return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
+
+
 def writable(text: str) -> str:
     """Returns a text with a question mark for each half of a pair of surrogates, which JSON can
     write, and UTF-8 cannot."""
@@ -109,3 +129,14 @@ def problem(failure: Failure, request_id: str) -> Response:
     """Writes a failure as ``application/problem+json``."""
     text = failure.text(request_id)
     return Response(text, failure.status, media_type="application/problem+json")
+
+
+def reason_as(member: str) -> Callable[[Failure, str], Response]:
+    """Returns a function that writes a failure as translation services do: one member of JSON."""
+
+    def write(failure: Failure, request_id: str) -> Response:
+        # Their clients know 403 for every key that is not good enough.
+        status = 403 if failure.status == 401 else failure.status
+        return JSONResponse({member: failure.details}, status)
+
+    return write

@@ -1,9 +1,8 @@
-"""Listens, bounds what connections may hold, and drains the application at a signal.
+"""Listens, bounds connections, and drains the application at a signal.
 
-uvicorn waits without limit for a request that does not come, or comes a byte at a time. Here a
-connection without a request is closed after a time, and further ones are closed at once, so that
-half-sent requests cannot keep others out. An endpoint is reached only by a request whose headers
-have arrived; :mod:`seqserve_gateway.bodies` bounds the time for the body.
+uvicorn waits without limit for a request that never arrives, or arrives a byte at a time. Here a
+connection without a request is closed after a time, and connections beyond the limit are closed at
+once, so that half-sent requests cannot keep others out. ``Bodies`` bounds the time for a body.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from seqserve.errors import OptionError
 from seqserve.pem import read_pair
-from seqserve_gateway.form import Gateway
+from seqserve_gateway.endpoint import Gateway
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +102,7 @@ def run(
 
 
 def _files(count: int) -> int:
-    """Raises the limit on open files as far as this process may, and returns it."""
+    # Raises the limit as far as this process may.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= count:
         return count
@@ -138,7 +137,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ends the server once it has drained, and connections that take nothing."""
         is_drained = (
-            self._gateway.admission.under_way == 0 or time.monotonic() >= self._drained_by_s
+            self._gateway.admission.in_progress == 0 or time.monotonic() >= self._drained_by_s
         )
         self.should_exit |= not self._gateway.admission.is_open and is_drained
         if counter % _TICKS_OF_LOOK == 0:
@@ -149,7 +148,6 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _reload(self) -> None:
-        """Reads the certificate again if its files have changed; keeps the old one if it cannot."""
         versions = _versions(self._certificate)
         if self._certificate is None or self.config.ssl is None or versions == self._read:
             return
@@ -165,7 +163,6 @@ class _Server(uvicorn.Server):
 
 
 def _versions(files: tuple[Path, Path] | None) -> list[object]:
-    """Returns what tells whether files have changed."""
     versions: list[object] = []
     for file in files or ():
         try:
@@ -178,22 +175,21 @@ def _versions(files: tuple[Path, Path] | None) -> list[object]:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes its connection if the headers of a request do not come, or are too long, or if nobody
-    reads the answer."""
+    """Closes its connection if headers are late or too long, or if nobody reads the answer."""
 
     limits: ClassVar[ListenerLimits]
 
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
-    """What has been read of headers that are not complete."""
+    """Bytes read of incomplete headers."""
     _complete_bytes = 0
-    """The address and the complete headers of a request."""
+    """Bytes of the address and the complete headers of a request."""
     _unsent_bytes = 0
-    """What waited for the client at the last look."""
+    """Bytes that waited for the client at the last look."""
     _unread_since_s = 0.0
-    """Since when it has taken nothing of that."""
+    """Since when the client has read none of them."""
     _requests: Sequence[RequestResponseCycle] = ()
-    """Those that are not answered, of which the first is under way."""
+    """Requests without an answer; the first one is in progress."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -237,15 +233,15 @@ class _Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         super().connection_lost(exc)
-        # uvicorn tells the newest one only, while one before it is under way.
+        # uvicorn tells only the newest request, while an earlier one is in progress.
         for request in self._requests:
             request.disconnected = True
             request.message_event.set()
 
     def end_unless_read(self) -> None:
-        """Ends the connection if its client has taken nothing of an answer for a time.
+        """Ends the connection if its client has read nothing of an answer for a time.
 
-        A connection that is closed waits for its client without limit before it is.
+        Closing it would wait for the client without limit.
         """
         unsent_bytes, now_s = self.transport.get_write_buffer_size(), time.monotonic()
         if not unsent_bytes or unsent_bytes != self._unsent_bytes:
@@ -254,7 +250,7 @@ class _Protocol(HttpToolsProtocol):
             self.transport.abort()
 
     def _count(self, size: int) -> None:
-        """Counts what arrived, perhaps all headers at once; too many are answered with 400."""
+        # All headers may arrive at once; too many are answered with 400.
         self._complete_bytes += size
         if self._complete_bytes > _MAX_HEADER_BYTES:
             raise ValueError("the headers are too long")

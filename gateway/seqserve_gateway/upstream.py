@@ -1,4 +1,4 @@
-"""The gRPC server behind the gateway: one channel for every form, and metadata of each call.
+"""The gRPC server of the gateway: one channel for every form, and metadata of each call.
 
 A call of the client carries the metadata of the HTTP request in whose task it is made: a variable
 of the context holds it, and the client reads it for every attempt.
@@ -7,12 +7,13 @@ of the context holds it, and the client reads it for every attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
@@ -34,6 +35,8 @@ T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
 METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 """Metadata of the calls that the current task makes."""
+_RECENT_S = 5.0
+_MOST_RECENT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,8 @@ class Upstream:
         """
         self.settings = settings
         self._arrays = 0
-        self._thread = ThreadPoolExecutor(1, "seqserve-aside")
+        self._thread = ThreadPoolExecutor(1, "seqserve-gateway")
+        self._recent: dict[Hashable, tuple[float, Any]] = {}
         self.is_private = settings.tls is not None or is_local(settings.target)
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
         self._own = metadata_of(settings.token, is_private=self.is_private)
@@ -78,19 +82,30 @@ class Upstream:
 
     @contextmanager
     def array(self) -> Generator[int, None, None]:
-        """Counts an array as under way; yields how many are, this one too."""
+        """Counts an array as in progress; yields how many are, including this one."""
         self._arrays += 1
         try:
             yield self._arrays
         finally:
             self._arrays -= 1
 
-    async def aside(self, function: Callable[[], T]) -> T:
-        """Runs a function beside the event loop, one after another: they may take much memory.
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Runs a function outside the event loop, one after another: they may take much memory.
 
-        One that has begun goes on to its end when its caller is gone, and the next one waits.
+        A started function is completed even if the client disconnects, and the next one waits.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def recent(self, key: Hashable, listing: Callable[[], Awaitable[T]]) -> T:
+        """Returns what a listing gave for a key in the last seconds, or lists anew."""
+        until_s, answer = self._recent.pop(key, (0.0, None))
+        if until_s <= time.monotonic():
+            answer = await listing()
+            until_s = time.monotonic() + _RECENT_S
+        self._recent[key] = (until_s, answer)
+        while len(self._recent) > _MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
+        return cast(T, answer)
 
     def messages(
         self, method: Method, request: Message, timeout_s: float
@@ -124,7 +139,7 @@ class Upstream:
             raise Failure("UNAUTHENTICATED", "no valid token") from None
 
     async def close(self) -> None:
-        """Cancels the calls under way and closes the channel."""
+        """Cancels the calls in progress and closes the channel."""
         self._calls.cancel()
         self._thread.shutdown(wait=False)
         await self.client.close()

@@ -176,7 +176,7 @@ def rapid_reset(target: str) -> None:
         )
 
 
-def reset_under_way(target: str) -> None:
+def reset_in_progress(target: str) -> None:
     """Resets calls after they have begun and occupy slots and the queue."""
     streams = range(1, 200, 2)
     body = message(LONG.SerializeToString())
@@ -290,7 +290,7 @@ ATTACKS: list[Attack] = [
     giant_headers,
     headers_without_end,
     rapid_reset,
-    reset_under_way,
+    reset_in_progress,
     windows_that_overflow,
     readers_that_take_nothing,
     settings_flood,

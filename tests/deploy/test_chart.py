@@ -151,6 +151,15 @@ def test_the_server_takes_its_variables(name: str, rendered: dict[str, list[Mani
     assert {mount["name"] for mount in server.get("volumeMounts", ())} == volumes
 
 
+def test_a_caller_stays_with_the_gateway_that_holds_its_file() -> None:
+    manifests = render({**TLS, "gateway": {"enabled": True, "ingress": INGRESS}})
+    assert one(manifests, "Service", GATEWAY)["spec"]["sessionAffinity"] == "ClientIP"
+    # An Ingress sends requests to pods, past the Service.
+    annotations = one(manifests, "Ingress", GATEWAY)["metadata"]["annotations"]
+    assert annotations["nginx.ingress.kubernetes.io/upstream-hash-by"] == "$remote_addr"
+    assert annotations.items() >= INGRESS["annotations"].items()
+
+
 @pytest.mark.parametrize("name", [name for name in RELEASES if name.startswith("gateway")])
 def test_the_gateway_takes_its_options(name: str, rendered: dict[str, list[Manifest]]) -> None:
     spec = one(rendered[name], "Deployment", GATEWAY)["spec"]["template"]["spec"]

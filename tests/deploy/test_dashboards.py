@@ -21,8 +21,8 @@ from tests.e2e.process import ServerProcess, until
 from seqserve import Client, RetryPolicy
 from seqserve.errors import DeadlineExceeded, InvalidArgument, Overloaded
 
-from .helm import NAMESPACE, RELEASE, one, render, run
-from .panels import FILES, GRAFANA, panels
+from .helm import NAMESPACE, RELEASE, one, render
+from .panels import panels
 from .prometheus import RULES, Prometheus
 from .releases import OPEN, SLOTS
 
@@ -125,13 +125,6 @@ def restart(server: ServerProcess, client: Client, door: httpx.Client) -> None:
     os.kill(server.engines()[0], signal.SIGKILL)
     until(lambda: server.value("engine_restarts_total") == 1)
     until(lambda: server.get("/readyz")[0] == 200)
-
-
-def test_files_are_what_the_builder_writes(tmp_path: Path) -> None:
-    run("python", str(GRAFANA / "build.py"), str(tmp_path))
-    written = {file.name: file.read_text("utf-8") for file in tmp_path.iterdir()}
-    there = {file.name: file.read_text("utf-8") for file in FILES}
-    assert there == written, "stale: run `make manifests`"
 
 
 @pytest.mark.parametrize("name", QUERIES)

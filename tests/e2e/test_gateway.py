@@ -11,15 +11,14 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import given
-from openapi_spec_validator import validate
 from schemathesis.specs.openapi import checks
 from tests.examples import examples
 
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token
 from seqserve.command.main import main
-from seqserve_gateway.forms import FORMS
-from seqserve_gateway.reference import document_of
+from seqserve_gateway.app import FORMS
+from seqserve_gateway.openapi import document_of
 
 from .gateway import Gateway, gateway_of
 from .process import PATIENCE_S, ServerProcess, until
@@ -107,7 +106,7 @@ def test_error_of_the_server_has_its_field_and_reason(client: httpx.Client) -> N
     assert (problem["status"], problem["reason"]) == (404, "MODEL_NOT_FOUND")
 
 
-def test_calls_under_way_end_before_the_gateway_does(server: ServerProcess) -> None:
+def test_calls_in_progress_end_before_the_gateway_does(server: ServerProcess) -> None:
     body = ENDLESS | {"options": {"time_limit_ms": 1000}}
     with gateway_of(server.target) as gateway, gateway.client() as client:
         with client.stream("POST", "/v1/generate:stream", json=body) as answer:
@@ -152,16 +151,6 @@ def test_lent_token_is_for_callers_without_one(
             assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 200
         with gateway.client(authorization="Bearer wrong") as client:
             assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 401
-
-
-def test_document_is_openapi_and_is_served(client: httpx.Client) -> None:
-    served = client.get("/openapi.json").json()
-    validate(served)
-    assert served == DOCUMENT
-    page = client.get("/docs")
-    assert "/v1/generate:stream" in page.text
-    assert "http://" not in page.text and "https://" not in page.text
-    assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.label)

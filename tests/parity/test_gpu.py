@@ -30,6 +30,8 @@ TOLERANCE = 2e-2
 """Of scores, in a batch and alone."""
 CPU_TOLERANCE = 5e-2
 """Of scores of whole sentences, on CPU and GPU: halves are added in another order."""
+RANDOM_TOLERANCE = 0.2
+"""The same, of random weights, whose sums are larger."""
 
 
 @pytest.fixture(params=SHAPES)
@@ -72,7 +74,7 @@ def test_tokens_and_scores_are_those_of_a_cpu(folder: Path, way: str) -> None:
     # Tokens of random weights often nearly tie.
     assert len(equal) >= 0.9 * len(requests)
     for mine, theirs in equal:
-        assert score(mine) == pytest.approx(score(theirs), abs=CPU_TOLERANCE)
+        assert score(mine) == pytest.approx(score(theirs), abs=RANDOM_TOLERANCE)
 
 
 def test_a_row_of_a_batch_decodes_as_alone(folder: Path) -> None:

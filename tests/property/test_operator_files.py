@@ -23,7 +23,7 @@ from seqserve.errors import OptionError
 from seqserve.v1 import model_pb2
 from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.engine.external_data import check_references
+from seqserve_server.engine.graph_messages import check_references
 from seqserve_server.front.models.traffic import parse_traffic
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.tls import certificates_of

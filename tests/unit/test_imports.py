@@ -79,7 +79,7 @@ def test_model_loads_no_onnx() -> None:
         "seqserve_server.fetch.command",
         "seqserve_server.corpus.command",
         "seqserve_gateway.command",
-        "seqserve_gateway.playground.command",
+        "seqserve_gateway.playground",
     ],
 )
 def test_help_of_a_command_needs_the_client_alone(module: str) -> None:

@@ -49,12 +49,12 @@ def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
     return starts
 
 
-def pack(sources: Sequence[Sequence[int]], multiple: int = 1) -> dict[str, Array]:
+def pack(sources: Sequence[Sequence[int]], longest: int = 0) -> dict[str, Array]:
     """Packs sources into the inputs of the encoder graph.
 
     Args:
         sources: Token ids, none of them empty.
-        multiple: Of S, the length of the padded batch.
+        longest: S, the length of the padded batch; by default that of the longest source.
 
     Returns:
         ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``
@@ -64,7 +64,7 @@ def pack(sources: Sequence[Sequence[int]], multiple: int = 1) -> dict[str, Array
     """
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths
-    positions = np.arange(-(-lengths.max() // multiple) * multiple)
+    positions = np.arange(longest or lengths.max())
     unpad_index = np.flatnonzero(positions < lengths[:, None])
     return {
         "source": np.array([token for source in sources for token in source], np.int64),

@@ -190,6 +190,9 @@ class Runtime:
         """Lists the steps to run beforehand: their rows, and whether with log-probabilities."""
         return [(rows, True) for rows in doubling(slots)]
 
+    def warm_up(self) -> None:
+        """Prepares the encoder; called in the thread that will encode, before the first request."""
+
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
         """Says how many sources are encoded together.
 

@@ -28,6 +28,9 @@ from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 
+_IDLE_TURNS = 4
+"""Turns without a row after which no request is expected at once."""
+
 
 class Worker:
     """Rows in the leading slots of a cache, and their requests."""
@@ -60,6 +63,7 @@ class Worker:
         self._encoder = SourceEncoder(runtime, scheduler, encoding, observer)
         self._observer = observer
         self._idle_s = idle_s
+        self._runtime = runtime
         self._cache = SlotCache(runtime, slots)
         self._warm_up_steps = runtime.warm_up_steps(slots)
         reader = runtime.draft_reader
@@ -83,6 +87,7 @@ class Worker:
         # An attribute, so that a fault later in the step loses no event.
         self._events: Events = []
         self._runtime_s = 0.0
+        self._idle_turns = 0
 
     @property
     def cache_bytes(self) -> int:
@@ -97,6 +102,7 @@ class Worker:
             cross_kv: The source, encoded.
             candidates: Tokens that the rows choose from, rising; all where not given.
         """
+        self._runtime.warm_up()
         for rows, return_logprobs in self._warm_up_steps:
             # From the start each time, so that no row outgrows the shortest maximum length.
             for row in range(rows):
@@ -126,6 +132,11 @@ class Worker:
             self._verify_draft()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
+            self._idle_turns = 0
+        else:
+            self._idle_turns += 1
+            if self._idle_turns > _IDLE_TURNS:
+                self._cache.use_idle_time()
         return self._take_events()
 
     @property

@@ -24,7 +24,7 @@ from seqserve.variables import NAMESAKES, misspelt_variables, variable_of
 from seqserve_export.options import ExportOptions
 from seqserve_export.shortlist.command import ShortlistOptions
 from seqserve_gateway.command import GatewayOptions
-from seqserve_gateway.playground.command import PlaygroundOptions
+from seqserve_gateway.playground import PlaygroundOptions
 from seqserve_import.command import ImportOptions
 from seqserve_model.options import EvaluateOptions, TrainOptions
 from seqserve_model.prepare import PrepareOptions

@@ -17,12 +17,13 @@ import yaml  # type: ignore[import-untyped]
 from seqserve.options import parse
 from seqserve.variables import variable_of
 from seqserve_gateway.command import GatewayOptions
-from seqserve_gateway.metrics import Metrics as HttpMetrics
+from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
+DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
 DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
 KUBERNETES = (ROOT / "deploy" / "kustomize" / "seqserve.yaml").read_text()
@@ -68,9 +69,12 @@ def test_every_variable_that_is_named_exists(text: str) -> None:
     assert named <= options | COMPOSE_OWN
 
 
-def test_compose_hands_only_options_to_the_server(compose: dict[str, Any]) -> None:
-    options = {variable_of(field.name) for field in dataclasses.fields(ServeOptions)}
-    assert set(compose["server"]["environment"]) <= options
+@pytest.mark.parametrize("text", [COMPOSE_TEXT, COMPOSE_TLS.read_text()], ids=["alone", "with tls"])
+def test_compose_hands_only_options_to_its_services(text: str) -> None:
+    services = yaml.safe_load(text)["services"]
+    for service, options in (("server", ServeOptions), ("gateway", GatewayOptions)):
+        known = {variable_of(field.name) for field in dataclasses.fields(options)}
+        assert set(services[service].get("environment", ())) <= known
 
 
 def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, Any]) -> None:
@@ -114,6 +118,8 @@ def test_what_listens_to_all_says_that_it_means_it(
     insecure = compose["server"]["environment"]["SEQSERVE_INSECURE"]
     assert insecure == "${SEQSERVE_INSECURE:-true}"
     assert base["ConfigMap"]["data"]["SEQSERVE_INSECURE"] == "true"
+    guarded = yaml.safe_load(COMPOSE_TLS.read_text())["services"]
+    assert guarded["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
 
 
 def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) -> None:
@@ -197,6 +203,17 @@ def test_the_guide_lists_every_alert_and_metrics_that_exist(rules: list[dict[str
     assert set(re.findall(r"`(\w+:\w+:\w+)`", DEPLOY_GUIDE)) <= recorded
 
 
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_every_panel_says_what_to_read_from_it_and_asks_the_chosen_source(file: Path) -> None:
+    board = json.loads(file.read_text(encoding="utf-8"))
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    assert board["uid"] == file.stem and board["description"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for panel in panels:
+        assert panel["title"] and panel["description"] and panel["targets"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+
+
 def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -> None:
     tests = yaml.safe_load((PROMETHEUS / "rules_test.yml").read_text())["tests"]
     tried = {
@@ -221,14 +238,6 @@ def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -
 def test_promtool_agrees(arguments: list[str]) -> None:
     done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_what_adds_tls_hands_out_only_options() -> None:
-    guarded = yaml.safe_load(COMPOSE_TLS.read_text())["services"]
-    for service, options in (("server", ServeOptions), ("gateway", GatewayOptions)):
-        known = {variable_of(field.name) for field in dataclasses.fields(options)}
-        assert set(guarded[service]["environment"]) <= known
-    assert guarded["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
 
 
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")

@@ -16,7 +16,7 @@ import pytest
 from seqserve.command.table import COMMANDS
 from seqserve.options import flag_of
 from seqserve.variables import variable_of
-from seqserve_gateway.metrics import Metrics as HttpMetrics
+from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import pytest
+from httpx import ASGITransport, AsyncClient
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 from tests.clock import Clock
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import gateway_of, opened
 
-from seqserve_gateway.probes import Readiness
-from seqserve_gateway.v1.routes import FORM
+from seqserve_gateway.app import Guard, Readiness
+from seqserve_gateway.v1 import FORM
 
 ORIGIN = "https://example.com"
 OTHER_SITE = {"origin": ORIGIN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}
+PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
 
 
-async def test_ready_while_the_server_answers(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        assert (await client.get("/readyz")).status_code == 200
-        assert (await client.get("/healthz")).text == "alive\n"
-
-
-async def test_not_ready_without_a_server_but_alive(server: FakeServer) -> None:
-    server.stop()
-    async with opened(gateway_of(server), FORM) as client:
-        assert (await client.get("/readyz")).status_code == 503
-        assert (await client.get("/healthz")).status_code == 200
-
-
-async def test_not_ready_while_it_drains(server: FakeServer) -> None:
+async def test_ready_while_the_server_answers_and_the_gateway_does_not_drain(
+    server: FakeServer,
+) -> None:
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
+        assert (await client.get("/readyz")).status_code == 200
         gateway.admission.is_open = False
         assert (await client.get("/readyz")).status_code == 503
 
 
-async def test_the_address_alone_leads_to_what_there_is(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.get("/")
-        assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+async def test_not_ready_without_a_server_but_alive(
+    client: AsyncClient, server: FakeServer
+) -> None:
+    server.stop()
+    assert (await client.get("/readyz")).status_code == 503
+    assert (await client.get("/healthz")).text == "alive\n"
+
+
+async def test_the_address_alone_leads_to_what_there_is(client: AsyncClient) -> None:
+    answer = await client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
 
 
 async def test_server_is_not_asked_for_every_probe(server: FakeServer) -> None:
@@ -66,17 +67,17 @@ async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
     ("method", "path", "status"), [("GET", "/v2", 404), ("GET", "/v1/generate", 405)]
 )
 async def test_path_that_is_not_there(
-    server: FakeServer, method: str, path: str, status: int
+    client: AsyncClient, method: str, path: str, status: int
 ) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.request(method, path, headers={"x-request-id": "i-1"})
-        assert answer.json()["detail"].endswith("; /docs lists what there is")
+    answer = await client.request(method, path, headers={"x-request-id": "i-1"})
+    assert answer.json()["detail"].endswith("; /docs lists what there is")
     assert (answer.status_code, answer.json()["status"]) == (status, status)
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "i-1"
 
 
-async def test_page_of_another_site_may_not_call(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
+@pytest.mark.parametrize("origins", [[], ["https://other.com"]])
+async def test_page_of_another_site_may_not_call(server: FakeServer, origins: list[str]) -> None:
+    async with opened(gateway_of(server), FORM, cors_origins=origins) as client:
         answer = await client.get("/v1/models", headers=OTHER_SITE)
         preflight = await client.options("/v1/generate", headers=OTHER_SITE)
     assert answer.status_code == 403
@@ -98,15 +99,52 @@ async def test_page_of_a_named_origin_may_call(server: FakeServer, origins: list
     assert "x-request-id" in answer.headers["access-control-expose-headers"].lower()
 
 
-async def test_other_origins_stay_out(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM, cors_origins=["https://other.com"]) as client:
-        answer = await client.get("/v1/models", headers=OTHER_SITE)
-    assert answer.status_code == 403
-
-
 async def test_name_is_checked_only_where_names_are_given(server: FakeServer) -> None:
     headers = {"host": "gateway:5000"}
     async with opened(gateway_of(server), FORM, allowed_hosts=None) as client:
         assert (await client.get("/healthz", headers=headers)).status_code == 200
     async with opened(gateway_of(server), FORM, allowed_hosts=["lab"]) as client:
         assert (await client.get("/healthz", headers=headers)).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "192.0.2.7", "lab.example.com"],
+)
+def test_known_names_and_addresses_are_answered(host: str) -> None:
+    assert PAGE.get("/", headers={"host": host}).text == "page"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "", "[::1", "a:b:c"],
+)
+def test_other_names_are_refused(host: str) -> None:
+    answer = PAGE.get("/", headers={"host": host})
+    assert answer.status_code == 421
+    assert "--allowed-host" in answer.text
+    assert "content-security-policy" in answer.headers
+
+
+async def test_two_hosts_are_refused() -> None:
+    transport = ASGITransport(Guard(PlainTextResponse("page"), None))
+    headers = [("host", "localhost"), ("host", "evil.example")]
+    async with AsyncClient(transport=transport) as client:
+        answer = await client.get("http://localhost/", headers=headers)
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "status"),
+    [
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+        ("cross-site", "navigate", 200),
+        ("cross-site", "no-cors", 403),
+        ("cross-site", "cors", 403),
+        ("same-site", "cors", 403),
+    ],
+)
+def test_scripts_and_pictures_of_other_sites_are_refused(site: str, mode: str, status: int) -> None:
+    headers = {"host": "localhost", "sec-fetch-site": site, "sec-fetch-mode": mode}
+    assert PAGE.get("/", headers=headers).status_code == status

@@ -6,14 +6,15 @@ import asyncio
 import json
 
 import pytest
+from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.without_socket import Reader, gateway_of, opened, texts_of
+from tests.unit.gateway.without_socket import Reader, gateway_of, texts_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
 from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
-from seqserve_gateway.form import Endpoint, Form
+from seqserve_gateway.endpoint import Endpoint, Form
 
 
 async def shout_all(call: Call) -> Response:
@@ -24,40 +25,41 @@ async def shout_all(call: Call) -> Response:
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
 
 
-async def test_array_is_answered_in_its_order_at_low_priority(server: FakeServer) -> None:
+async def test_array_is_answered_in_its_order_at_low_priority(
+    client: AsyncClient, server: FakeServer
+) -> None:
     texts = [f"w{n}" for n in range(60)]
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.post("/shout", json={"q": texts})
+    answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert {request.priority for request in server.requests} == {generation_pb2.PRIORITY_LOW}
     assert {request.options.beam_size for request in server.requests} == {2}
 
 
-async def test_single_text_has_the_priority_of_a_caller_who_waits(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
+async def test_single_text_has_the_priority_of_a_caller_who_waits(
+    client: AsyncClient, server: FakeServer
+) -> None:
+    assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
     assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
 
 
-async def test_no_text_needs_no_call(server: FakeServer) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        assert (await client.post("/shout", json={"q": []})).json() == []
+async def test_no_text_needs_no_call(client: AsyncClient, server: FakeServer) -> None:
+    assert (await client.post("/shout", json={"q": []})).json() == []
     assert server.requests == []
 
 
-async def test_error_of_one_text_is_that_of_the_array(server: FakeServer) -> None:
+async def test_error_of_one_text_is_that_of_the_array(
+    client: AsyncClient, server: FakeServer
+) -> None:
     size = SHARED_WINDOW // 2
     texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, size)), *("hang" for _ in range(20))]
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.post("/shout", json={"q": texts})
+    answer = await client.post("/shout", json={"q": texts})
     assert (answer.status_code, answer.json()["field"]) == (400, "source")
     assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
 
 
 @pytest.mark.parametrize("status", ["UNAUTHENTICATED", "NOT_FOUND"])
-async def test_error_that_ends_the_call_ends_the_array(server: FakeServer, status: str) -> None:
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.post("/shout", json={"q": ["a", f"end {status}", "b"]})
+async def test_error_that_ends_the_call_ends_the_array(client: AsyncClient, status: str) -> None:
+    answer = await client.post("/shout", json={"q": ["a", f"end {status}", "b"]})
     assert answer.json()["code"] == status
 
 
@@ -92,9 +94,8 @@ async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) 
     assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(SHARED_WINDOW))
 
 
-async def test_long_texts_are_fewer_in_a_batch(server: FakeServer) -> None:
+async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: FakeServer) -> None:
     texts = [f"{letter} " * 6_000 for letter in "abcdef"]
-    async with opened(gateway_of(server), FORM) as client:
-        answer = await client.post("/shout", json={"q": texts})
+    answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert len(server.metadata) == len(texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -30,19 +29,16 @@ def test_wrong_option_is_refused_by_its_flag(argv: list[str], reason: str) -> No
         main(["--port", "0", *argv])
 
 
-def test_token_that_nobody_would_use_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("t1")
-    with pytest.raises(OptionError, match="add --lend-token"):
-        main(["--port", "0", "--token-file", str(file)])
-
-
-def test_lent_token_must_not_cross_the_network_in_clear(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("t1")
-    argv = ["--token-file", str(file), "--lend-token", "--target", "models.example.com:1"]
-    with pytest.raises(OptionError, match="in clear"):
-        main(["--port", "0", *argv])
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [([], "add --lend-token"), (["--lend-token", "--target", "models.example.com:1"], "in clear")],
+)
+def test_token_that_is_of_no_use_or_would_cross_the_network_in_clear_is_refused(
+    argv: list[str], reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t1")
+    with pytest.raises(OptionError, match=reason):
+        main(["--port", "0", "--token-file", str(tmp_path / "token"), *argv])
 
 
 def test_broken_certificate_is_refused_by_its_flag(tmp_path: Path) -> None:
@@ -51,10 +47,3 @@ def test_broken_certificate_is_refused_by_its_flag(tmp_path: Path) -> None:
     argv = ["--tls-certificate", str(file), "--tls-key", str(file)]
     with pytest.raises(OptionError, match="--tls-certificate"):
         main(["--port", "0", *argv])
-
-
-def test_taken_port_is_refused_by_its_flag() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(OptionError, match=rf"--port: 127.0.0.1:{port} cannot be had"):
-            main(["--port", str(port)])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from seqserve.errors import CallError, Overloaded, Unreachable
-from seqserve_gateway.failure import Failure, problem
+from seqserve_gateway.failure import Failure, problem, reason_as
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,15 @@ def test_refusal_without_advice_gets_a_pause(code: str) -> None:
 def test_address_of_the_server_is_not_shown() -> None:
     error = Unreachable("UNAVAILABLE", "no connection to 10.1.2.3:50051: refused")
     assert "10.1.2.3" not in Failure.of(error).text("i1")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("UNAUTHENTICATED", 403), ("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
+     ("UNAVAILABLE", 503), ("INTERNAL", 500)],
+)  # fmt: skip
+def test_translation_services_have_the_statuses_that_their_clients_know(
+    code: str, status: int
+) -> None:
+    response = reason_as("message")(Failure(code, "why"), "i1")
+    assert (response.status_code, json.loads(bytes(response.body))) == (status, {"message": "why"})

@@ -49,10 +49,10 @@ async def test_a_function_beside_the_loop_keeps_its_turn_when_its_caller_is_gone
         may_end.wait()
         ran.append("first")
 
-    gone = asyncio.create_task(upstream.aside(first))
+    gone = asyncio.create_task(upstream.in_thread(first))
     await asyncio.to_thread(has_begun.wait)
     gone.cancel()
-    waiting = asyncio.create_task(upstream.aside(lambda: ran.append("second")))
+    waiting = asyncio.create_task(upstream.in_thread(lambda: ran.append("second")))
     with pytest.raises(asyncio.CancelledError):
         await gone
     may_end.set()

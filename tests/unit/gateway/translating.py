@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_gateway.forms import FORMS
+from seqserve_gateway.app import FORMS
 
 CONFIDENCE = 0.875
 """Of every language that is detected."""
@@ -43,6 +44,8 @@ class TranslatingServer(FakeServer):
         has_scorer: Whether it aligns what it writes.
         has_detector: Whether it detects languages.
         glossaries: What it lists; each has one entry, ``a`` as ``b``.
+        detecting: Makes each detection wait for others.
+        listings: How often it has listed its glossaries.
         detections: The requests to detect a language.
     """
 
@@ -53,6 +56,8 @@ class TranslatingServer(FakeServer):
         self.has_scorer = True
         self.has_detector = True
         self.glossaries: list[model_pb2.Glossary] = []
+        self.detecting: threading.Barrier | None = None
+        self.listings = 0
         self.detections: list[generation_pb2.DetectLanguageRequest] = []
 
     def Generate(self, request: Any, context: Any) -> Any:
@@ -71,6 +76,8 @@ class TranslatingServer(FakeServer):
         if not self.has_detector:
             _abort(context, _NO_DETECTOR, error_details_pb2.ErrorInfo(reason="NO_DETECTOR"))
         self.detections.append(request)
+        if self.detecting is not None:
+            self.detecting.wait()
         code = "de" if "ö" in request.text else "ko" if "가" in request.text else "en"
         codes = list(request.languages) or [source for source, _ in self.pairs]
         return generation_pb2.DetectLanguageResponse(
@@ -92,6 +99,7 @@ class TranslatingServer(FakeServer):
 
     def ListGlossaries(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
+        self.listings += 1
         return model_pb2.ListGlossariesResponse(glossaries=self.glossaries)
 
     def GetGlossary(self, request: Any, context: Any) -> Any:

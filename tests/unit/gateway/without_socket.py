@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 from tests.unit.client.fake_server import FakeServer
 
 from seqserve.retry import RetryPolicy
-from seqserve_gateway.admission import Admission
+from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.app import app_of
-from seqserve_gateway.bodies import Bodies
-from seqserve_gateway.form import Form, Gateway
+from seqserve_gateway.endpoint import Form, Gateway
 from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
 
@@ -26,12 +26,16 @@ def gateway_of(server: FakeServer, **settings: Any) -> Gateway:
     return Gateway(upstream=upstream, admission=Admission(64, rate=float("inf")), bodies=Bodies())
 
 
-@asynccontextmanager
-async def opened(
+def opened(
     gateway: Gateway, *forms: Form, **options: Any
-) -> AsyncIterator[httpx.AsyncClient]:
+) -> AbstractAsyncContextManager[httpx.AsyncClient]:
     """Runs the application of some forms; yields a client of it."""
-    app = app_of(gateway, forms, **options)
+    return client_of(app_of(gateway, forms, **options))
+
+
+@asynccontextmanager
+async def client_of(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+    """Runs an application; yields a client of it."""
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),

@@ -103,7 +103,7 @@ COMMANDS = {
         extra="gateway",
     ),
     "playground": Command(
-        module="seqserve_gateway.playground.command",
+        module="seqserve_gateway.playground",
         help="try models on a page in the browser, and look inside",
         extra="playground",
     ),

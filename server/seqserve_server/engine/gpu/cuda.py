@@ -20,7 +20,6 @@ _DRIVER = "libcuda.so.1"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Source: CUDA C++ Programming Guide, CUDA environment variables."""
 _KERNEL_OF_LONG_CACHES = "ORT_ENABLE_XQA"
-_KERNELS_OF_CUDNN = "ORT_ENABLE_CUDNN_FLASH_ATTENTION"
 """Source: ONNX Runtime, contrib_ops/cpu/bert/attention_common.h."""
 
 _MISSING = re.compile(r"Failed to load (.*)")
@@ -57,16 +56,13 @@ def take_gpu(number: int) -> None:
 def prepare() -> None:
     """Loads the libraries of CUDA that pip has installed, before a session looks for them.
 
-    It also chooses the kernels of attention. Over caches, the kernel that ONNX Runtime prefers
-    takes up to three times as long for one query in each of many short rows. Kernels of cuDNN build
-    a plan for each new shape, which takes tens of milliseconds and may fail while a CUDA graph is
-    recorded.
+    It also chooses the kernel of attention over caches: of two that ONNX Runtime has, the one that
+    it prefers takes up to three times as long for one query in each of many short rows.
 
     Raises:
         ProviderError: One is missing, or the driver, which pip does not install.
     """
-    for kernels in (_KERNEL_OF_LONG_CACHES, _KERNELS_OF_CUDNN):
-        os.environ.setdefault(kernels, "0")
+    os.environ.setdefault(_KERNEL_OF_LONG_CACHES, "0")
     # A server writes no files, so the few kernels of cupy are compiled at each start.
     os.environ.setdefault("CUPY_CACHE_IN_MEMORY", "1")
     printed = io.StringIO()

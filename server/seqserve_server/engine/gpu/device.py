@@ -19,6 +19,10 @@ from seqserve_server.engine.gpu.cuda import missing
 _TO_DEVICE, _TO_HOST = 1, 2
 """Directions of cudaMemcpyAsync. Source: the type cudaMemcpyKind in driver_types.h."""
 
+_KERNELS_WITHOUT_PLANS = 1 | 2 | 4 | 16 | 32
+"""Flash, memory-efficient, TensorRT's, plain and TensorRT's flash attention, but not cuDNN's.
+Source: ONNX Runtime, AttentionBackend in contrib_ops/cpu/bert/attention_common.h."""
+
 
 class Device:
     """One GPU; as a context manager it queues what is done with its arrays on its stream."""
@@ -106,15 +110,19 @@ class Device:
         self._stream.synchronize()
 
     def provider(
-        self, *, has_stream: bool = True, records: bool = False
+        self, *, has_stream: bool = True, records: bool = False, plans: bool = True
     ) -> tuple[str, dict[str, str]]:
         """Names ONNX Runtime's execution provider, with its options.
 
         Args:
             has_stream: Whether it queues its work on the stream, or has one of its own.
             records: Whether it records runs as CUDA graphs, which it then plays back.
+            plans: Whether it may take kernels of cuDNN for attention. They are the fastest, but
+                build a plan for each new shape, which takes some 80 ms.
         """
         options = {"use_tf32": "0", "enable_cuda_graph": str(int(records))}
         if has_stream:
             options["user_compute_stream"] = str(self._stream.ptr)
+        if not plans:
+            options["sdpa_kernel"] = str(_KERNELS_WITHOUT_PLANS)
         return "CUDAExecutionProvider", options

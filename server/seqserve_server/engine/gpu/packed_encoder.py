@@ -72,19 +72,23 @@ def _parts(
     return pad.inputs[0], split, end
 
 
-def packed_inputs(sources: Sequence[Sequence[int]], names: set[str]) -> dict[str, Array]:
+def packed_inputs(
+    sources: Sequence[Sequence[int]], names: set[str], longest: int = 0
+) -> dict[str, Array]:
     """Packs sources into the inputs of an encoder graph.
 
     Args:
         sources: Token ids, none of them empty.
         names: Inputs of the graph.
+        longest: Length of the padded batch; by default that of the longest source, rounded up.
 
     Returns:
         As :func:`pack`, and ``token_offset`` int32 ``[B, S]``, the places in the flattened padded
         batch of all tokens, then of all padding; ``cumulative_sequence_length`` int32 ``[B + 1]``,
         where each source begins, and where the last one ends.
     """
-    inputs = pack(sources, _MULTIPLE)
+    longest = longest or -(-max(map(len, sources)) // _MULTIPLE) * _MULTIPLE
+    inputs = pack(sources, longest)
     lengths, places = inputs["source_lengths"], inputs[_UNPAD]
     is_padding = np.ones(inputs[_PAD].size, bool)
     is_padding[places] = False

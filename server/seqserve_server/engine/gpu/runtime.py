@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest
@@ -20,14 +19,15 @@ from seqserve_server.engine.decoder_state import (
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.encoder import DeviceEncoder
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
-from seqserve_server.engine.gpu.packed_encoder import pack_attention, packed_inputs
+from seqserve_server.engine.gpu.packed_encoder import pack_attention
 from seqserve_server.engine.gpu.state import types_on
-from seqserve_server.engine.gpu.step import DeviceStep, queued_run, rounded_rows
+from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.packing import Array, CrossKV, starts_of
+from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import EncodingLimits, Runtime
 from seqserve_server.engine.session import check_provider, open_session
 
@@ -53,9 +53,10 @@ class DeviceRuntime(Runtime):
         # Sessions read it without a copy of their own.
         self._shared: list[ort.OrtValue] = []
         self._steps: list[DeviceStep] = []
-        self._queued = queued_run()
         super().__init__(folder, manifest, provider, threads=1)
-        self._encoder_inputs = {entry.name for entry in self._encoder.get_inputs()}
+        shape = manifest.architecture
+        width = shape.heads * shape.head_size
+        self._device_encoder = DeviceEncoder(self._encoder, device, width, self.cache_type)
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
             graph = straight_graph(folder / DECODER, end)
@@ -67,22 +68,7 @@ class DeviceRuntime(Runtime):
         Args:
             sources: Token ids, the end token last.
         """
-        inputs, starts = packed_inputs(sources, self._encoder_inputs), starts_of(sources)
-        shape = self.manifest.architecture
-        width, layers = shape.heads * shape.head_size, 2 * shape.decoder_layers
-        packed = self._device.zeros((layers, starts[-1], width), self.cache_type)
-        last = self._device.zeros((layers, len(sources), 1, width), self.cache_type)
-        binding = self._encoder.io_binding()
-        for name, array in inputs.items():
-            binding.bind_cpu_input(name, array)
-        # Of the key and of the value of each layer in turn: all tokens, and the last ones.
-        arrays = [array for pair in zip(packed, last, strict=True) for array in pair]
-        for entry, array in zip(self._encoder.get_outputs(), arrays, strict=True):
-            place = self._device.address(array)
-            dtype = np.dtype(array.dtype)
-            binding.bind_output(entry.name, self._device.name, 0, dtype, list(array.shape), place)
-        self._encoder.run_with_iobinding(binding, self._queued)
-        return CrossKV(packed, last, starts)
+        return self._device_encoder.encode(sources)
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DeviceStep:
         """Makes a step over the buffers given; see :class:`DeviceStep`."""
@@ -97,7 +83,12 @@ class DeviceRuntime(Runtime):
     def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
         """Lists the steps to run beforehand, so that no caller waits for one to be recorded."""
         sizes = sorted({rounded_rows(rows, slots) for rows in range(1, slots + 1)})
-        return [(rows, with_scores) for rows in sizes for with_scores in (True, False)]
+        return [(rows, True) for rows in sizes]
+
+    def warm_up(self) -> None:
+        """Records encodings; see :meth:`Runtime.warm_up`."""
+        limits, tokens = self.manifest.limits, self.manifest.tokens
+        self._device_encoder.record(limits.max_source_length, tokens.eos)
 
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
         """Says how many sources are encoded together."""
@@ -145,6 +136,8 @@ class DeviceRuntime(Runtime):
         data = (self._folder / name).read_bytes()
         if name == SCORER:
             return self._open_shared(name, data, self._device.provider(has_stream=False))
+        if name == ENCODER:
+            return self._open_shared(name, data, self._device.provider(records=True, plans=False))
         return self._open_shared(name, data, self._device.provider())
 
     def _open_shared(

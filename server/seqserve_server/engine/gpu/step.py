@@ -7,7 +7,6 @@ records it as a CUDA graph; then a step costs the host one call in place of some
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ import onnxruntime as ort
 
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.recording import NOT_RECORDED, recorded, run_options
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
@@ -38,17 +38,12 @@ they could take, many slots would need gigabytes."""
 _MIN_BOUND_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
 _ROWS = 8
-"""More rows are rounded up to a multiple of this, or of an eighth of the power of two below."""
+"""As few rows are rounded up to a power of two; more also to one and a half times a power."""
 _MAX_PLANS = 1024
 _MAX_RECORDED = 256
 """CUDA graphs kept; each takes memory of the GPU."""
 _ATTEMPTS = 2
 """To record a size."""
-_GRAPH_ID, _NOT_RECORDED = "gpu_graph_id", "-1"
-"""Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
-_IDS = itertools.count(1)
-"""Of CUDA graphs. Steps over other buffers run in the same sessions, so no id comes twice."""
-
 
 _Key: TypeAlias = tuple[int, StepSizes, int, int]
 """Rows, sizes, and the maximum lengths of target and source, in tokens."""
@@ -113,8 +108,10 @@ class DeviceStep:
         with device:
             self._inputs[TARGET_POSITIONS][:] = device.arrays.arange(count)
         self._plans: dict[_Key, _Plan] = {}
-        self._recorded: dict[_Key, str] = {}
-        """Ids of CUDA graphs."""
+        self._recorded: dict[_Key, ort.RunOptions] = {}
+        """Options of runs that play CUDA graphs back."""
+        self._wanted: set[_Key] = set()
+        """Steps that are to be recorded when there is time."""
         self.unrecorded = 0
         """Sizes whose recording has failed; their steps take longer."""
 
@@ -125,15 +122,23 @@ class DeviceStep:
         self._rows = rows
         target, source = (self._rounded_length(name) for name in _LENGTHS)
         key = rounded_rows(rows, self._slots), sizes, target, source
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plan(rows, key)
+        plan = self._plans.get(key) or self._stand_in(key) or self._plan(rows, key)
         self._upload(plan, rows)
         plan.session.run_with_iobinding(plan.binding, plan.options)
         download = self._device.download
         for copy in plan.downloads:
             download(copy.device, copy.host, copy.bytes_a_row * rows + copy.bytes_beside)
         self._device.wait()
+
+    def _stand_in(self, key: _Key) -> _Plan | None:
+        """Returns a recorded step that computes more than is asked for."""
+        rows, sizes, target, source = key
+        if not sizes.is_plain:
+            return None
+        plan = self._plans.get((rows, sizes._replace(logprobs=True), target, source))
+        if plan is not None:
+            self._wanted.add(key)
+        return plan
 
     def _upload(self, plan: _Plan, rows: int) -> None:
         upload = self._device.upload
@@ -181,54 +186,54 @@ class DeviceStep:
         self._send_constants(inputs)
         uploads = self._copies(inputs, padded, sizes)
         downloads = self._copies(outputs, padded, sizes)
-        options = queued_run()
-        plan = _Plan(session._sess, binding._iobinding, options, uploads, downloads, bound)
+        plan = _Plan(session._sess, binding._iobinding, run_options(), uploads, downloads, bound)
         if _end(sizes) is not None:
-            self._record(plan, rows, key)
+            plan = plan._replace(options=self._options_of(plan, rows, key))
         self._plans[key] = plan
         return plan
 
-    def _record(self, plan: _Plan, rows: int, key: _Key) -> None:
-        """Lets ONNX Runtime record a step of new sizes.
+    def _options_of(self, plan: _Plan, rows: int, key: _Key) -> ort.RunOptions:
+        """Records a step of new sizes; returns the options of its runs."""
+        if key in self._recorded:
+            return self._recorded[key]
+        if len(self._recorded) < _MAX_RECORDED:
+            for _ in range(_ATTEMPTS):
+                try:
+                    # Not kept before it is there: a step that failed would count as recorded, and
+                    # run twice where it counts.
+                    self._recorded[key] = self._record(plan, rows)
+                except Exception:
+                    _log.warning("a step of %d rows could not be recorded", key[0], exc_info=True)
+                    self._device.end_recording()
+                else:
+                    return self._recorded[key]
+            self.unrecorded += 1
+        return run_options(NOT_RECORDED)
 
-        It runs the step several times for that, and each run writes the next tokens where they are
-        read. The step that follows sends tokens anew, and keys and values are written again.
+    def _record(self, plan: _Plan, rows: int) -> ort.RunOptions:
+        """Records a step, and puts states of recurrent layers back.
+
+        It runs several times for that, and each run writes the next tokens where they are read. The
+        step that follows sends tokens anew, and keys and values are written again.
         """
-        graph_id = self._recorded.get(key)
-        if graph_id is not None:
-            plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
-            return
-        if len(self._recorded) >= _MAX_RECORDED:
-            plan.options.add_run_config_entry(_GRAPH_ID, _NOT_RECORDED)
-            return
-        for _ in range(_ATTEMPTS):
-            graph_id = str(next(_IDS))
-            plan.options.add_run_config_entry(_GRAPH_ID, graph_id)
-            try:
-                self._run_to_record(plan, rows)
-            except Exception:
-                _log.warning("a step of %d rows could not be recorded", key[0], exc_info=True)
-                self._device.end_recording()
-            else:
-                # Not before: a step that failed would count as recorded, and run twice where it
-                # counts.
-                self._recorded[key] = graph_id
-                return
-        self.unrecorded += 1
-        plan.options.add_run_config_entry(_GRAPH_ID, _NOT_RECORDED)
-
-    def _run_to_record(self, plan: _Plan, rows: int) -> None:
-        """Runs a step whose CUDA graph is new, and puts states of recurrent layers back."""
         with self._device:
             before = [states.copy() for states in self._states]
         self._upload(plan, rows)
         try:
-            with self._device.recording:
-                plan.session.run_with_iobinding(plan.binding, plan.options)
+            return recorded(plan.session, plan.binding, self._device)
         finally:
             with self._device:
                 for states, copy in zip(self._states, before, strict=True):
                     states[:] = copy
+
+    def use_idle_time(self) -> None:
+        """Records one of the steps that others have stood in for; no row may run."""
+        if not self._wanted:
+            return
+        key = self._wanted.pop()
+        self._empty_rows_from(0)
+        self._rows = 0
+        self._plan(0, key)
 
     def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
         """Returns an array of the device, or the one that stands there for an array of the host.
@@ -273,18 +278,10 @@ class DeviceStep:
 
 
 def rounded_rows(rows: int, slots: int) -> int:
-    """Rounds a number of rows up to one of the few that are recorded."""
-    if rows <= _ROWS:
-        return min(1 << (rows - 1).bit_length(), slots)
-    unit = max(1 << (rows - 1).bit_length() >> 4, _ROWS)
-    return min(-(-rows // unit) * unit, slots)
-
-
-def queued_run() -> ort.RunOptions:
-    """Makes options of a run that returns when all its work is queued."""
-    options = ort.RunOptions()
-    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
-    return options
+    """Rounds a number of rows up to one of the few that are recorded: 1, 2, 4, 8, 12, 16, 24, .."""
+    power = 1 << (rows - 1).bit_length()
+    less = power // 4 * 3
+    return min(less if rows <= less and rows > _ROWS else power, slots)
 
 
 def _end(sizes: StepSizes) -> End | None:

@@ -130,6 +130,9 @@ class FakeStep:
         self._runtime = runtime
         self._inputs, self._outputs = inputs, outputs
 
+    def use_idle_time(self) -> None:
+        """Has nothing to prepare."""
+
     def run(self, rows: int, sizes: StepSizes) -> None:
         self._biases, self._projects = sizes.biases, sizes.projects
         self._runtime.rows.append(rows)
@@ -211,6 +214,9 @@ class CpuRuntime:
 
     def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
         return [(rows, True) for rows in doubling(slots)]
+
+    def warm_up(self) -> None:
+        """Has nothing to prepare."""
 
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
         return EncodingLimits(budget_tokens, min(budget_tokens, GROUP_TOKENS))

@@ -82,6 +82,6 @@ class HostDevice(Device):
         self.waits += 1
 
     def provider(
-        self, *, has_stream: bool = True, records: bool = False
+        self, *, has_stream: bool = True, records: bool = False, plans: bool = True
     ) -> tuple[str, dict[str, str]]:
         return "CPUExecutionProvider", {}

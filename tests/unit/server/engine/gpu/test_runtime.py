@@ -169,21 +169,45 @@ def test_it_is_usable_until_the_device_is_broken(
 
 
 def test_all_sizes_of_steps_are_run_beforehand(tiny_artifact: Path) -> None:
-    """Whatever number of rows runs, its step was recorded, with and without log-probabilities."""
+    """Whatever number of rows runs, a step of its size was recorded."""
     runtime, _ = on_device(tiny_artifact)
     steps = runtime.warm_up_steps(40)
-    assert {rows for rows, _ in steps} == {1, 2, 4, 8, 16, 24, 32, 40}
-    assert set(steps) == {
-        (rounded_rows(rows, 40), flag) for rows in range(1, 41) for flag in (True, False)
-    }
+    assert steps == [(rows, True) for rows in (1, 2, 4, 8, 12, 16, 24, 32, 40)]
+    assert {rounded_rows(rows, 40) for rows in range(1, 41)} == {rows for rows, _ in steps}
 
 
 @pytest.mark.parametrize("slots", [1, 5, 64, 100, 1024])
-def test_rows_are_rounded_up_by_an_eighth_at_most_and_within_the_slots(slots: int) -> None:
+def test_rows_are_rounded_up_to_few_sizes_within_the_slots(slots: int) -> None:
     sizes = [rounded_rows(rows, slots) for rows in range(1, slots + 1)]
     assert all(rows <= size <= slots for rows, size in enumerate(sizes, 1))
-    assert all(size - rows <= max(7, rows / 8) for rows, size in enumerate(sizes, 1))
-    assert len(set(sizes)) <= 4 + 8 + 8 * max(slots.bit_length() - 6, 0)
+    assert all(size <= max(2 * rows - 1, 1) for rows, size in enumerate(sizes, 1))
+    assert all(2 * size <= 3 * rows for rows, size in enumerate(sizes, 1) if rows > 8)
+    assert len(set(sizes)) <= 4 + 2 * max(slots.bit_length() - 3, 0)
+
+
+def test_a_step_with_scores_stands_in_until_there_is_time_to_record_another(
+    tiny_artifact: Path,
+) -> None:
+    runtime, device = on_device(tiny_artifact)
+    recording = FailsToRecord(0)
+    device.recording = recording  # type: ignore[assignment]
+    host = Runtime(tiny_artifact, runtime.manifest, Provider.CPU, threads=1)
+    caches = SlotCache(runtime, 1), SlotCache(host, 1)
+
+    def advance(*, with_scores: bool) -> None:
+        for cache, encode in zip(caches, (runtime.encode, host.encode), strict=True):
+            cache.join(0, encode([[5, 6, 2]]), 0)
+            for _ in range(2):
+                cache.advance(1, return_logprobs=with_scores)
+        np.testing.assert_array_equal(caches[0].tokens, caches[1].tokens)
+
+    advance(with_scores=True)
+    advance(with_scores=False)
+    assert recording.taken == 1
+    for _ in range(2):
+        caches[0].use_idle_time()
+        assert recording.taken == 2
+        advance(with_scores=False)
 
 
 def test_only_artifacts_of_halves_run_on_cuda(

@@ -1,0 +1,232 @@
+"""DeepL's API: ``/v2/translate``, ``/v2/languages``, ``/v2/usage`` and ``/v2/glossaries``.
+
+The server's operator alone changes glossaries. The id of one is its name with its languages, like
+that of its file: ``products.en-de``.
+
+Source: the public description of the API, https://developers.deepl.com/docs, and what its clients
+send.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from seqserve.decoding import GenerateOptions
+from seqserve.documents import html
+from seqserve.glossary import Glossary
+from seqserve.language_codes import AUTO, folded
+from seqserve_gateway import RESOURCES
+from seqserve_gateway.call import Call
+from seqserve_gateway.endpoint import Endpoint, Form
+from seqserve_gateway.failure import Failure, reason_as, refusal
+from seqserve_gateway.fields import Fields, fields_of
+from seqserve_gateway.languages import name_of, names_of, targets_of
+from seqserve_gateway.translation import Parse, Translated, plain, translated, xml
+
+_SCHEME = "deepl-auth-key"
+_TSV = "text/tab-separated-values"
+_READ_ONLY = "the glossaries are files of the operator of the server; no call changes them"
+# Targets that its clients do not accept without a region.
+_REGIONS = {
+    "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
+    "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
+}
+# There is no quota; some clients divide by the limit.
+_NO_LIMIT = 1_000_000_000_000
+
+
+async def _translate(call: Call) -> Response:
+    fields = _fields(call)
+    texts = fields.texts("text")
+    options = await _options(call, fields)
+    parse = _parse_of(fields)
+    source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
+    results = await translated(call, texts, parse, source, target, options)
+    billed = [{"billed_characters": len(text)} for text in texts]
+    shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
+    return JSONResponse(
+        {
+            "translations": [
+                {"detected_source_language": _source_of(result), "text": result.text, **count}
+                for result, count in zip(results, shown, strict=True)
+            ]
+        }
+    )
+
+
+async def _languages(call: Call) -> Response:
+    fields = _fields(call)
+    kind = fields.text("type", "source")
+    if kind not in ("source", "target"):
+        raise refusal("type", "must be source or target")
+    targets = await call.recent(targets_of)
+    codes = targets if kind == "source" else sorted({*chain(*targets.values())})
+    languages: dict[str, str] = {}
+    for code in codes:
+        regions = _REGIONS.get(code, {}) if kind == "target" else {}
+        languages |= regions or {code.upper(): name_of(code)}
+    support = {"supports_formality": False} if kind == "target" else {}
+    return JSONResponse(
+        [{"language": code, "name": name, **support} for code, name in languages.items()]
+    )
+
+
+async def _usage(call: Call) -> Response:
+    _fields(call)
+    return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
+
+
+def _source_of(result: Translated) -> str:
+    # DeepL's answers have no region.
+    return folded(result.source.language).name.upper()
+
+
+async def _options(call: Call, fields: Fields) -> GenerateOptions:
+    # Options that would silently not be done are refused.
+    if fields.text("formality", "default") in ("more", "less"):
+        raise refusal(
+            "formality", "is not supported; leave it out, or use prefer_more, prefer_less"
+        )
+    if fields.has("glossary_ids"):
+        raise refusal("glossary_ids", "is not supported; a request has one glossary_id")
+    options: GenerateOptions = {}
+    if fields.text("split_sentences", "1") == "0":
+        options["segmentation"] = "none"
+    if id_ := fields.text("glossary_id", ""):
+        source, target = fields.text("source_lang", ""), fields.text("target_lang")
+        options["glossary"] = await _glossary_of(call, id_, source, target)
+    return options
+
+
+def _parse_of(fields: Fields) -> Parse:
+    handling = fields.text("tag_handling", "")
+    if handling == "html":
+        return lambda text: html.parse([text])
+    if handling == "xml":
+        names = fields.texts("ignore_tags") if fields.has("ignore_tags") else []
+        ignored = {name.strip() for each in names for name in each.split(",")}
+        return partial(xml, ignored=ignored)
+    if handling:
+        raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
+    return plain
+
+
+async def _glossary_of(call: Call, id_: str, source: str, target: str) -> str:
+    if not source:
+        raise refusal("source_lang", "is missing; a glossary needs it")
+    # One that is not in the recent list may be new.
+    glossary = _found(await call.recent(_glossaries), id_) or await _with_id(call, id_)
+    own = glossary.source_language, glossary.target_language
+    for code, requested in zip(own, (source, target), strict=True):
+        if not folded(code).may_be(folded(requested)):
+            raise refusal("glossary_id", f"is for {own[0]} to {own[1]}")
+    return glossary.name
+
+
+async def _list_glossaries(call: Call) -> Response:
+    _fields(call)
+    glossaries = await _glossaries(call)
+    return JSONResponse({"glossaries": [_described(glossary) for glossary in glossaries]})
+
+
+async def _glossary(call: Call) -> Response:
+    _fields(call)
+    return JSONResponse(_described(await _with_id(call, call.request.path_params["id"])))
+
+
+async def _entries(call: Call) -> Response:
+    _fields(call)
+    listed = await _with_id(call, call.request.path_params["id"])
+    languages = listed.source_language, listed.target_language
+    glossary = await call.client.glossary(listed.name, *languages, timeout_s=call.left_s)
+    lines = [f"{source}\t{target}\n" for source, target in glossary.entries]
+    return Response("".join(lines), media_type=_TSV)
+
+
+async def _pairs(call: Call) -> Response:
+    # Over a pivot there is no glossary.
+    _fields(call)
+    pairs = await call.client.language_pairs(timeout_s=call.left_s)
+    codes = {
+        (folded(pair.source_language).name, folded(pair.target_language).name)
+        for pair in pairs
+        if not pair.pivot_language
+    }
+    supported = [{"source_lang": source, "target_lang": target} for source, target in sorted(codes)]
+    return JSONResponse({"supported_languages": supported})
+
+
+async def _refuse(call: Call) -> Response:
+    raise Failure("INVALID_ARGUMENT", _READ_ONLY)
+
+
+async def _with_id(call: Call, id_: str) -> Glossary:
+    if (glossary := _found(await _glossaries(call), id_)) is None:
+        raise Failure("NOT_FOUND", f"glossary_id: {id_!r:.80} is not a glossary of the server")
+    return glossary
+
+
+def _found(glossaries: Sequence[Glossary], id_: str) -> Glossary | None:
+    return next((each for each in glossaries if _id_of(each) == id_), None)
+
+
+async def _glossaries(call: Call) -> Sequence[Glossary]:
+    return await call.client.glossaries(timeout_s=call.left_s)
+
+
+def _id_of(glossary: Glossary) -> str:
+    return f"{glossary.name}.{glossary.source_language}-{glossary.target_language}"
+
+
+def _described(glossary: Glossary) -> dict[str, Any]:
+    written = datetime.fromtimestamp(glossary.modified_s, UTC).isoformat(timespec="milliseconds")
+    return {
+        "glossary_id": _id_of(glossary),
+        "name": glossary.name,
+        "ready": True,
+        "source_lang": folded(glossary.source_language).name,
+        "target_lang": folded(glossary.target_language).name,
+        "creation_time": written.replace("+00:00", "Z"),
+        "entry_count": glossary.entry_count,
+    }
+
+
+def _fields(call: Call) -> Fields:
+    # The key, in its header or among them, is the caller's token.
+    fields = fields_of(call)
+    if key := _key_of(call.request) or fields.text("auth_key", ""):
+        # The end by which its clients know the address of the free service.
+        call.token = key.removesuffix(":fx")
+    return fields
+
+
+def _key_of(request: Request) -> str:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == _SCHEME else ""
+
+
+FORM = Form(
+    name="deepl",
+    endpoints=[
+        Endpoint(path="/v2/translate", answer=_translate, methods=["GET", "POST"]),
+        Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
+        Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
+        Endpoint(path="/v2/glossary-language-pairs", answer=_pairs, methods=["GET"]),
+        Endpoint(path="/v2/glossaries", answer=_list_glossaries, methods=["GET"]),
+        Endpoint(path="/v2/glossaries", answer=_refuse, methods=["POST"]),
+        Endpoint(path="/v2/glossaries/{id}", answer=_glossary, methods=["GET"]),
+        Endpoint(path="/v2/glossaries/{id}", answer=_refuse, methods=["DELETE"]),
+        Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
+    ],
+    error=reason_as("message"),
+    names={**names_of("source_lang", "target_lang"), "options.glossary": "glossary_id"},
+    openapi=json.loads((RESOURCES / "deepl.json").read_text("utf-8")),
+)

@@ -1,0 +1,246 @@
+"""One HTTP API, called a form: its endpoints, and the way of each of their requests.
+
+A request is read, admitted, given a deadline, answered and counted, in this order. If its client
+disconnects meanwhile, the endpoint is cancelled, and with it its calls on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import prometheus_client as prometheus
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from seqserve.errors import CallError
+from seqserve.request_id import REQUEST_ID
+from seqserve_gateway.admission import Admission, Bodies
+from seqserve_gateway.call import Call, request_id_of, timeout_of
+from seqserve_gateway.failure import Failure, problem
+from seqserve_gateway.upstream import Upstream
+
+_log = logging.getLogger(__name__)
+_FAULT = "a fault of the gateway; its log has the id of the request"
+_GONE = Failure("CANCELLED", "the client went away")
+_READ_S = 1.0
+"""Time beyond the deadline that a client has to read the end of its answer."""
+_BUCKETS = [5e-4 * 1.5**power for power in range(29)]
+"""From 0.5 ms to 43 s, geometric like the buckets of the server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A path and the function that answers it.
+
+    The function may raise :class:`~seqserve_gateway.failure.Failure`, or any
+    :class:`~seqserve.CallError` of a call that it makes; the form writes both.
+    """
+
+    path: str
+    """As starlette's routes have it: ``/v1/models/{model}``."""
+    answer: Callable[[Call], Awaitable[Response]]
+    methods: Sequence[str] = ("POST",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One API: endpoints that write errors in one shape."""
+
+    name: str
+    """Of the form, in metrics and in OpenAPI."""
+    endpoints: Sequence[Endpoint]
+    error: Callable[[Failure, str], Response] = problem
+    """Writes a failure, for a request with this id, in the shape of the form. Headers such as
+    ``Retry-After`` are added to what it returns."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Its names of fields, for errors of the server about fields of ``seqserve.v1``."""
+    openapi: dict[str, Any] = field(default_factory=dict)
+    """Members ``paths`` and ``components`` for ``/openapi.json``."""
+
+
+class Metrics:
+    """Prometheus metrics of the gateway.
+
+    Names begin with ``seqserve_http``, so that a sum over the calls of the servers
+    (``seqserve_requests_total``) does not count the calls of a gateway a second time.
+    """
+
+    def __init__(self) -> None:
+        """Registers all metrics, so that each name is there from the first scrape on."""
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self.registry)
+        self._requests = prometheus.Counter(
+            "seqserve_http_requests_total",
+            "Requests by outcome: the name of the gRPC status that their answer stands for.",
+            ["form", "path", "code"],
+            registry=self.registry,
+        )
+        self._durations = prometheus.Histogram(
+            "seqserve_http_request_duration_seconds",
+            "Requests that got an answer, from their headers to its end.",
+            ["form", "path"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+
+        self.in_progress = prometheus.Gauge(
+            "seqserve_http_requests_in_progress",
+            "Requests whose body has arrived and whose answer has not ended.",
+            registry=self.registry,
+        )
+        self.connections = prometheus.Gauge(
+            "seqserve_http_connections", "Open connections.", registry=self.registry
+        )
+
+    def ended(self, form: str, path: str, code: str, duration_s: float) -> None:
+        """Counts a request that has ended; refusals come at once, so only answers are timed."""
+        self._requests.labels(form, path, code).inc()
+        if code == "OK":
+            self._durations.labels(form, path).observe(duration_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What all forms share: the server, limits and metrics."""
+
+    upstream: Upstream
+    admission: Admission
+    bodies: Bodies
+    metrics: Metrics = field(default_factory=Metrics)
+    max_timeout_s: float = 300.0
+    """Longest deadline that a caller may ask for."""
+
+
+class Streamed(Response):
+    """Sends each part as it comes, and closes the generator however the response ends.
+
+    There is at least one part. A generator that has told the reader of a failed call may raise its
+    error after that: the response is complete then, and the error is counted.
+    """
+
+    def __init__(self, parts: AsyncGenerator[str, None], media_type: str) -> None:
+        """Stores the generator; ``media_type`` says what its parts, joined, are."""
+        self.media_type = media_type
+        super().__init__()
+        del self.headers["content-length"]
+        # A proxy such as nginx would keep parts back otherwise.
+        self.headers["x-accel-buffering"] = "no"
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the response; an error of the first part comes before its headers."""
+        async with aclosing(self._parts):
+            first = (await anext(self._parts)).encode()
+            start = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **start})
+            await send({"type": "http.response.body", "body": first, "more_body": True})
+            failure: CallError | None = None
+            try:
+                async for part in self._parts:
+                    body = part.encode()
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            except CallError as error:
+                failure = error
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if failure is not None:
+                raise failure
+
+
+def routes_of(form: Form, gateway: Gateway) -> list[Route]:
+    """Makes the routes of a form."""
+    return [
+        Route(each.path, _EndpointApp(form, each, gateway), methods=list(each.methods))
+        for each in form.endpoints
+    ]
+
+
+class _EndpointApp:
+    """An endpoint as an ASGI application: admission before it, failures and metrics after it."""
+
+    def __init__(self, form: Form, endpoint: Endpoint, gateway: Gateway) -> None:
+        self._form, self._endpoint, self._gateway = form, endpoint, gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        request_id = request_id_of(request)
+        begun_s, code, has_begun = time.monotonic(), "CANCELLED", False
+
+        async def identified(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+            await send(message)
+
+        try:
+            await self._answer(request, request_id, identified)
+            code = "OK"
+        except Exception as error:
+            failure = _failure_of(error, request_id).named_by(self._form.names)
+            code = failure.code
+            if failure is not _GONE and not has_begun:
+                response = self._form.error(failure, request_id)
+                response.headers.update(failure.headers)
+                await response(scope, receive, identified)
+        finally:
+            duration_s = time.monotonic() - begun_s
+            self._gateway.metrics.ended(self._form.name, self._endpoint.path, code, duration_s)
+
+    async def _answer(self, request: Request, request_id: str, send: Send) -> None:
+        gateway = self._gateway
+        timeout_s = timeout_of(request, gateway.upstream.settings.timeout_s, gateway.max_timeout_s)
+        async with gateway.bodies.read(request) as body:
+            with gateway.admission.call():
+                # The calls report the deadline themselves; this ends what a slow reader holds.
+                async with asyncio.timeout(timeout_s + _READ_S), _watch_disconnect(request.receive):
+                    call = Call(request, body, gateway.upstream, request_id, timeout_s)
+                    response = await self._endpoint.answer(call)
+                    await response(request.scope, request.receive, send)
+
+
+@asynccontextmanager
+async def _watch_disconnect(receive: Receive) -> AsyncGenerator[None, None]:
+    # The block is cancelled when the client disconnects, and ends with ClientDisconnect.
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = False
+
+    async def watch() -> None:
+        nonlocal is_gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        task.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_gone and task.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        watcher.cancel()
+
+
+def _failure_of(error: Exception, request_id: str) -> Failure:
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, ClientDisconnect):
+        return _GONE
+    if isinstance(error, CallError):
+        return Failure.of(error)
+    if isinstance(error, TimeoutError):
+        return Failure("DEADLINE_EXCEEDED", "the request was not finished within its deadline")
+    _log.exception("request %s failed", request_id)
+    return Failure("INTERNAL", _FAULT)

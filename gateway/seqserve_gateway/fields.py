@@ -1,0 +1,197 @@
+"""The fields of a request, whether they come as JSON, a form, multipart, or in the query.
+
+Sources: WHATWG URL Standard, section 5.1, application/x-www-form-urlencoded; RFC 7578,
+multipart/form-data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import Parser
+from typing import Any
+from urllib.parse import parse_qs
+
+from seqserve_gateway.call import JSON, Call
+from seqserve_gateway.failure import Failure, refusal, writable
+
+_MOST_FIELDS = 1000
+_MOST_HEAD = 4096
+_MOST_PARAMETERS = 16
+_TRUE = {"1", "true", "yes", "on"}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a client sends."""
+
+    name: str
+    content: bytes
+
+
+class Fields:
+    """Texts, numbers and files by the names of their fields."""
+
+    def __init__(self, values: Mapping[str, Any], files: Mapping[str, File] | None = None) -> None:
+        """Stores values of JSON; a repeated field has a list."""
+        self._values, self._files = values, files or {}
+
+    def has(self, name: str) -> bool:
+        """Returns whether the field has a value."""
+        return self._values.get(name) is not None
+
+    def has_list(self, name: str) -> bool:
+        """Returns whether the field is an array, or was sent more than once."""
+        return isinstance(self._values.get(name), list)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Returns the text of a field.
+
+        Raises:
+            Failure: It is missing and has no default, or is not a text.
+        """
+        value = self._values.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            raise refusal(name, "is missing" if value is None else "must be a text")
+        return _whole(name, value)
+
+    def code(self, name: str) -> str:
+        """Returns the code of a language; for an empty one the server would choose a language.
+
+        Raises:
+            Failure: It is missing or empty.
+        """
+        if not (code := self.text(name)):
+            raise refusal(name, "is empty")
+        return code
+
+    def texts(self, name: str) -> list[str]:
+        """Returns the texts of a field that may be one text or several.
+
+        Raises:
+            Failure: It is missing, or has something else.
+        """
+        if not self.has_list(name):
+            return [self.text(name)]
+        values = self._values[name]
+        if not all(isinstance(value, str) for value in values):
+            raise refusal(name, "must be a text or an array of texts")
+        return [_whole(name, value) for value in values]
+
+    def flag(self, name: str) -> bool:
+        """Returns whether a field is true, or the word for it."""
+        return str(self._values.get(name, "")).lower() in _TRUE
+
+    def number(self, name: str, limit: int) -> int:
+        """Returns a whole number from 0 to a limit; 0 where the field is missing.
+
+        Raises:
+            Failure: It is not a number, or too large.
+        """
+        text = str(self._values.get(name) or 0)
+        digits = text.lstrip("0") if text.isascii() and text.isdecimal() else str(limit + 1)
+        # Longer ones are too large, and Python does not read thousands of digits.
+        if len(digits) > len(str(limit)) or int(digits or 0) > limit:
+            raise refusal(name, f"must be a whole number from 0 to {limit}")
+        return int(digits or 0)
+
+    def file(self, name: str) -> File:
+        """Returns a file.
+
+        Raises:
+            Failure: It is missing.
+        """
+        if name not in self._files:
+            raise refusal(name, "is missing; send it as multipart/form-data")
+        return self._files[name]
+
+
+def fields_of(call: Call) -> Fields:
+    """Reads the fields of the body, then of the query.
+
+    Raises:
+        Failure: The body is not what its Content-Type says.
+    """
+    query = _of_form(call.request.url.query)
+    if not call.body:
+        return Fields(query)
+    if call.media_type == JSON:
+        return Fields(query | _of_json(call.body))
+    if call.media_type == "multipart/form-data":
+        values, files = _of_multipart(call.body, call.request.headers["content-type"])
+        return Fields(query | values, files)
+    return Fields(query | _of_form(_decoded(call.body)))
+
+
+def _whole(name: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Only JSON can write it.
+        raise refusal(name, "has half of a surrogate pair") from None
+    return text
+
+
+def _too_many() -> Failure:
+    return Failure("INVALID_ARGUMENT", f"there are more than {_MOST_FIELDS:,} fields")
+
+
+def _of_json(body: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Failure("INVALID_ARGUMENT", "the body is not JSON") from None
+    if not isinstance(values, dict):
+        raise Failure("INVALID_ARGUMENT", "the body is not a JSON object")
+    return values
+
+
+def _of_form(text: str) -> dict[str, Any]:
+    try:
+        values = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise _too_many() from None
+    return {name.removesuffix("[]"): _alone(each) for name, each in values.items()}
+
+
+def _of_multipart(body: bytes, content_type: str) -> tuple[dict[str, Any], dict[str, File]]:
+    boundary = _head(f"Content-Type: {content_type}").get_boundary("")
+    # The first section is before the first boundary, the last one after the last.
+    sections = (b"\r\n" + body).split(f"\r\n--{boundary}".encode(), _MOST_FIELDS + 2)
+    if len(sections) > _MOST_FIELDS + 2:
+        raise _too_many()
+    if not boundary or len(sections) < 3 or not sections[-1].startswith(b"--"):
+        raise Failure("INVALID_ARGUMENT", "the body is not multipart/form-data")
+    values: dict[str, list[str]] = {}
+    files: dict[str, File] = {}
+    for section in sections[1:-1]:
+        headers, _, content = section.partition(b"\r\n\r\n")
+        head = _head(headers.decode(errors="replace").lstrip())
+        name = str(head.get_param("name", "", header="content-disposition"))
+        if (file_name := head.get_filename()) is None:
+            values.setdefault(name.removesuffix("[]"), []).append(_decoded(content))
+        else:
+            files[name] = File(writable(file_name), content)
+    return {name: _alone(each) for name, each in values.items()}, files
+
+
+def _head(text: str) -> Message:
+    # Reading very long headers would take quadratic time.
+    if len(text) > _MOST_HEAD or text.count(";") > _MOST_PARAMETERS:
+        raise Failure("INVALID_ARGUMENT", "the headers of a part are too long")
+    return Parser().parsestr(text, headersonly=True)
+
+
+def _alone(values: Sequence[str]) -> Any:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Failure("INVALID_ARGUMENT", "the body is not UTF-8") from None

@@ -1,0 +1,179 @@
+"""LibreTranslate's API: ``/translate``, ``/translate_file``, ``/detect``, ``/languages``.
+
+Source: the public description of the API, https://docs.libretranslate.com, and what its clients
+send.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import JSONResponse, Response
+
+from seqserve.documents import html
+from seqserve.language_codes import AUTO
+from seqserve.results import DetectedLanguage
+from seqserve_gateway import RESOURCES
+from seqserve_gateway.call import Call
+from seqserve_gateway.endpoint import Endpoint, Form
+from seqserve_gateway.failure import Failure, reason_as, refusal
+from seqserve_gateway.fields import Fields, File, fields_of
+from seqserve_gateway.files import SUFFIXES, translated_file
+from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
+from seqserve_gateway.translation import Parse, plain, translated
+
+_MOST_ALTERNATIVES = 15
+_PARSERS: dict[str, Parse] = {"text": plain, "html": lambda text: html.parse([text])}
+
+
+class Downloads:
+    """Translated files in memory, of bounded size and age; the key of one is enough to read it."""
+
+    def __init__(
+        self,
+        max_bytes: int = 64 << 20,
+        kept_s: float = 600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Starts with none.
+
+        Args:
+            max_bytes: Size of all files; the oldest make room.
+            kept_s: How long a file can be fetched.
+            clock: Seconds, from any origin.
+        """
+        self._max_bytes, self._kept_s, self._clock = max_bytes, kept_s, clock
+        self._files: dict[str, tuple[float, File]] = {}
+
+    def add(self, file: File) -> str:
+        """Stores a file; returns its key, which nobody can guess."""
+        key = secrets.token_urlsafe(16)
+        self._files[key] = (self._clock(), file)
+        self._shrink()
+        return key
+
+    def get(self, key: str) -> File:
+        """Returns a file.
+
+        Raises:
+            Failure: The key is unknown, or the file has expired.
+        """
+        self._shrink()
+        if key not in self._files:
+            raise Failure("NOT_FOUND", "there is no such file, or no longer; translate it again")
+        return self._files[key][1]
+
+    def _shrink(self) -> None:
+        size = sum(len(file.content) for _, file in self._files.values())
+        for key, (added_s, file) in list(self._files.items()):
+            if size <= self._max_bytes and self._clock() - added_s <= self._kept_s:
+                break
+            size -= len(file.content)
+            del self._files[key]
+
+
+async def _translate(call: Call) -> Response:
+    fields = _fields(call)
+    texts = fields.texts("q")
+    source, target = fields.code("source"), fields.code("target")
+    if (parse := _PARSERS.get(fields.text("format", "text"))) is None:
+        raise refusal("format", f"{fields.text('format')} is not supported; there are text, html")
+    alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
+    results = await translated(call, texts, parse, source, target, alternatives=alternatives)
+    answer: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
+    if alternatives:
+        answer["alternatives"] = [list(result.alternatives) for result in results]
+    if source == AUTO:
+        answer["detectedLanguage"] = [_detected(result.source) for result in results]
+    if fields.has_list("q"):
+        return JSONResponse(answer)
+    return JSONResponse({name: values[0] for name, values in answer.items()})
+
+
+async def _translate_file(call: Call) -> Response:
+    fields = _fields(call)
+    file = fields.file("file")
+    source, target = fields.code("source"), fields.code("target")
+    written = await translated_file(call, file, source, target, "file")
+    key = call.request.app.state.downloads.add(written)
+    url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
+    return JSONResponse({"translatedFileUrl": url})
+
+
+async def _download(call: Call) -> Response:
+    file: File = call.request.app.state.downloads.get(call.request.path_params["key"])
+    # Shown in the gateway's own origin, a translated page could act for its readers.
+    disposition = f"attachment; filename*=UTF-8''{quote(file.name)}"
+    headers = {"content-disposition": disposition}
+    return Response(file.content, media_type="application/octet-stream", headers=headers)
+
+
+async def _detect(call: Call) -> Response:
+    fields = _fields(call)
+    # An array is one text, in one language.
+    text = "\n".join(fields.texts("q"))[:DETECTION_CHARS]
+    detected = await call.client.detect_language(text, timeout_s=call.left_s)
+    return JSONResponse([_detected(each) for each in detected])
+
+
+async def _languages(call: Call) -> Response:
+    _fields(call)
+    return JSONResponse(
+        [
+            {"code": source, "name": name_of(source), "targets": targets}
+            for source, targets in (await call.recent(targets_of)).items()
+        ]
+    )
+
+
+async def _settings(call: Call) -> Response:
+    # As LibreTranslate describes itself to its page.
+    _fields(call)
+    source, targets = next(iter((await call.recent(targets_of)).items()), ("", [""]))
+    return JSONResponse(
+        {
+            "apiKeys": True,
+            "charLimit": -1,
+            "frontendTimeout": 500,
+            "keyRequired": False,
+            "language": {
+                "source": {"code": source, "name": name_of(source)},
+                "target": {"code": targets[0], "name": name_of(targets[0])},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": list(SUFFIXES),
+        }
+    )
+
+
+def _fields(call: Call) -> Fields:
+    # The key among them is the caller's token.
+    fields = fields_of(call)
+    if key := fields.text("api_key", ""):
+        call.token = key
+    return fields
+
+
+def _detected(detected: DetectedLanguage) -> dict[str, Any]:
+    return {"language": detected.language, "confidence": round(100 * detected.confidence, 1)}
+
+
+FORM = Form(
+    name="libretranslate",
+    endpoints=[
+        Endpoint(path="/translate", answer=_translate),
+        Endpoint(path="/translate_file", answer=_translate_file),
+        Endpoint(path="/download_file/{key}/{name}", answer=_download, methods=["GET"]),
+        Endpoint(path="/detect", answer=_detect),
+        Endpoint(path="/languages", answer=_languages, methods=["GET"]),
+        Endpoint(path="/frontend/settings", answer=_settings, methods=["GET"]),
+    ],
+    error=reason_as("error"),
+    names=names_of("source", "target"),
+    openapi=json.loads((RESOURCES / "libretranslate.json").read_text("utf-8")),
+)

@@ -1,1 +1,0 @@
-"""What the forms of translation services share: fields of requests, languages, texts."""

@@ -1,1 +1,0 @@
-"""The messages of ``seqserve.v1`` as JSON."""

@@ -1,0 +1,183 @@
+"""LibreTranslate's routes, as its documentation and its clients use them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+from tests.clock import Clock
+from tests.unit.gateway.translating import translating
+
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.fields import File
+from seqserve_gateway.libretranslate import Downloads
+
+ENGLISH = {"source": "en", "target": "de"}
+
+
+async def test_text_has_a_text_and_an_array_has_an_array() -> None:
+    async with translating("en-de") as (client, _):
+        one = await client.post("/translate", json={"q": "a", **ENGLISH})
+        some = await client.post("/translate", json={"q": ["a", "b"], **ENGLISH})
+        none = await client.post("/translate", json={"q": [], **ENGLISH})
+    assert one.json() == {"translatedText": "A"}
+    assert some.json() == {"translatedText": ["A", "B"]}
+    assert none.json() == {"translatedText": []}
+
+
+async def test_detected_language_is_told() -> None:
+    async with translating("en-de") as (client, _):
+        auto = {"source": "auto", "target": "de"}
+        one = await client.post("/translate", json={"q": "a", **auto})
+        some = await client.post("/translate", json={"q": ["a", "ö"], **auto})
+        named = await client.post("/translate", json={"q": "a", **ENGLISH})
+    english = {"language": "en", "confidence": 87.5}
+    assert one.json()["detectedLanguage"] == english
+    assert some.json()["detectedLanguage"] == [english, {**english, "language": "de"}]
+    assert "detectedLanguage" not in named.json()
+
+
+@pytest.mark.parametrize(("q", "languages"), [("a", ["en"]), (["a", "가"], ["ko"]), ("ö", [])])
+async def test_language_of_a_text_or_of_several_together_is_detected(
+    q: str | list[str], languages: list[str]
+) -> None:
+    async with translating("en-de", "ko-en") as (client, _):
+        answer = await client.post("/detect", json={"q": q})
+        missing = await client.post("/detect", json={})
+    assert answer.json() == [{"language": code, "confidence": 87.5} for code in languages]
+    assert missing.json() == {"error": "q: is missing"}
+
+
+async def test_alternatives_are_the_next_hypotheses() -> None:
+    async with translating("en-de") as (client, server):
+        answer = await client.post("/translate", json={"q": "a", "alternatives": 2, **ENGLISH})
+    assert len(answer.json()["alternatives"]) == 2
+    assert len({answer.json()["translatedText"], *answer.json()["alternatives"]}) == 3
+    options = server.requests[0].options
+    assert options.num_hypotheses == 3 <= options.beam_size
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"q": "a", "source": "en"}, "target"),
+        ({"q": "a", "target": "de"}, "source"),
+        (ENGLISH, "q"),
+        ({"q": "a", "source": "en", "target": "xx"}, "target"),
+        ({"q": "a", "source": "xx", "target": "de"}, "source"),
+        ({"q": "a", "format": "rtf", **ENGLISH}, "format"),
+        ({"q": "a", "alternatives": "16", **ENGLISH}, "alternatives"),
+    ],
+)
+async def test_wrong_field_is_named_in_its_shape(fields: dict[str, str], name: str) -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate", data=fields)
+    assert answer.status_code == 400
+    assert [*answer.json()] == ["error"]
+    assert answer.json()["error"].startswith(f"{name}: ")
+
+
+async def test_key_is_the_token_of_the_caller() -> None:
+    async with translating("en-de") as (client, server):
+        await client.post("/translate", data={"q": "a", "api_key": "key", **ENGLISH})
+        await client.get("/languages?api_key=key")
+    assert set(server.authorizations) == {"Bearer key"}
+
+
+async def test_file_is_translated_and_fetched_once_more() -> None:
+    film = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
+    async with translating("en-de") as (client, _):
+        answer = await client.post(
+            "/translate_file", data=ENGLISH, files={"file": ("my film.srt", film)}
+        )
+        url = answer.json()["translatedFileUrl"]
+        fetched = [await client.get(url) for _ in range(2)]
+    assert url.startswith("http://localhost:5000/download_file/")
+    assert url.endswith("/my%20film_de.srt")
+    for each in fetched:
+        assert each.content == film.replace(b"good morning", b"GOOD MORNING")
+        assert each.headers["content-disposition"].startswith("attachment")
+
+
+def packed(text: bytes) -> bytes:
+    """A document of OpenDocument with one part of text and one that stays."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("mimetype", b"application/vnd.oasis.opendocument.text")
+        archive.writestr("content.xml", text, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+async def test_the_text_of_an_archive_is_translated() -> None:
+    letter = packed(b"<o><text:p>good <text:span>morning</text:span></text:p></o>")
+    async with translating("en-de") as (client, _):
+        answer = await client.post(
+            "/translate_file", data=ENGLISH, files={"file": ("letter.odt", letter)}
+        )
+        fetched = await client.get(answer.json()["translatedFileUrl"])
+    with zipfile.ZipFile(io.BytesIO(fetched.content)) as archive:
+        assert archive.namelist() == ["mimetype", "content.xml"]
+        assert archive.infolist()[0].compress_type == zipfile.ZIP_STORED
+        text = archive.read("content.xml").decode()
+    assert text == "<o><text:p>GOOD <text:span>MORNING</text:span></text:p></o>"
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        (("a.docx", b"PK no"), "no archive"),
+        (("a.odt", packed(b"<a" + b" " * (65 << 20))), "too many"),
+        (("a.odt", packed(b" " * (5 << 20))), "text of 5,242,880 bytes"),
+        (("a.odt", packed(b"<a/>")[5:]), "no archive that can be read"),
+        (("a.odt", packed(b"<a>")), "line 1"),
+        (("a.pdf", b"%PDF"), ".srt"),
+        (("a.jsonl", b"{}"), ".srt"),
+        (("a.txt", b"\xff"), "UTF-8"),
+    ],
+)
+async def test_file_that_cannot_be_read_is_refused(file: tuple[str, bytes], reason: str) -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
+    assert answer.status_code == 400
+    assert reason in answer.json()["error"]
+
+
+async def test_file_that_is_not_there_is_404() -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.get("/download_file/key/a.txt")
+    assert (answer.status_code, [*answer.json()]) == (404, ["error"])
+
+
+async def test_service_describes_itself() -> None:
+    async with translating("en-de", "en-fr", "de-en") as (client, _):
+        languages = (await client.get("/languages")).json()
+        settings: dict[str, Any] = (await client.get("/frontend/settings")).json()
+    assert languages == [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
+    ]
+    assert settings["language"]["source"] == {"code": "de", "name": "German"}
+    assert ".srt" in settings["supportedFilesFormat"]
+
+
+def test_file_is_there_until_it_is_old() -> None:
+    clock = Clock()
+    downloads = Downloads(kept_s=10.0, clock=clock)
+    key = downloads.add(File("a.txt", b"a"))
+    clock.now_s += 10.0
+    assert downloads.get(key).content == b"a"
+    clock.now_s += 0.1
+    with pytest.raises(Failure) as refused:
+        downloads.get(key)
+    assert refused.value.status == 404
+
+
+def test_oldest_file_makes_room() -> None:
+    downloads = Downloads(max_bytes=10)
+    keys = [downloads.add(File(f"{n}", b"12345")) for n in range(3)]
+    assert len(set(keys)) == 3
+    with pytest.raises(Failure):
+        downloads.get(keys[0])
+    assert [downloads.get(key).name for key in keys[1:]] == ["1", "2"]

@@ -1,0 +1,99 @@
+"""Texts with and without markup through the calls of one request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.gateway.translating import translating
+
+from seqserve_gateway.translation import xml
+
+PAIR = {"source": "en", "target": "de"}
+
+
+async def translate(client: Any, q: str | list[str], **more: object) -> Any:
+    answer = await client.post("/translate", json={"q": q, **PAIR, **more})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("text", ["", " \n", "102", "<br/>"])
+async def test_text_without_a_letter_costs_no_call(text: str) -> None:
+    async with translating("en-de") as (client, server):
+        assert (await translate(client, text, format="html"))["translatedText"] == text
+        if text != "<br/>":
+            assert (await translate(client, text))["translatedText"] == text
+    assert server.requests == []
+
+
+async def test_text_that_is_too_long_for_a_call_goes_in_parts() -> None:
+    text = "a word. " * 20_000
+    async with translating("en-de") as (client, server):
+        assert (await translate(client, text))["translatedText"] == text.upper()
+    assert len(server.requests) > 1
+
+
+async def test_more_than_a_request_may_have_is_refused() -> None:
+    async with translating("en-de") as (client, server):
+        answer = await client.post("/translate", json={"q": ["a"] * 20_001, **PAIR})
+    assert answer.status_code == 413
+    assert answer.json()["error"].startswith("there are more than 20,000 passages")
+    assert server.requests == []
+
+
+async def test_markup_follows_its_words() -> None:
+    async with translating("en-de") as (client, server):
+        answer = await translate(
+            client, ["<p>a <b>b</b> c &amp; d</p>", "<p>plain</p>"], format="html"
+        )
+    assert answer["translatedText"] == ["<p>A <b>B</b> C &amp; D</p>", "<p>PLAIN</p>"]
+    aligned = {request.source: request.options.return_alignment for request in server.requests}
+    assert aligned == {"a b c & d": True, "plain": False}
+
+
+async def test_model_without_alignment_translates_between_the_tags() -> None:
+    async with translating("en-de") as (client, server):
+        server.has_scorer = False
+        for count in (1, 2):
+            texts = ["<p>a <b>b</b> c</p>"] * count
+            answer = await translate(client, texts, format="html")
+            assert answer["translatedText"] == ["<p>A <b>B</b> C</p>"] * count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no tags",
+        "a <b>c</b> d",
+        "<s id='1'>a <x/> b</s> <!-- c --> <?d e?>",
+        "a &amp; b <![CDATA[<b>]]> c",
+        "a < b, <c, </d> and <e>",
+        "<ph>{0}</ph> is <ph>{1}</ph",
+        *(f"a <b>{begin}</b> d" for begin in ("<!--", "<?", "<!", "<![CDATA[")),
+        "<![CDATA[" * 100_000,
+        "<!--" * 100_000,
+    ],
+)
+def test_passages_joined_are_the_text(text: str) -> None:
+    passages = list(xml(text, ["ph"]))
+    assert "".join(passage.before + passage.source for passage in passages) == text
+
+
+def test_tag_within_a_sentence_does_not_divide_it() -> None:
+    texts = [
+        passage.text for passage in xml("The <x>old</x> house &amp; <y/> barn") if passage.text
+    ]
+    assert texts == ["The old house & barn"]
+
+
+def test_ignored_element_is_no_text() -> None:
+    passages = [p for p in xml("Dear <ph>NAME <b>x</b></ph>, hello", ["ph"]) if p.text]
+    assert "NAME" not in passages[0].text
+    assert "<ph>NAME <b>x</b></ph>" in passages[0].source
+
+
+def test_data_divides_and_stays() -> None:
+    texts = [passage.text for passage in xml("one <![CDATA[two]]> three") if passage.text]
+    assert texts == ["one", "three"]
