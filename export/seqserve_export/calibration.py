@@ -69,7 +69,6 @@ def calibrate(
 
 @contextmanager
 def _observed(model: Transformer) -> Iterator[_Observer]:
-    """Watches a model while the context lasts."""
     observer = _Observer()
     with ExitStack() as hooks:
         for name, module in model.named_modules():

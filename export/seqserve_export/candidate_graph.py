@@ -152,7 +152,6 @@ def _limit_to_weights(
     tensors: Mapping[str, TensorProto],
     tokens: ValueInfoProto,
 ) -> None:
-    """Removes all nodes but those that compute the weights of candidates."""
     kept = copied(needed(nodes, list(given)))
     for result, value in given.items():
         rename(kept, result, value.name)

@@ -111,7 +111,6 @@ def halve(model: Transformer) -> Transformer:
 
 
 def _widen_residual(model: Transformer) -> None:
-    """Keeps the sum that runs through all layers of a model at fp16 in fp32."""
     model.encoder_embedding_norm = model.decoder_embedding_norm = Widening()
     for norms in (model, *(m for m in model.modules() if isinstance(m, Residual))):
         for name, norm in list(norms.named_children()):

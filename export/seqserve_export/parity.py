@@ -215,7 +215,6 @@ def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) ->
 def _differences(
     scores: Sequence[TargetScores], log_probabilities: Sequence[NDArray[Any]], decoded: _Decoded
 ) -> list[float]:
-    """Compares log-probabilities of the tokens that the artifact chose."""
     differences = []
     for expected, ours, answer in zip(scores, log_probabilities, decoded.answers, strict=True):
         theirs, total = expected.log_probabilities, answer.best.score
@@ -253,7 +252,6 @@ _SIGNATURES = ("bleu_signature", "chrf_signature")
 
 
 def _quality(held_out: HeldOut, of_torch: list[str], of_artifact: list[str]) -> dict[str, Any]:
-    """Scores both translations against the targets."""
     references = [pair.target for pair in held_out.pairs]
     ours, theirs = score(of_torch, references), score(of_artifact, references)
     return {

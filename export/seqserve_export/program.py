@@ -147,7 +147,6 @@ def _step_outputs(model: Transformer, rows: int) -> Choice:
 
 
 def _past_names(model: Transformer) -> tuple[str, ...]:
-    """Names what a decoder layer keeps of the target."""
     if model.config.decoder_cell is DecoderCell.SSRU:
         return ("cell",)
     return "self_key", "self_value"

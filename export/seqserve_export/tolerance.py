@@ -50,7 +50,6 @@ def mean_difference(log_probabilities: Sequence[Any], scores: Sequence[TargetSco
 
 @contextmanager
 def _changed_embeddings(model: Transformer) -> Iterator[None]:
-    """Changes the outputs of the model's embeddings while the context lasts."""
     random = torch.Generator().manual_seed(1)
 
     def change(module: nn.Module, inputs: tuple[Tensor, ...], embedded: Tensor) -> Tensor:

@@ -27,8 +27,7 @@ from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.sentences import read_sentences, write_sentences
-from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
-from seqserve_import.tokenizers.proof import check_tokens
+from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
 from seqserve_import.weights import check_tables, input_limits, load_model
 from seqserve_model.allocator import trim_memory
 from seqserve_model.config import TransformerConfig
@@ -96,7 +95,6 @@ def import_checkpoint(options: ImportOptions) -> Path:
 
 
 def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair]) -> None:
-    """Compares the tokens of sources with those of the checkpoint's own files."""
     path = pieces_of(checkpoint.folder, checkpoint.config.text("model_type"))
     if path is not None:
         texts = [pair.source for pair in pairs]

@@ -152,7 +152,6 @@ def _prefix(checkpoint: Checkpoint) -> str:
 
 
 def _names(prefix: str) -> dict[str, str]:
-    """Lists the name of each of our weights in a checkpoint."""
     stacks = {"encoder": _LAYER, "decoder": _LAYER | _CROSS}
     layers = {
         f"{stack}_layers.*.{ours}": f"{prefix}{stack}.layers.*.{theirs}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
+from seqserve_export.tolerance import ParityError
 from seqserve_import.files import CheckpointError
-from seqserve_import.tokenizers import marian, marian_native, ready, sentence_pieces
+from seqserve_import.tokenizers import marian, ready, sentence_pieces
 from seqserve_import.tokenizers.added import read_settings
 from seqserve_import.tokenizers.vocabulary_files import (
     BYTE_LEVEL_FILES,
@@ -16,14 +19,15 @@ from seqserve_import.tokenizers.vocabulary_files import (
     convert_byte_level,
     convert_word_pieces,
 )
+from seqserve_server.text.tokenizer import Tokenizer
 
 _MARIAN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
     "marian": marian.convert,
-    "marian-native": marian_native.convert,
+    "marian-native": marian.convert_native,
 }
 _TARGETS: dict[str, Callable[[Path, int], tokenizers.Tokenizer | None]] = {
     "marian": marian.convert_target,
-    "marian-native": marian_native.convert_target,
+    "marian-native": marian.convert_native_target,
 }
 """Families whose targets may be divided by another rule than their sources."""
 _PIECES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
@@ -84,7 +88,7 @@ def pieces_of(folder: Path, model_type: str) -> Path | None:
     if model_type == "marian":
         return folder / "source.spm"
     if model_type == "marian-native":
-        return marian_native.pieces_of(folder)
+        return marian.native_pieces_of(folder)
     if (folder / "tokenizer.json").exists():
         return None
     return next((folder / name for name in _PIECES if (folder / name).exists()), None)
@@ -94,3 +98,55 @@ def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.T
     """Returns the tokenizer of targets as :func:`convert` does; None if it is that of sources."""
     convert_side = _TARGETS.get(model_type)
     return convert_side(folder, rows) if convert_side else None
+
+
+_MIN_SHARE = 0.9
+"""Of sentences whose tokens are equal. Divisions of the same score may fall either way."""
+
+
+def check_tokens(
+    path: Path, tokenizer: Tokenizer, symbols: Collection[str], texts: Sequence[str]
+) -> str:
+    """Divides sources both ways; returns a line of the report, empty without SentencePiece.
+
+    Args:
+        path: The SentencePiece model of sources.
+        tokenizer: What was made of it.
+        symbols: Tokens of the checkpoint that are no pieces of the model and that texts may spell.
+        texts: Sources.
+
+    Raises:
+        ParityError: The tokens of too many sentences differ.
+    """
+    try:
+        import sentencepiece
+    except ImportError:
+        return ""
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    different = [
+        text
+        for text in texts
+        if tokenizer.pieces(text).ids != _ids(reference, tokenizer, symbols, text)
+    ]
+    equal = len(texts) - len(different)
+    if equal < _MIN_SHARE * len(texts):
+        raise ParityError(
+            f"{path}: only {equal} of {len(texts)} sentences get the tokens that SentencePiece"
+            f" divides them into; one of the others is {different[0]!r:.200}; nothing was written"
+        )
+    return f"tokens equal          {equal} of {len(texts)}, divided by SentencePiece"
+
+
+def _ids(reference: Any, tokenizer: Tokenizer, symbols: Collection[str], text: str) -> list[int]:
+    pieces: list[str] = []
+    for part in _parts(symbols, tokenizer.spelled(text).text):
+        pieces += [part] if part in symbols else reference.encode(part, out_type=str)
+    ids = map(tokenizer.source_id_of, pieces)
+    return [tokenizer.unk_id if id_ is None else id_ for id_ in ids]
+
+
+def _parts(symbols: Collection[str], text: str) -> list[str]:
+    if not symbols:
+        return [text]
+    pattern = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    return [part for part in re.split(f"({pattern})", text) if part]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -36,7 +36,7 @@ from seqserve_server.engine.decoder_state import (
 )
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.graph_messages import check_references
-from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, KEPT, DecoderStep, Step
@@ -67,19 +67,6 @@ def doubling(largest: int) -> list[int]:
     return [*(2**power for power in range((largest - 1).bit_length())), largest]
 
 
-class EncodingLimits(NamedTuple):
-    """How many sources are encoded together."""
-
-    budget_tokens: int
-    """Source tokens encoded between two steps."""
-    group_tokens: int
-    """Source tokens encoded at once."""
-    group_sources: int = 4
-    """As many waiting sources are encoded at once; fewer may wait some steps for others."""
-    rows_for_a_step: int = 8
-    """They wait one step at most for each so many running rows."""
-
-
 class Runtime:
     """A loaded model."""
 
@@ -91,7 +78,6 @@ class Runtime:
         threads: int,
         *,
         packs: bool = True,
-        profile: Path | None = None,
     ) -> None:
         """Opens the graphs of an artifact.
 
@@ -101,7 +87,6 @@ class Runtime:
             provider: What runs the graphs.
             threads: Threads within a run.
             packs: As of :func:`open_session`.
-            profile: As of :func:`open_session`.
 
         Raises:
             ProviderError: The provider is not available here.
@@ -112,7 +97,6 @@ class Runtime:
         self._folder = folder
         self._threads = threads
         self._packs = packs
-        self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
         for name in manifest.files:
@@ -266,10 +250,6 @@ class Runtime:
         }
         self._scorer.run(["log_probabilities"], inputs, options)
 
-    def end_profile(self) -> Path:
-        """Ends profiling and gives the JSON file of the decoder's steps."""
-        return Path(self._decoder.end_profiling())
-
     def _check_steps(self) -> int:
         """Refuses a decoder graph that lacks an input or output; gives its group size."""
         entries = (*self._decoder.get_inputs(), *self._decoder.get_outputs())
@@ -311,6 +291,5 @@ class Runtime:
 
     def _open(self, name: str, *, packs: bool | None = None) -> ort.InferenceSession:
         packs = self._packs if packs is None else packs
-        profile = self._profile if name == DECODER else None
         place = (self._folder, name, self.manifest, self.provider, self._threads)
-        return open_session(*place, packs=packs, profile=profile)
+        return open_session(*place, packs=packs)

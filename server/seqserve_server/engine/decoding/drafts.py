@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from seqserve_server.contract.events import Finished
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows, RowState
 from seqserve_server.engine.draft_reader import DraftReader
+from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 
 MAX_TOKENS = 32
@@ -38,12 +42,43 @@ class DraftPass:
             The best next token after each of them, and its log-probability; zeros where the last
             step of the cache computed none. None while drafts are not read.
         """
-        outputs = self._reader.read(self._cache.draft_inputs(row, tokens))
+        outputs = self._reader.read(self._inputs(row, tokens))
         if outputs is None:
             return None
         best, log_probabilities, *entries = outputs
-        self._cache.write(row, entries)
+        begin = int(self._cache.lengths[row])
+        for name, new in zip(self._named("self_"), entries, strict=True):
+            self._cache.inputs[name][row, :, begin : begin + new.shape[2]] = new[0]
         return best[:, 0].tolist(), log_probabilities.tolist() or [0.0] * len(tokens)
+
+    def _inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
+        """Lists the inputs of a pass; it computes log-probabilities where the last step did."""
+        cache, rows, length = self._cache, len(tokens), int(self._cache.lengths[row])
+        source_length = max(int(cache.source_lengths[row]), MIN_LENGTH)
+        only, has_scores = slice(row, row + 1), np.array(cache.returned_logprobs)
+        inputs = cache.inputs
+        return {
+            "tokens": np.array(tokens)[:, None],
+            "lengths": np.arange(length, length + rows, dtype=np.int32),
+            "max_length": np.array([length + rows], np.int32),
+            "source_last_index": inputs["source_last_index"][only].repeat(rows),
+            "max_source_length": np.array([source_length], np.int32),
+            "has_options": has_scores,
+            "only_scores": has_scores,
+            "return_logprobs": has_scores,
+            "bias_tokens": inputs["bias_tokens"][:0, None],
+            "bias_values": inputs["bias_values"][:0, None],
+            "top_k": np.empty(0, np.int64),
+            "num_logits": np.empty(0, np.int64),
+            "allowed_tokens": inputs["allowed_tokens"][:0],
+            "projected_rows": np.arange(rows),
+            **{name: inputs[name][only, :, :length] for name in self._named("self_")},
+            **{name: inputs[name][only, :, :source_length] for name in self._named("cross_")},
+            **{name: inputs[name][only] for name in self._named("last_")},
+        }
+
+    def _named(self, prefix: str) -> list[str]:
+        return [name for name in self._cache.inputs if name.startswith(prefix)]
 
 
 # A pass over fewer tokens takes longer than as many steps.

@@ -115,7 +115,6 @@ class RowDecoder:
         return forced
 
     def _sample(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
-        """Samples for all rows that do so among the top tokens of the graph."""
         rows, cache = self._rows, self._rows.cache
         listed, listed_probabilities = cache.top_tokens(sampling)  # [R, K]
         params = rows.sampling.of(sampling)
@@ -150,7 +149,6 @@ class RowDecoder:
         return numbers
 
     def _choose(self, row: int, tokens: Array, log_probabilities: Array) -> None:
-        """Chooses the next token of a row that is inspected."""
         state = self._rows.states[row]
         proposal = self._proposals.of(row)
         state.is_improbable = proposal.is_improbable
@@ -213,6 +211,5 @@ class RowDecoder:
 
 
 def _ranked(state: RowState, finished: FinishedHypothesis) -> FinishedHypothesis:
-    """Ranks an alternative by the probability of its first token."""
     is_alternative = state.options.return_alternatives
     return finished.as_alternative(state.index) if is_alternative else finished

@@ -27,8 +27,8 @@ from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.packing import Array, CrossKV
-from seqserve_server.engine.runtime import EncodingLimits, Runtime
+from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits
+from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, open_session
 
 _PRECISION = "fp16"

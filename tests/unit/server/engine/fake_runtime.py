@@ -31,8 +31,8 @@ from seqserve_server.engine.decoder_state import (
     TargetState,
     allocate_state,
 )
-from seqserve_server.engine.packing import Array, CrossKV, starts_of
-from seqserve_server.engine.runtime import EncodingLimits, doubling
+from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits, starts_of
+from seqserve_server.engine.runtime import doubling
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 
