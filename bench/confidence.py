@@ -30,7 +30,7 @@ from seqserve_model.made.language import Language
 from seqserve_model.made.sentences import Sentences
 from seqserve_model.recipe import Recipe
 from seqserve_plot.picture import grid, save
-from seqserve_server.front.answer.confidence import INTERCEPT, WEIGHTS, features
+from seqserve_server.front.generate.confidence import INTERCEPT, WEIGHTS, features
 
 Array = NDArray[Any]
 

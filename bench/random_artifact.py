@@ -33,7 +33,6 @@ from bench.models import (
     marian_base,
     write_unproven,
 )
-from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
 from seqserve_model.config import TransformerConfig
@@ -130,11 +129,6 @@ def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any
         if weight.nbytes != int(place["length"]):
             raise ValueError(f"{scorer}: {entry.name} has {place['length']} bytes")
         yield int(place["offset"]), weight
-
-
-def draw_halved(config: TransformerConfig, device: str = "cpu") -> Transformer:
-    """Draws a model on a device, and returns it at fp16 on the CPU."""
-    return halve(random_model(config, device)).cpu()
 
 
 def main(folder: Path, *names: str) -> None:

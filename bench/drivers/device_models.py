@@ -15,6 +15,7 @@ from bench import random_artifact
 from bench.drivers.ctranslate2 import CTranslate2Converter
 from bench.drivers.device_engines import ARTIFACT, CONVERTED
 from seqserve.cores import available_cores
+from seqserve_export.fp16_conversion import halve
 from seqserve_model.config import TransformerConfig
 
 
@@ -44,7 +45,8 @@ class ModelWriter:
         targets = {kind: folder / kind for kind in (ARTIFACT, CONVERTED)}
         if all(target.exists() for target in targets.values()):
             return
-        model = random_artifact.draw_halved(config, self._device)
+        model = random_artifact.random_model(config, self._device).cpu()
+        halved = halve(model)
         for kind, target in targets.items():
             if target.exists():
                 continue
@@ -52,9 +54,10 @@ class ModelWriter:
             # One that was left unfinished.
             shutil.rmtree(draft, ignore_errors=True)
             if kind == ARTIFACT:
-                random_artifact.write(model, traced, draft)
+                random_artifact.write(halved, traced, draft)
             else:
-                CTranslate2Converter(model).convert(str(draft))
+                # Some weights of ours are scaled, so that sums stay among the numbers of fp16.
+                CTranslate2Converter(model.half()).convert(str(draft))
             draft.rename(target)
 
 

@@ -61,6 +61,8 @@ def served(
                 result = _load(process.address, texts, callers)
                 ready_s = process.ready_after_s
                 front_cores = process.main_thread_cpu_s() / result["duration"]
+                first_token_s = _mean(process, "time_to_first_token_seconds")
+                step_s = _mean(process, "step_duration_seconds")
         except (SystemExit, subprocess.CalledProcessError) as error:
             raise RuntimeError(str(error)) from error
     return {
@@ -71,7 +73,14 @@ def served(
         "p99_ms": result["p99_e2el_ms"],
         "failed": result["failed"] + result["refused"],
         "front_cores": front_cores,
+        "first_token_ms": 1e3 * first_token_s,
+        "step_us": 1e6 * step_s,
     }
+
+
+def _mean(process: ServerProcess, name: str) -> float:
+    total, count = (process.counter(f"seqserve_{name}_{part}") for part in ("sum", "count"))
+    return total / count
 
 
 def _server(artifact: Path, repository: Path, callers: int, length: int, device: str) -> Server:

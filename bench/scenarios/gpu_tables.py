@@ -53,6 +53,8 @@ def _served(report: Report) -> Table:
                 f"{case['tokens_per_s'] / engine:.2f}" if engine else "",
                 f"{case['p50_ms']:,.1f}",
                 f"{case['p99_ms']:,.1f}",
+                f"{case['first_token_ms']:,.1f}",
+                f"{case['step_us']:,.0f}",
                 str(case["failed"]),
                 f"{case['front_cores']:.2f}",
             ]
@@ -65,6 +67,8 @@ def _served(report: Report) -> Table:
         "of the engine alone",
         "p50 ms",
         "p99 ms",
+        "first token ms",
+        "us a step",
         "failed",
         "cores of the front",
     ]

@@ -30,8 +30,8 @@ TOLERANCE = 2e-2
 """Of scores, in a batch and alone."""
 CPU_TOLERANCE = 5e-2
 """Of scores of whole sentences, on CPU and GPU: halves are added in another order."""
-RANDOM_TOLERANCE = 0.2
-"""The same, of random weights, whose sums are larger."""
+RANDOM_TOLERANCE = 0.6
+"""The same, of a dozen tokens of random weights, which are less certain of each."""
 
 
 @pytest.fixture(params=SHAPES)
@@ -71,8 +71,8 @@ def test_tokens_and_scores_are_those_of_a_cpu(folder: Path, way: str) -> None:
         for mine, theirs in zip(gpu, cpu, strict=True)
         if mine.best.token_ids == theirs.best.token_ids
     ]
-    # Tokens of random weights often nearly tie.
-    assert len(equal) >= 0.9 * len(requests)
+    # Tokens of random weights often nearly tie; with wrong attention next to none would be equal.
+    assert len(equal) >= 0.75 * len(requests)
     for mine, theirs in equal:
         assert score(mine) == pytest.approx(score(theirs), abs=RANDOM_TOLERANCE)
 

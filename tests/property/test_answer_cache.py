@@ -21,10 +21,10 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.answer.engine_call import CachedCall, call_of
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
+from seqserve_server.front.generate.engine_call import CachedCall
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.telemetry.call_metrics import CacheCounts
 from seqserve_server.front.telemetry.call_record import CallRecord
 
@@ -169,8 +169,8 @@ class Rig:
             streamed=question.streamed,
         )
         record = CallRecord(path="/s/m", request_id="1")
-        call = call_of(self.model, spec, record, may_keep=True)
-        assert isinstance(call, CachedCall)
+        assert self.model.answers is not None
+        call = CachedCall(self.model.engine, self.model.answers, spec, record)
         caller: Caller
 
         async def answer() -> Finished:

@@ -24,9 +24,9 @@ from seqserve.v1 import model_pb2
 from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine.graph_messages import check_references
-from seqserve_server.front.models.traffic import parse_traffic
-from seqserve_server.front.security.auth_tokens import Tokens
-from seqserve_server.front.security.tls import certificates_of
+from seqserve_server.front.models.rollout import parse_traffic
+from seqserve_server.front.security.protection import certificates_of
+from seqserve_server.front.security.tokens import Tokens
 from seqserve_server.text.tokenizer import Tokenizer
 
 # Each example writes its files again.

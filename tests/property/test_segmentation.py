@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.answer.joined import TextJoiner
-from seqserve_server.front.call.text_turns import at_once
-from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.request.languages import Affixes
-from seqserve_server.front.request.options import RequestOptions
-from seqserve_server.front.request.parts import Part, SourceReader
-from seqserve_server.front.request.splitting import Segmentation
+from seqserve_server.contract.options import DecodingOptions, SegmentationMode
+from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.joined import TextJoiner
+from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.source import SourceReader
+from seqserve_server.front.generate.splitting import Segmentation
+from seqserve_server.front.overload.turns import at_once
 
 LIMIT = manifest().limits.max_source_length
 PIECES = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
@@ -56,7 +55,7 @@ OPTIONS = DecodingOptions(max_decoding_length=48)
 
 
 def divided(text: str, segmentation: Segmentation) -> list[Part]:
-    reader = SourceReader(MODEL, RequestOptions(OPTIONS, Affixes(), segmentation))
+    reader = SourceReader(MODEL, Options(decoding=OPTIONS, segmentation=segmentation))
     return at_once(reader.read(text)).parts
 
 

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.echo import byte_tokenizer, manifest
+from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.features.asking import asked, part
 
-from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.generate.features.terms import terms, tokenized_terms
 from seqserve_server.front.glossaries.glossary import Glossary, Label, Term
-from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.terms import Terms, target_ids
 
-MODEL = ServedModel(
-    manifest=manifest(),
-    tokenizer=byte_tokenizer(),
-    engine=cast(EngineGroup, SimpleNamespace(capacity=SimpleNamespace(max_rows=32))),
-    provider=Provider.CPU,
-)
+MODEL = echo_model(max_rows=32)
 WORDS = ["tea", "Tea", "cup", "cups", "차", "茶", "cake", "x"]
 sources = st.lists(st.sampled_from(WORDS), min_size=1, max_size=2).map(" ".join)
 entries = st.builds(Term, source=sources, target=st.sampled_from(["Tee", "Kuchen", "茶"]))
@@ -40,11 +31,14 @@ def test_terms_apply_where_their_sources_are(
     own: list[Term], listed: list[Term], beam_size: int, limit: int, text: str
 ) -> None:
     plain = DecodingOptions(max_decoding_length=limit, beam_size=beam_size)
-    asked = replace(plain, terms=target_ids(own, MODEL.tokenizer))
+    sought = replace(plain, terms=tokenized_terms(own, MODEL.tokenizer))
     glossary = Glossary(Label("a", "en", "de"), listed)
-    options, terms = Terms(own, glossary, asked, MODEL).of(text)
-    assert all(term.source.casefold() in text.casefold() for term in terms)
-    encoded = [tuple(MODEL.tokenizer.encode_target(term.target)[:-1]) for term in terms]
+    feature = terms(asked(sought, MODEL, glossary, terms=own))
+    assert feature
+    read = feature.read(part(text, sought))
+    options, found = read.decoding, read.terms
+    assert all(term.source.casefold() in text.casefold() for term in found)
+    encoded = [tuple(MODEL.tokenizer.encode_target(term.target)[:-1]) for term in found]
     assert options.terms == tuple(encoded[: len(options.terms)])
     distinct = set(options.terms)
     assert sum(map(len, distinct)) <= limit

@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from seqserve_server.contract.limits import MAX_TOP_K
+
+
+class SegmentationMode(Enum):
+    """Where a source may be divided into segments; the values of the API."""
+
+    NONE = "none"
+    LINES = "lines"
+    SENTENCES = "sentences"
 
 
 class Sampling(NamedTuple):

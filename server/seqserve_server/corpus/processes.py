@@ -103,21 +103,14 @@ class _EngineProcess:
 
     @property
     def pid(self) -> int:
-        """Its id."""
         assert self._process.pid is not None
         return self._process.pid
 
     @property
     def pending(self) -> int:
-        """Chunks without an answer."""
         return len(self._futures)
 
     def wait_ready(self) -> None:
-        """Waits until the model is loaded.
-
-        Raises:
-            SeqserveError: It cannot be loaded.
-        """
         try:
             ready: _Ready = self._pipe.recv()
         except (EOFError, OSError):
@@ -127,7 +120,6 @@ class _EngineProcess:
         self._thread.start()
 
     def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
-        """Sends texts."""
         future: Future[list[Answer]] = Future()
         number = next(self._numbers)
         with self._lock:
@@ -141,7 +133,6 @@ class _EngineProcess:
         return future
 
     def kill(self) -> None:
-        """Ends the process at once."""
         self._process.kill()
 
     def hang_up(self) -> None:
@@ -150,7 +141,6 @@ class _EngineProcess:
             self._pipe.send(None)
 
     def join(self) -> None:
-        """Waits until the process has ended."""
         self._process.join()
         if self._thread.is_alive():
             self._thread.join()
@@ -182,7 +172,6 @@ class _EngineProcess:
 
 
 def _serve(pipe: Connection, settings: EngineSettings) -> None:
-    """Answers chunks until the other end is gone."""
     leave_interrupts()
     lock = threading.Lock()
 

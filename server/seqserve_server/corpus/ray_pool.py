@@ -113,7 +113,6 @@ class RayPool:
         self._thread.start()
 
     def _room(self, workers: int) -> int:
-        """Counts the engines for which the cluster has CPUs."""
         cpus = self._ray.cluster_resources().get("CPU", 0)
         if cpus < workers:
             reason = f"the cluster has {cpus:g} CPUs, and an engine needs {workers}"
@@ -178,11 +177,6 @@ class RayPool:
             future.set_exception(error)
 
     def _wait(self, timeout_s: float) -> None:
-        """Waits for news of an actor.
-
-        Raises:
-            SeqserveError: The model cannot be loaded.
-        """
         with self._lock:
             known = [*self._tasks, *self._loading]
             if not known:
@@ -228,7 +222,6 @@ class RayPool:
             future.set_result(answered)
 
     def _lost(self, actor: Any) -> None:
-        """Starts another actor in place of one that has ended."""
         with self._lock:
             is_known, left = self._pending.pop(actor, None) is not None, len(self._pending)
         if is_known:

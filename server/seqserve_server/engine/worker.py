@@ -7,11 +7,7 @@ import time
 import numpy as np
 
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, ServiceError, Stage
-from seqserve_server.contract.events import (
-    Failed,
-    Finished,
-    Progress,
-)
+from seqserve_server.contract.events import Failed, Finished, Progress
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.drafts import DraftPass

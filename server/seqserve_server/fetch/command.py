@@ -1,27 +1,27 @@
-"""``seqserve models fetch``: brings a model from a folder, an archive or an address."""
+"""``seqserve models fetch``: brings models from a source into a repository.
+
+Only files that a manifest names are read, and they are written under the names in it. All are
+checked before any is put in its place, and each version appears whole or not at all.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import IO
 
-from seqserve.errors import OptionError
+from seqserve.errors import NotWritten, OptionError
+from seqserve.files import written_whole
 from seqserve.options import option, parse
-from seqserve_server.fetch.download import (
-    SHA256,
-    SUFFIX,
-    check_sha256,
-    download,
-    hash_in,
-    is_address,
-)
-from seqserve_server.fetch.placing import Placed, place
-from seqserve_server.fetch.source import Files, opened
+from seqserve_server.artifact.files import FileDigest, atomic_folder, check_digest
+from seqserve_server.artifact.manifest import FILE, Manifest
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.fetch.source import SHA256, Files, chunks, fetched
 
 _EPILOG = """\
 The source holds one version of a model or many, each a folder with its manifest.json, at any depth.
@@ -65,18 +65,9 @@ class FetchOptions:
         maximum=1e6,
     )
 
-    @property
-    def max_bytes(self) -> int:
-        """The bound in bytes."""
-        return int(self.max_gb * 1e9)
-
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        SeqserveError: The source cannot be read, is not sound, or its place is taken.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         FetchOptions,
         argv,
@@ -84,49 +75,108 @@ def main(argv: list[str]) -> int:
         description="Puts models from a folder, an archive or an address into a repository.",
         epilog=_EPILOG,
     )
-    with _files(options) as files:
+    with fetched(options.source, options.sha256, int(options.max_gb * 1e9)) as files:
         placed = place(files, options.source, options.model_repository)
-    print(*map(_line, placed), sep="\n")
+    for each in placed:
+        megabytes = sum(digest.bytes for digest in each.manifest.files.values()) / 1e6
+        state = "ready to serve" if each.is_new else "was there already"
+        print(f"{each.folder} ({each.manifest.precision}, {megabytes:.1f} MB): {state}")
     print(f"try: seqserve serve --model-repository {options.model_repository}")
     return 0
 
 
-@contextmanager
-def _files(options: FetchOptions) -> Iterator[Files]:
-    """Yields the files of the source, whose hash is checked if it has one."""
-    if is_address(options.source):
-        with TemporaryDirectory() as folder:
-            archive = Path(folder, "archive")
-            download(options.source, options.sha256, options.max_bytes, archive)
-            with opened(archive, options.source, options.max_bytes) as files:
-                yield files
-        return
-    path = Path(options.source)
-    if path.is_file():
-        _check_hash(path, options.sha256)
-    elif options.sha256:
-        raise OptionError(f"--sha256: {path} is not an archive, so it has no hash of its own")
-    with opened(path, options.source, options.max_bytes) as files:
-        yield files
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An artifact of a repository."""
+
+    folder: Path
+    manifest: Manifest
+    is_new: bool
+    """Whether it was not there before."""
 
 
-def _check_hash(archive: Path, sha256: str) -> None:
-    """Checks an archive by its hash, or else by the file ``.sha256`` beside it, if there is one."""
-    beside = archive.with_name(archive.name + SUFFIX)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Artifact:
+    manifest: Manifest
+    content: bytes
+    """Of its manifest's file."""
+    files: dict[str, Callable[[], IO[bytes]]]
+    """The others, in the order in which they are stored."""
+    label: str
+    """Its place in the source, for errors."""
+
+
+def place(files: Files, label: str, repository: Path) -> list[Placed]:
+    """Puts all artifacts of a source, which errors call ``label``, into ``<name>/<version>/``.
+
+    Raises:
+        ArtifactError: There is no artifact, or one is not sound.
+        OptionError: Another artifact has the folder of one.
+        NotWritten: A file cannot be written.
+    """
+    artifacts = _artifacts(files, label)
+    places = [_placed(artifact, repository) for artifact in artifacts]
     try:
-        if not sha256 and beside.is_file():
-            sha256 = hash_in(beside.read_bytes())
-            if not sha256:
-                raise OptionError(f"source: {beside} does not begin with a sha256")
-        if sha256:
-            with archive.open("rb") as file:
-                check_sha256(hashlib.file_digest(file, "sha256").hexdigest(), sha256, str(archive))
+        with ExitStack() as stack:
+            for artifact, placed in zip(artifacts, places, strict=True):
+                if placed.is_new:
+                    _write(artifact, stack.enter_context(atomic_folder(placed.folder)))
     except OSError as error:
-        raise OptionError(f"source: {archive}: {error.strerror}") from None
+        raise NotWritten(f"{repository}: {error.strerror}") from None
+    return places
 
 
-def _line(placed: Placed) -> str:
-    manifest = placed.manifest
-    megabytes = sum(digest.bytes for digest in manifest.files.values()) / 1e6
-    state = "ready to serve" if placed.is_new else "was there already"
-    return f"{placed.folder} ({manifest.precision}, {megabytes:.1f} MB): {state}"
+def _artifacts(files: Files, label: str) -> list[_Artifact]:
+    manifests = [name for name in files if posixpath.basename(name) == FILE]
+    if not manifests:
+        raise ArtifactError(f"{label}: holds no {FILE}, so no model that the server can read")
+    artifacts = [_artifact(files, name, label) for name in manifests]
+    labels = [artifact.manifest.label for artifact in artifacts]
+    for each in labels:
+        if labels.count(each) > 1:
+            raise ArtifactError(f"{label}: holds {each} twice")
+    return artifacts
+
+
+def _artifact(files: Files, name: str, label: str) -> _Artifact:
+    # A chunk has room for any manifest.
+    content = next(chunks(files[name], f"{label}: {name}"), b"")
+    manifest = Manifest.parse(content, f"{label}: {name}")
+    folder = posixpath.dirname(name)
+    for missing in manifest.files:
+        if posixpath.join(folder, missing) not in files:
+            raise ArtifactError(f"{label}: {name} names {missing}, which is not there as a file")
+    others = {
+        posixpath.basename(path): opening
+        for path, opening in files.items()
+        if posixpath.dirname(path) == folder and posixpath.basename(path) in manifest.files
+    }
+    return _Artifact(
+        manifest=manifest, content=content, files=others, label=f"{label}: {folder or '.'}"
+    )
+
+
+def _placed(artifact: _Artifact, repository: Path) -> Placed:
+    manifest = artifact.manifest
+    folder = repository / manifest.name / str(manifest.version)
+    is_new = not folder.exists()
+    if not is_new and Manifest.read(folder) != manifest:
+        raise OptionError(
+            f"{folder} exists already, and is another model than that of {artifact.label}; remove"
+            " it, or take another --model-repository"
+        )
+    return Placed(folder=folder, manifest=manifest, is_new=is_new)
+
+
+def _write(artifact: _Artifact, folder: Path) -> None:
+    for name, opening in artifact.files.items():
+        label = f"{artifact.label}/{name}"
+        sha256 = hashlib.sha256()
+        with written_whole(folder / name, option="") as file:
+            for chunk in chunks(opening, label):
+                sha256.update(chunk)
+                file.write(chunk)
+        digest = FileDigest(sha256=sha256.hexdigest(), bytes=(folder / name).stat().st_size)
+        check_digest(digest, artifact.manifest.files[name], label)
+    with written_whole(folder / FILE, option="") as file:
+        file.write(artifact.content)

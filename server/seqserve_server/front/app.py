@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,23 +17,17 @@ from seqserve.address import address_of, is_taken
 from seqserve.options import parse
 from seqserve.variables import misspelt_variables
 from seqserve_server.contract.errors import StartupError
+from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files
-from seqserve_server.front.config import SegmentationMode, ServeOptions
-from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.memory_trim import trim_memory
-from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.models.standard import standard_repository
-from seqserve_server.front.models.traffic import parse_traffic
+from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
-from seqserve_server.front.threads import refuse_few_threads
 from seqserve_server.process import logs
+from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
@@ -45,14 +40,12 @@ examples:
 """
 # Less than the second after which probes give up.
 _READY_TIMEOUT_S = 0.8
+# On two cores the front has 13 threads, most of them of gRPC.
+_OWN_THREADS = 16
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve serve`` and returns the exit status.
-
-    Raises:
-        SeqserveError: The server cannot start; the message says why and what to do.
-    """
+    """Runs ``seqserve serve`` and returns the exit status."""
     options = parse(
         ServeOptions,
         sys.argv[1:] if argv is None else argv,
@@ -73,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     metrics = Metrics()
     metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
     tracing = _tracing(options)
-    rollout = _rollout(options, metrics)
+    rollout = rollout_of(options, metrics)
     rollout.open(options.default_model, parse_traffic(options.traffic))
     try:
         refuse_few_threads()
@@ -84,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
-    """Fails before the models are loaded, which takes longer."""
+    # Before the models are loaded, which takes longer.
     ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
     if not options.reuse_port:
         ports.insert(0, ("--port", options.host, options.port))
@@ -97,10 +90,10 @@ def _refuse_taken_ports(options: ServeOptions) -> None:
 
 
 def _tracing(options: ServeOptions) -> Tracing | None:
-    """Imports OpenTelemetry only if traces are wanted."""
     if not options.otlp_endpoint:
         return None
     try:
+        # OpenTelemetry is there only with an extra.
         from seqserve_server.front.telemetry.tracing import tracing_to
     except ModuleNotFoundError as error:
         raise StartupError(
@@ -110,31 +103,27 @@ def _tracing(options: ServeOptions) -> Tracing | None:
     return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 
 
-def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
-    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
-    # Models without recommended options stay so if there is nothing to add.
-    is_segmented = options.segmentation is not SegmentationMode.NONE
-    generation = {"segmentation": options.segmentation.value} if is_segmented else {}
-    keeps = options.cache_mb > 0
-    loader = Loader(
-        repository=options.model_repository or standard_repository(),
-        provider=options.provider,
-        threads=options.threads,
-        limits=options.engine_limits(),
-        launch=launch,
-        processes=options.process_count(),
-        stall_s=options.stall_timeout_s,
-        generation=generation,
-        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
-    )
-    return Rollout(
-        Repository(),
-        loader,
-        metrics,
-        keep=options.keep_versions,
-        interval_s=options.watch_interval_s,
-        drain_timeout_s=options.drain_timeout_s,
-    )
+def refuse_few_threads() -> None:
+    """Fails if the limit on threads leaves too few for the server.
+
+    gRPC ends the process without a word if it cannot start one of its threads.
+    """
+    is_over = threading.Event()
+    begun: list[threading.Thread] = []
+    try:
+        for _ in range(_OWN_THREADS):
+            thread = threading.Thread(target=is_over.wait, name="room", daemon=True)
+            thread.start()
+            begun.append(thread)
+    except RuntimeError:
+        raise StartupError(
+            f"the limit on threads leaves {len(begun)} beside those of the models, and the server"
+            f" needs {_OWN_THREADS}; {RAISE_THREADS}"
+        ) from None
+    finally:
+        is_over.set()
+        for thread in begun:
+            thread.join()
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
@@ -154,7 +143,6 @@ async def _serve(
     tracing: Tracing | None,
     glossaries: Glossaries,
 ) -> None:
-    """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
     server = Server(options, rollout, metrics, security, tracing, glossaries)
     scrape = ScrapeServer(
@@ -171,7 +159,7 @@ async def _serve(
     gc.collect()
     gc.freeze()
     trimming = asyncio.create_task(trim_memory())
-    _announce(options, server.port, scrape.port, rollout.repository)
+    _announce(options, server.port, scrape.port, rollout)
     await stop.wait()
     trimming.cancel()
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
@@ -180,6 +168,20 @@ async def _serve(
     if tracing is not None:
         await asyncio.to_thread(tracing.close)
     scrape.close()
+
+
+async def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
+    """Returns the memory of ended calls to the operating system at an interval, until cancelled.
+
+    A cancelled task group leaves objects that refer to each other, with the request and its texts.
+    Python collects such garbage only after many new objects, which an idle server does not make.
+    """
+    trim = malloc_trim()
+    while True:
+        await asyncio.sleep(interval_s)
+        gc.collect()
+        if trim is not None:
+            await asyncio.to_thread(trim, 0)
 
 
 def is_ready(
@@ -198,11 +200,10 @@ def is_ready(
         return False
 
 
-def _announce(options: ServeOptions, port: int, metrics_port: int, repository: Repository) -> None:
-    """Tells on standard output that the server takes calls, where, and for which models."""
+def _announce(options: ServeOptions, port: int, metrics_port: int, rollout: Rollout) -> None:
     address = address_of(options.host, port)
     metrics = f"http://{address_of(options.metrics_host, metrics_port)}/metrics"
-    models = repository.models()
+    models = rollout.repository.models()
     listed = ", ".join(
         f"{model.manifest.label} ({model.manifest.precision}, {model.provider.value},"
         f" {model.engine.capacity.slots} slots, caches"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -14,16 +13,8 @@ from seqserve.cores import available_cores
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.process.logs import LogFormat, LogLevel
-
-
-class SegmentationMode(Enum):
-    """Where a source may be divided into segments; the values of the API."""
-
-    NONE = "none"
-    LINES = "lines"
-    SENTENCES = "sentences"
-
 
 _models = partial(option, group="models")
 _network = partial(option, group="network")
@@ -31,14 +22,13 @@ _security = partial(option, group="security")
 _engine = partial(option, group="engine")
 _log = partial(option, group="log and traces")
 
+# If no number is given. Fewer slots a worker would refuse beams on many cores, and waste steps.
 _MIN_SLOTS, _SLOTS_PER_WORKER = 64, 16
-"""Slots if no number is given. With fewer for each worker, machines with many cores would refuse
-beams, and would run steps with next to no rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Settings of a server; each help text tells what the option does and its trade-off."""
+    """Settings of a server; each help text says what the option does and its trade-off."""
 
     model_repository: Path | None = _models(
         None,
@@ -269,11 +259,7 @@ class ServeOptions:
         )
 
     def process_count(self) -> int | None:
-        """Returns the number of engine processes of each version; None if the model decides.
-
-        Raises:
-            OptionError: There are fewer workers, or several on one GPU.
-        """
+        """Returns the number of engine processes of each version; None if the model decides."""
         if self.provider is Provider.CUDA:
             return self._gpu_count()
         if (self.engine_processes or 1) > self.worker_count():
@@ -294,7 +280,7 @@ class ServeOptions:
         return self.workers or max(1, available_cores() // self.threads)
 
     def _gpu_count(self) -> int:
-        """Returns the number of GPUs: each has a process, whose only worker makes one batch."""
+        # Each GPU has a process, whose only worker makes one batch.
         gpus = self.engine_processes or 1
         if (self.workers or gpus) != gpus:
             raise OptionError(

@@ -49,7 +49,6 @@ def main(argv: Sequence[str] | None = None, timeout_s: float = _TIMEOUT_S) -> in
 
 
 def _status(host: str, port: int, timeout_s: float) -> str:
-    """Returns the answer of the server, or what went wrong."""
     # Unlike urllib, it ignores the proxies of the environment.
     connection = HTTPConnection(host, port, timeout=timeout_s)
     try:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact.manifest import FILE
-from seqserve_server.front.models.folders import DEFAULT_FILE, default_of, list_folders
-from seqserve_server.front.models.standard import standard_repository
+from seqserve_server.front.models.folders import (
+    DEFAULT_FILE,
+    default_of,
+    list_folders,
+    standard_repository,
+)
 
 
 def model_folder(model: str | Path | None, repository: Path | None = None) -> Path:
@@ -45,7 +49,6 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
 
 
 def _version(folder: Path) -> Path | None:
-    """Returns a folder that is one of a version, or the highest version in one of a model."""
     if (folder / FILE).is_file():
         return folder
     return _newest(folder.parent, folder.name) if folder.is_dir() else None
@@ -60,5 +63,4 @@ def _versions(repository: Path, name: str) -> list[Path]:
 
 
 def _complete(repository: Path) -> list[Path]:
-    """Lists the versions whose manifest, which is written last, is there."""
     return [folder for folder in list_folders(repository).versions if (folder / FILE).is_file()]

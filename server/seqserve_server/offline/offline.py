@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -25,16 +24,15 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.front.answer.source_answer import SourceAnswer
-from seqserve_server.front.answer.window import Window
-from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.generate.answer import answer
+from seqserve_server.front.generate.route import route_to
+from seqserve_server.front.generate.source import read
+from seqserve_server.front.generate.window import Window
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.glossaries.glossary import Glossary
-from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.loader import read_artifact
-from seqserve_server.front.request.prepared import read
-from seqserve_server.front.request.terms import glossary_of
+from seqserve_server.front.models.loaded_model import LoadedModel, read_artifact
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
 from seqserve_server.offline.model_folder import model_folder
 
@@ -44,6 +42,7 @@ Outcome: TypeAlias = generation_pb2.GenerateResponse | CallError
 _MAX_SOURCE_TOKENS_PER_STEP = 512
 """More than of a server: nobody waits for the next token."""
 _UNLIMITED = 1_000_000
+_UNLIMITED_BYTES = 1 << 60
 
 
 class Offline:
@@ -117,8 +116,10 @@ class Offline:
             self._runner.close()
             raise
         self._model = LoadedModel(manifest=manifest, tokenizer=tokenizer, engine=self._engine)
-        self._call = ServerCall(path="", request_id="offline")
-        self._window = Window.of(self._model)
+        # Its callers bound what they ask for.
+        memory = ServerResources(answers=FairMemory(_UNLIMITED_BYTES))
+        self._call = ServerCall(path="", request_id="offline", resources=memory)
+        self._window = Window(self._engine.capacity.slots)
         self._lock = threading.Lock()
         self._is_closed = False
         self._closing = asyncio.Event()
@@ -234,26 +235,21 @@ class Offline:
     async def _all(
         self, texts: Sequence[str], template: generation_pb2.GenerateRequest
     ) -> list[Outcome]:
-        call = self._call.begin_request(time.monotonic())
-        return await asyncio.gather(*(self._answered(text, template, call) for text in texts))
+        return await asyncio.gather(*(self._answered(text, template) for text in texts))
 
-    async def _answered(
-        self, text: str, template: generation_pb2.GenerateRequest, call: ServerCall
-    ) -> Outcome:
+    async def _answered(self, text: str, template: generation_pb2.GenerateRequest) -> Outcome:
+        call = self._call.child()
         try:
             request = requests.with_source(template, text)
-            prepared = await read(
-                request, self._model, call, glossary=self._glossary(template), is_bulk=True
-            )
-            answer = SourceAnswer(prepared, prepared.sources[0], call, self._window)
-            return await answer.whole()
+            route = route_to(self._model, request, self._glossaries, call, is_bulk=True)
+            job = await read(request, route, call, self._window)
+            return await answer(job, job.sources[0])
         except CallError as error:
             return error
         except ServiceError as error:
             return error_within(call.failed(error))
-
-    def _glossary(self, template: generation_pb2.GenerateRequest) -> Glossary | None:
-        return glossary_of(template.options, self._model.manifest, self._glossaries)
+        finally:
+            call.release_memory()
 
     def close(self) -> None:
         """Ends the threads; texts that have no answer yet fail. Again does nothing."""

@@ -9,10 +9,11 @@ import pytest
 import torch
 from bench import random_artifact
 from bench.models import BART_LARGE, marian_base, write_unproven
-from bench.random_artifact import draw_halved, random_model, trace, write
+from bench.random_artifact import random_model, trace, write
 from tests.step_graphs import operators_parsed_once
 from tests.tiny import cut_down
 
+from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
 from seqserve_server.artifact.manifest import FILE, WEIGHTS, Manifest
@@ -29,7 +30,7 @@ def test_an_artifact_on_traced_graphs_is_the_exported_one(tmp_path: Path) -> Non
         rounding = Rounding(precision=Precision.FP16)
         exported = write_unproven(random_model(TINY), tmp_path / "r", "tiny", rounding=rounding)
     assert not (tmp_path / "tiny" / WEIGHTS).exists()
-    write(draw_halved(TINY), tmp_path / "tiny", tmp_path / "written")
+    write(halve(random_model(TINY)), tmp_path / "tiny", tmp_path / "written")
     assert Manifest.load(tmp_path / "written") == Manifest.load(exported)
 
 
@@ -37,7 +38,7 @@ def test_an_artifact_on_traced_graphs_is_the_exported_one(tmp_path: Path) -> Non
 def test_other_weights_have_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with operators_parsed_once():
         trace(TINY, tmp_path / "tiny")
-    other = draw_halved(TINY)
+    other = halve(random_model(TINY))
     with torch.no_grad():
         other.target_embedding.weight *= 2
     write(other, tmp_path / "tiny", tmp_path / "written")
@@ -46,7 +47,7 @@ def test_other_weights_have_another_digest(tmp_path: Path, monkeypatch: pytest.M
         != (Manifest.read(tmp_path / "tiny").files[WEIGHTS])
     )
     assert (tmp_path / "tiny" / FILE).exists()
-    larger = draw_halved(dataclasses.replace(TINY, width=128))
+    larger = halve(random_model(dataclasses.replace(TINY, width=128)))
     with pytest.raises(ValueError, match="has 51200 bytes"):
         write(larger, tmp_path / "tiny", tmp_path / "larger")
 
@@ -62,7 +63,7 @@ def test_all_shapes_are_traced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     traced: list[Path] = []
     monkeypatch.setattr(random_artifact, "trace", lambda config, folder: traced.append(folder))
     (tmp_path / "bart-large").mkdir()
-    random_artifact.main(tmp_path)
+    random_artifact.main(tmp_path, "bart-large", "marian-base", "nllb-600m")
     assert traced == [tmp_path / "marian-base", tmp_path / "nllb-600m"]
 
 
@@ -72,4 +73,4 @@ def test_shapes_have_the_sizes_of_their_names() -> None:
         with torch.device("meta"):
             model = marian_base(config)
         sizes.append(round(sum(parameter.numel() for parameter in model.parameters()) / 1e6))
-    assert sizes == [61, 404, 615]
+    assert sizes == [61, 404, 615, 223, 248, 406]

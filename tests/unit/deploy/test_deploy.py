@@ -257,7 +257,7 @@ def test_the_probe_of_the_image_exists() -> None:
 
 def _metric_names() -> Iterator[str]:
     metrics = Metrics()
-    metrics.show_calls_not_taken(int)
+    metrics.show_calls_never_accepted(int)
     for registry in (metrics.registry, HttpMetrics().registry):
         for family in registry.collect():
             yield f"{family.name}_total" if family.type == "counter" else family.name

@@ -135,7 +135,7 @@ def test_every_option_and_variable_exists(page: str) -> None:
 def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
-    metrics.show_calls_not_taken(int)
+    metrics.show_calls_never_accepted(int)
     registries = (metrics.registry, HttpMetrics().registry)
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name

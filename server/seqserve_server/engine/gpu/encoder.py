@@ -8,6 +8,7 @@ no meaning to one of a few shapes, which are recorded before the first request.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -66,6 +67,8 @@ class DeviceEncoder:
         self._outputs = session.get_outputs()
         self._width, self._dtype = width, dtype
         self._plans: dict[Shape, _Plan] = {}
+        self._thread = 0
+        """That has recorded them: ONNX Runtime plays a recording back in no other one."""
 
     def record(self, longest: int, end_token: int) -> None:
         """Records all shapes that have some; to be called in the thread that will encode.
@@ -74,6 +77,7 @@ class DeviceEncoder:
             longest: Most tokens of a source.
             end_token: What a source is made of.
         """
+        self._plans, self._thread = {}, threading.get_ident()
         for shape in shapes(longest):
             sources = _filled([], shape, end_token)
             try:
@@ -88,7 +92,7 @@ class DeviceEncoder:
         starts = starts_of(sources)
         shape = shape_of(starts[-1], len(sources), max(map(len, sources)))
         plan = self._plans.get(shape) if shape else None
-        if shape is None or plan is None:
+        if shape is None or plan is None or threading.get_ident() != self._thread:
             return self._encode_as_they_are(sources, starts)
         filled = packed_inputs(_filled(sources, shape, sources[0][-1]), self._names, shape.longest)
         for name, array in filled.items():

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.text.tokenizer import Tokenizer
 
 # Tag and length of a string or of a packed field, a token id, a float: on the wire at most.
-_STRING, _PACKED, _ID, _FLOAT = 4, 16, 5, 4
+STRING_BYTES, PACKED_BYTES, ID_BYTES, FLOAT_BYTES = 4, 16, 5, 4
 # Names, times, counts.
-_ANSWER_BYTES, _HYPOTHESIS_BYTES = 512, 128
+ANSWER_BYTES, HYPOTHESIS_BYTES = 512, 128
 # What gRPC and asyncio hold for a call, and for each of its sources.
 _CALL_BYTES, _SOURCE_BYTES = 16 << 10, 4 << 10
 
@@ -35,71 +33,19 @@ class AnswerSize:
     """What each of them answers."""
 
     @classmethod
-    def generated(
-        cls,
-        options: DecodingOptions,
-        *,
-        source_tokens: int,
-        token_bytes: int,
-        term_bytes: Iterable[int] = (),
-        sources: int = 1,
-        text_bytes: int = 0,
-        kept_bytes: Iterable[int] = (),
-    ) -> AnswerSize:
-        """Bounds the answer to a request to generate.
-
-        Args:
-            options: Its options.
-            source_tokens: Of the source, or of the longest one that the model reads.
-            token_bytes: Of the longest token, in UTF-8.
-            term_bytes: Size of each term.
-            sources: How many the request has, or how many segments.
-            text_bytes: Of the texts that are divided into segments. Their answers are returned
-                twice, by themselves and joined with what is left of the text.
-            kept_bytes: Size of each text of a source that is kept. It is in the text and by itself.
-        """
-        # The end token has a score too.
-        tokens = options.max_decoding_length + 1
-        string = token_bytes + _STRING
-        # Where bytes are no text, their tokens have two bytes each, and their text has three.
-        text = 3 * token_bytes // 2 + 3
-        times = 2 if text_bytes else 1
-        spelled = tokens * (times * text + string + _ID) + _HYPOTHESIS_BYTES
-        parts = {
-            "options.max_decoding_length": spelled,
-            "options.return_token_scores": options.return_token_scores * tokens * _FLOAT,
-            "options.return_top_tokens": tokens
-            * (options.return_top_tokens * (string + _ID + _FLOAT) + _PACKED)
-            * bool(options.return_top_tokens),
-            "options.return_attention": tokens
-            # An alignment has four places: where a token begins and ends, and its source token.
-            * (source_tokens * _FLOAT + _PACKED + 4 * _ID)
-            * options.return_attention,
-            "options.terms": times * sum(size + _STRING for size in term_bytes),
-            "options.keep": times * sum(2 * size + _STRING + 6 * _ID for size in kept_bytes),
-        }
-        count = _hypotheses(options)
-        parts = {name: count * size for name, size in parts.items()}
-        # The first one needs no more than an ordinary answer.
-        others = "patience" if count > options.beam_size else "num_hypotheses"
-        parts["options.max_decoding_length"] = spelled
-        parts[f"options.{others}"] = (count - 1) * spelled
-        parts["source"] = _ANSWER_BYTES + source_tokens * string * options.return_attention
-        parts["source"] += math.ceil(text_bytes / max(1, sources))
-        return cls(parts, sources, "segments" if text_bytes else "sources")
-
-    @classmethod
     def scored(cls, source_tokens: int, target_tokens: int, token_bytes: int) -> AnswerSize:
         """Bounds the answer to a request to score a target."""
-        string = token_bytes + _STRING
+        string = token_bytes + STRING_BYTES
         tokens = source_tokens + target_tokens
-        return cls({"target": _ANSWER_BYTES + tokens * (string + _ID + _FLOAT)})
+        return cls({"target": ANSWER_BYTES + tokens * (string + ID_BYTES + FLOAT_BYTES)})
 
     @classmethod
     def tokenized(cls, tokens: int, token_bytes: int) -> AnswerSize:
         """Bounds the answer to a request to divide a text into tokens, or to join them."""
         # Of each its id, its beginning and its end; where bytes are no text, three bytes for two.
-        return cls({"text": _ANSWER_BYTES + tokens * (3 * token_bytes // 2 + _STRING + 3 * _ID)})
+        return cls(
+            {"text": ANSWER_BYTES + tokens * (3 * token_bytes // 2 + STRING_BYTES + 3 * ID_BYTES)}
+        )
 
     @classmethod
     def attended(
@@ -112,8 +58,8 @@ class AnswerSize:
         # A recurrent decoder has no weights of its own.
         own = 0 if shape.cell_width else target
         written = shape.decoder_layers * shape.heads * target * (own + source)
-        names = (source + target) * (tokenizer.token_bytes + _STRING)
-        return cls({"target": _ANSWER_BYTES + (read + written) * _FLOAT + names})
+        names = (source + target) * (tokenizer.token_bytes + STRING_BYTES)
+        return cls({"target": ANSWER_BYTES + (read + written) * FLOAT_BYTES + names})
 
     @property
     def each(self) -> int:
@@ -143,13 +89,6 @@ class AnswerSize:
             f" {_megabytes(max_bytes)} MB for one caller: ask for less, {fewer}or a lower"
             " max_decoding_length",
         )
-
-
-def _hypotheses(options: DecodingOptions) -> int:
-    """Counts the hypotheses that the engine may send; coverage ranks all that have finished."""
-    if not options.coverage_penalty:
-        return options.num_hypotheses
-    return math.ceil(options.beam_size * (options.patience + 1))
 
 
 def _megabytes(size: int) -> str:

@@ -1,4 +1,7 @@
-"""Limits connections: how many there are, and what each may ask of the server.
+"""Connections: their limits, and the name of the peer at the other end.
+
+Limits of clients count per peer. An IPv6 address counts as its network, because one machine has
+many.
 
 Sources: gRPC core, include/grpc/impl/channel_arg_names.h; gRPC proposals A8 (keepalive) and A9
 (connection age), https://github.com/grpc/proposal.
@@ -6,8 +9,13 @@ Sources: gRPC core, include/grpc/impl/channel_arg_names.h; gRPC proposals A8 (ke
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_network
 from typing import Any
+from urllib.parse import unquote
 
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
@@ -30,13 +38,13 @@ _UNLIMITED = (1 << 31) - 1
 _MAX_PENDING = 4096
 _MAX_PENDING_HARD = 8192
 
+_NETWORK_BITS = 64
+# Names are kept while their requests wait.
+_MAX_CHARACTERS = 128
+
 
 def refuse_few_files(options: ServeOptions) -> None:
-    """Fails where the limit on open files leaves none for connections.
-
-    Raises:
-        StartupError: It does.
-    """
+    """Fails if the limit on open files leaves none for connections."""
     files = _open_files()
     if options.max_connections is None and files <= _OWN_FILES:
         raise StartupError(
@@ -79,15 +87,56 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
 
 
 def _max_connections() -> int:
-    """Counts the connections that fit beside the server's own files."""
     return max(1, _open_files() - _OWN_FILES)
 
 
 def _open_files() -> int:
-    """Returns the limit on open files."""
     if sys.platform == "win32":
         return _UNLIMITED
     import resource
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if files == resource.RLIM_INFINITY else min(files, _UNLIMITED)
+
+
+def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key: str) -> str:
+    """Names the peer of a call.
+
+    Args:
+        peer: As gRPC writes it: ``ipv4:127.0.0.1:4321``, ``ipv6:%5B::1%5D:4321``, ``unix:``.
+        metadata: The metadata of the call.
+        key: The metadata key that names the client; empty for none.
+    """
+    if key:
+        for name, value in metadata or ():
+            if name == key.lower() and isinstance(value, str):
+                return _bounded(value)
+    return _host(peer)
+
+
+@lru_cache(maxsize=1024)
+def _host(peer: str) -> str:
+    kind, _, address = unquote(peer).partition(":")
+    if kind == "ipv4":
+        return address.rpartition(":")[0]
+    if kind == "ipv6":
+        return _network(address)
+    return peer[:_MAX_CHARACTERS]
+
+
+def _bounded(name: str) -> str:
+    """Returns a name, or a digest of all of it: names that begin alike stay apart."""
+    if len(name) <= _MAX_CHARACTERS:
+        return name
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+
+
+def _network(address: str) -> str:
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        parsed = IPv6Address(host)
+    except ValueError:
+        return host[:_MAX_CHARACTERS]
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, _NETWORK_BITS), strict=False))

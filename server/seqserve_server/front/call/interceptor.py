@@ -20,17 +20,23 @@ from google.protobuf.message import Message
 from seqserve.request_id import REQUEST_ID, request_id
 from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
-from seqserve_server.front.call.authorization import AUTH_NAME
-from seqserve_server.front.call.fair_memory import FairMemory, release_all
-from seqserve_server.front.call.gate import Gate
-from seqserve_server.front.call.grpc_services import refusing_malformed
+from seqserve_server.front.call.answer_size import held_bytes
+from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
-from seqserve_server.front.call.status import Failure, failure_of
-from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.models.loaded_model import ActiveCalls
+from seqserve_server.front.overload.memory import FairMemory, release_all
+from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
-from seqserve_server.front.telemetry.call_record import trace_of
+from seqserve_server.front.telemetry.call_record import method_name, trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
+from seqserve_server.front.telemetry.outcomes import (
+    CANCELLED,
+    OK,
+    OUTCOMES,
+    Failure,
+    Outcome,
+    failure_of,
+)
 from seqserve_server.process import logs
 
 if TYPE_CHECKING:
@@ -40,8 +46,8 @@ if TYPE_CHECKING:
 Requests: TypeAlias = Message | wire.Unreadable | AsyncIterator[Message | wire.Unreadable]
 """What a handler is given: one request, or a stream of them."""
 
-_OURS = ("/seqserve.v1.", "/inference.")
-_GRPCS = "/grpc."
+_OWN_SERVICES = ("/seqserve.v1.", "/inference.")
+_BUILTIN_SERVICES = "/grpc."
 _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
@@ -56,15 +62,26 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metrics: Metrics,
         tracing: Tracing | None = None,
         *,
-        gate: Gate | None = None,
-        memory: FairMemory | None = None,
+        caller_metadata: str = "",
+        caller_share: float = 0.5,
+        max_answer_bytes: int = 256_000_000,
     ) -> None:
-        """Takes where calls are reported, what they passed, and the memory for answers."""
+        """Starts without calls.
+
+        Args:
+            metrics: Counts calls.
+            tracing: Traces calls; None for no traces.
+            caller_metadata: Metadata key that names the client; empty for none.
+            caller_share: Share of the memory for answers that one client may have.
+            max_answer_bytes: Memory for answers.
+        """
         self._metrics = metrics
         self._tracing = tracing
-        self._gate = gate or Gate(metrics)
+        self._caller_metadata = caller_metadata
         texts = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
-        self._resources = ServerResources(answers=memory or FairMemory(), texts=texts)
+        answers = FairMemory(max_answer_bytes, caller_share)
+        metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
+        self._resources = ServerResources(answers=answers, texts=texts)
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -81,11 +98,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return wrapped
         handler = await continuation(handler_call_details)
         # Names of methods that do not exist must not pile up here.
-        if handler is None or not method.startswith((*_OURS, _GRPCS)):
+        if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
             return handler
-        is_grpcs = method.startswith(_GRPCS)
+        is_builtin_service = method.startswith(_BUILTIN_SERVICES)
         self._wrapped[method] = (
-            refusing_malformed(handler) if is_grpcs else self._wrap(method, handler)
+            wire.refusing_malformed(handler) if is_builtin_service else self._wrap(method, handler)
         )
         return self._wrapped[method]
 
@@ -103,12 +120,31 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
+    async def refuse(self, method: str, context: wire.Context, error: ServiceError) -> None:
+        """Ends a call before it has a handler; it is counted, but has no line in the log."""
+        metadata: Any = context.invocation_metadata()
+        id_ = request_id(metadata)
+        failure = failure_of(error, id_)
+        kind = Kind(method_name(method), failure.outcome.code.name)
+        self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
+        self._metrics.refused("", error)
+        trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
+        try:
+            await context.abort(failure.outcome.code, failure.message, trailers)
+        except grpc.aio.BaseError as ended:  # as it should be, or the client is gone
+            wire.forget_origin(ended)
+
+    def peer_of(self, context: wire.Context) -> str:
+        """Names the peer of a call."""
+        metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
+        return peer_name(context.peer(), metadata, self._caller_metadata)
+
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=self._gate.peer_of(context),
+            peer=self.peer_of(context),
             connection=context.peer(),
             auth_name=AUTH_NAME.get(),
             trace=trace_of(metadata) if self._tracing else None,
@@ -127,7 +163,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
-                call.shrink_to(len(data))
+                if call.held is not None:
+                    call.held.shrink(held_bytes(len(data)))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
@@ -144,15 +181,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
 
 async def _write(context: wire.Context, response: Message) -> None:
-    """Writes a response, which waits until the client has room for it.
-
-    Raises:
-        CancelledError: The client went away, or the deadline passed; gRPC reports that as an
-            internal error, which it is not.
-    """
     try:
         await context.write(response)
     except grpc.aio.InternalError as error:
+        # The client went away, or the deadline passed.
         raise asyncio.CancelledError from error
 
 
@@ -165,8 +197,6 @@ def _readable(request: Requests) -> Message | AsyncIterator[Message | wire.Unrea
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
-    """Surrounds the handler of one call and reports how it ended."""
-
     _call: ServerCall
     _context: wire.Context
     _metrics: Metrics

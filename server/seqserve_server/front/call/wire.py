@@ -1,21 +1,27 @@
-"""What calls need of gRPC beside their messages: tolerant handlers, the end of a call, encoding.
+"""The wire side of a call: handlers that get malformed requests, the end of a call, encoding.
 
-Left to itself, gRPC answers bytes that protobuf cannot parse with INTERNAL, a fault of the server.
-Here a handler gets them as :class:`Unreadable`, an error that it can answer with INVALID_ARGUMENT.
+gRPC answers bytes that protobuf cannot parse with INTERNAL, a fault of the server. Here a handler
+gets them as :class:`Unreadable`, an error that it can answer with INVALID_ARGUMENT.
+
+Sources: gRPC health checking protocol,
+https://github.com/grpc/grpc/blob/master/doc/health-checking.md; protobuf records of wire type LEN,
+https://protobuf.dev/programming-guides/encoding/.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.wrappers_pb2 import UInt64Value
+from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.telemetry.outcomes import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -31,7 +37,7 @@ class Unreadable(InvalidRequest):
     """A request that protobuf cannot parse; handlers get it in place of the request."""
 
     def __init__(self, reason: str, id_: int | None) -> None:
-        """Takes field 1, the id of a bulk request; None if even that cannot be read."""
+        """Makes the error; ``id_`` is field 1 of a bulk request, or None if it cannot be read."""
         super().__init__("request", reason)
         self.id = id_
 
@@ -106,10 +112,7 @@ def encoded(response: Message | bytes) -> bytes:
 
 
 def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
-    """Encodes a message whose only field is a list of messages that are encoded already.
-
-    Source: https://protobuf.dev/programming-guides/encoding/, records of wire type LEN.
-    """
+    """Encodes a message whose only field is a list of messages that are encoded already."""
     pieces = []
     for item in items:
         pieces += [_varint(field << 3 | 2), _varint(len(item)), item]
@@ -130,3 +133,46 @@ def _id_of(data: bytes) -> int | None:
         return UInt64Value.FromString(data).value
     except DecodeError:
         return None
+
+
+class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]
+    """Reports whether a service or a model is up."""
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        """Reports the status now; NOT_FOUND for a name that was removed or never existed."""
+        response: health_pb2.HealthCheckResponse = await super().Check(request, context)
+        # The protocol has this status for Watch alone.
+        if response.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
+            await aborted(context, grpc.StatusCode.NOT_FOUND, "")
+        return response
+
+    async def List(self, request: Message, context: Context) -> None:
+        """Refuses, as the protocol allows: a client without a token must not learn model names."""
+        await context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            "Check and Watch report one name; ModelService.ListModels lists models",
+        )
+
+
+def refusing_malformed(handler: Handler) -> Handler:
+    """Wraps a handler so that malformed requests end the call with INVALID_ARGUMENT."""
+    behaviour = behaviour_of(handler)
+
+    async def answer(request: Message | Unreadable, context: Context) -> Any:
+        return await behaviour(await _read(request, context), context)
+
+    async def answers(requests: AsyncIterator[Message | Unreadable], context: Context) -> Any:
+        readable = (await _read(request, context) async for request in requests)
+        async for response in behaviour(readable, context):
+            yield response
+
+    return rewrapped(handler, answers if handler.request_streaming else answer)
+
+
+async def _read(request: Message | Unreadable, context: Context) -> Message:
+    if isinstance(request, Unreadable):
+        failure = failure_of(request, "")
+        await aborted(context, failure.outcome.code, failure.message, failure.trailers)
+    return request

@@ -14,8 +14,9 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple
 
+from seqserve_server.contract import messages
 from seqserve_server.contract.errors import (
     Draining,
     EngineFault,
@@ -23,50 +24,19 @@ from seqserve_server.contract.errors import (
     QueueFull,
     ServiceError,
 )
-from seqserve_server.contract.events import Event, Failed, Timeline
-from seqserve_server.contract.messages import (
-    Cancel,
-    LoadFailed,
-    Message,
-    MessageDecoder,
-    Ready,
-    StatsReply,
-    StepEvents,
-    Submit,
-    encode_message,
-    read_message,
-)
+from seqserve_server.contract.events import Failed
+from seqserve_server.contract.messages import Message, Ready, StatsReply
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.circuit_breaker import CircuitBreaker
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.process import HostProcess, StatsClient
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
-from seqserve_server.front.engine_client.stats import StatsClient
-from seqserve_server.front.engine_client.status import EngineStatus
-from seqserve_server.front.engine_client.supervisor import Supervisor
+from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import logs
 
 _RESTARTING = "the engine of {} has failed and is being started again"
 
-Receive: TypeAlias = Callable[[Event, Timeline | None], None]
-"""Takes the events of a request; the last one comes with its timeline, unless the engine died."""
-
-
-class HostProcess(Protocol):
-    """The process of an engine."""
-
-    channel: socket.socket
-    """Our end of the socket; the setup message has been sent."""
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-
-    def end(self) -> None:
-        """Waits until the process has ended, and kills it after a timeout; blocks."""
-
 
 class _Pending(NamedTuple):
-    """A request that the engine has not finished."""
-
     spec: Spec
     receive: Receive
 
@@ -91,8 +61,8 @@ class RemoteEngine:
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
             label: Model and version, for the log: ``en-de/1``.
             breaker: Decides about restarts.
-            refusals: Keeps what the engine refuses.
-            request_ids: Gives each request its id.
+            refusals: Keeps the engine's refusals.
+            request_ids: Yields request ids.
         """
         self._launch = launch
         self._stall_s = stall_s
@@ -125,7 +95,7 @@ class RemoteEngine:
         try:
             # The host sends nothing more before it gets a request.
             with host.channel.makefile("rb") as stream:
-                message = read_message(stream)
+                message = messages.read_message(stream)
         except BaseException:
             self.terminate()
             raise
@@ -133,7 +103,7 @@ class RemoteEngine:
             self.capacity = message
             return
         self.terminate()
-        if isinstance(message, LoadFailed):
+        if isinstance(message, messages.LoadFailed):
             raise message.error
         raise EngineFault("the engine's process ended while it loaded the model")
 
@@ -160,7 +130,7 @@ class RemoteEngine:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests can be taken, and the engine has not just failed again and again."""
+        """Whether requests can be taken, by an engine that has not failed again and again."""
         return self.is_up and self._supervisor.is_trusted
 
     def watch(self, on_change: Callable[[], None]) -> None:
@@ -193,7 +163,6 @@ class RemoteEngine:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Kills an engine process that makes no progress; it is restarted as after a crash."""
         await self._stats.until_stalled(self._stall_s)
         fields = {"model": self._label, "seconds": self._stall_s}
         logs.event("engine has stood still and is ended", fields, logging.ERROR)
@@ -201,15 +170,7 @@ class RemoteEngine:
             self._transport.abort()
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        """Sends a request; ``receive`` gets its events in the loop.
-
-        Returns:
-            The request id, for :meth:`cancel`.
-
-        Raises:
-            Draining: No new requests are taken.
-            ModelUnavailable: The engine's process has ended and is being restarted.
-        """
+        """Sends a request, as :meth:`AnsweringEngine.submit`."""
         # A request for the attention of an answer belongs to a call that was taken before.
         if self._closed and not (isinstance(spec, GenerateSpec) and spec.answer):
             raise Draining
@@ -217,13 +178,13 @@ class RemoteEngine:
             raise ModelUnavailable(_RESTARTING.format(self._label))
         request_id = next(self._request_ids)
         self._requests[request_id] = _Pending(spec, receive)
-        self._send(Submit(request_id, spec))
+        self._send(messages.Submit(request_id, spec))
         return request_id
 
     def cancel(self, request_id: int, *, is_late: bool = False) -> None:
         """Cancels a request; no event follows."""
         if self._requests.pop(request_id, None) is not None:
-            self._send(Cancel(request_id, is_late))
+            self._send(messages.Cancel(request_id, is_late))
 
     def close(self) -> None:
         """Refuses new requests from now on."""
@@ -268,7 +229,7 @@ class RemoteEngine:
         # The messages of one iteration of the loop go out together: each write wakes the host.
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(encode_message(message))
+        self._unsent.append(messages.encode_message(message))
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
@@ -277,7 +238,7 @@ class RemoteEngine:
 
     def receive(self, message: Message) -> None:
         """Handles a message of the host."""
-        if isinstance(message, StepEvents):
+        if isinstance(message, messages.StepEvents):
             for request_id, event, timeline in message.events:
                 request = self._requests.get(request_id)
                 if request is None:
@@ -313,11 +274,9 @@ class RemoteEngine:
 
 
 class _Reader(asyncio.Protocol):
-    """Decodes the messages of a socket."""
-
     def __init__(self, engine: RemoteEngine) -> None:
         self._engine = engine
-        self._decoder = MessageDecoder()
+        self._decoder = messages.MessageDecoder()
 
     def data_received(self, data: bytes) -> None:
         for message in self._decoder.feed(data):

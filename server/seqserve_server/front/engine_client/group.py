@@ -1,8 +1,8 @@
-"""The engine processes of one version: requests go to the one with the fewest under way.
+"""The engine processes of one version: requests go to the process with the fewest in flight.
 
 Workers of one process share Python's interpreter lock. Small models spend a tenth of a step in
-Python, so that from some workers on more of them are no faster; more processes are. A process that
-ends takes its own calls with it, and the others go on.
+Python, so from some number of workers on, only more processes make them faster. If a process ends,
+its own calls fail, and the other processes go on.
 
 Call every method from the loop, except :meth:`EngineGroup.load`, :meth:`EngineGroup.request_stats`
 and :attr:`EngineGroup.status`.
@@ -18,10 +18,11 @@ from contextlib import suppress
 
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
-from seqserve_server.front.engine_client.circuit_breaker import CircuitBreaker
-from seqserve_server.front.engine_client.client import HostProcess, Receive, RemoteEngine
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.engine_client.refusals import RefusalCache
-from seqserve_server.front.engine_client.status import EngineStatus
+from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0
 """Longest wait for new statistics; after it the last report counts as the newest."""
@@ -43,11 +44,11 @@ class EngineGroup:
         """Launches all processes at once, so that they load in parallel.
 
         Args:
-            launches: Start a host each; called again when the host has died.
+            launches: Start one host each; called again when the host has died.
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
             label: Model and version, for the log: ``en-de/1``.
-            new_breaker: Makes what decides about the restarts of one process.
-            refusals: Keeps what the engines refuse.
+            new_breaker: Makes the circuit breaker of each process.
+            refusals: Keeps the engines' refusals.
         """
         self.refusals = refusals or RefusalCache()
         """Recent refusals. The engine that refused had the fewest requests."""
@@ -72,15 +73,11 @@ class EngineGroup:
             raise
 
     def __len__(self) -> int:
-        """Counts the processes, those included that are being restarted."""
+        """Counts the processes, including those that are being restarted."""
         return len(self._engines)
 
     def load(self) -> None:
-        """Waits until every host is ready; blocks.
-
-        Raises:
-            SeqserveError: A host could not load the model.
-        """
+        """Waits until every host is ready; blocks."""
         for engine in self._engines:
             engine.load()
         self.capacity = Ready.total([engine.capacity for engine in self._engines])
@@ -111,15 +108,7 @@ class EngineGroup:
             await engine.start()
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        """Sends a request to the engine with the fewest; ``receive`` gets its events in the loop.
-
-        Returns:
-            The request id, for :meth:`cancel`.
-
-        Raises:
-            Draining: No new requests are taken.
-            ModelUnavailable: Every process has ended and is being restarted.
-        """
+        """Sends a request to the process with the fewest; as :meth:`AnsweringEngine.submit`."""
         return min(self._engines, key=_precedence).submit(spec, receive)
 
     def cancel(self, request_id: int, *, is_late: bool = False) -> None:
@@ -147,7 +136,7 @@ class EngineGroup:
         left = itertools.count(len(self._engines) - 1, -1)
 
         def received(_: Future[StatsReply]) -> None:
-            # Who waited for it may have given up.
+            # The waiting task may already be cancelled.
             if next(left) == 0 and reply.set_running_or_notify_cancel():
                 reply.set_result(self.last_reply)
 
@@ -156,12 +145,7 @@ class EngineGroup:
         return reply
 
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
-        """Requests new statistics, and returns the last ones where an engine does not send any.
-
-        Args:
-            when_idle: Wait until no row is left and all rows are counted. A cancelled call has
-                ended at once, but is counted when its rows leave.
-        """
+        """Requests new statistics, as :meth:`ServingEngine.newest_stats`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STATS_TIMEOUT_S):
                 reply = await asyncio.wrap_future(self.request_stats())
@@ -175,5 +159,5 @@ class EngineGroup:
 
 
 def _precedence(engine: RemoteEngine) -> tuple[bool, bool, int]:
-    """Orders engines: those that serve first, then those that are trusted, then the idle ones."""
+    # Engines that serve come first, then trusted ones, then idle ones.
     return not engine.is_up, not engine.is_ready, engine.pending

@@ -1,14 +1,38 @@
-"""Starts an engine's process and ends it."""
+"""The process of an engine: how it is started and ended, its statistics and its heartbeats."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import subprocess
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
 
-from seqserve_server.contract.messages import Setup, encode_message
+from seqserve_server.contract.messages import GetStats, Message, Setup, StatsReply, encode_message
+from seqserve_server.contract.stats import EngineStats
 from seqserve_server.process import child_process, logs
 from seqserve_server.process.logs import LogFormat, LogLevel
+
+# Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
+# of a suspended VM, fails one comparison, not all.
+_STALL_CHECKS = 10
+
+
+class HostProcess(Protocol):
+    """The process of an engine."""
+
+    channel: socket.socket
+    """Our end of the socket; the setup message has been sent."""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+
+    def end(self) -> None:
+        """Waits until the process has ended, and kills it after a timeout; blocks."""
 
 
 class EngineProcess:
@@ -58,3 +82,61 @@ class EngineProcess:
         elif status:
             fields = {"model": self._label, "status": status}
             logs.event("engine process ended abnormally", fields, logging.ERROR)
+
+
+class StatsClient:
+    """The statistics of one engine, over all its processes; lives in the event loop."""
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        """Starts without statistics."""
+        self._send = send
+        self._waiting: deque[Future[StatsReply]] = deque()
+        # Statistics of processes that have ended: counters never fall.
+        self._past = EngineStats()
+        self.last_reply = StatsReply(0, 0, EngineStats())
+        """The newest statistics."""
+
+    def request(self, reply: Future[StatsReply]) -> None:
+        """Requests statistics from the process; ``reply`` gets them."""
+        self._waiting.append(reply)
+        self._send(GetStats())
+
+    def receive(self, reply: StatsReply) -> None:
+        """Handles the reply to the oldest question."""
+        total = EngineStats()
+        total.add(self._past)
+        total.add(reply.stats)
+        self.last_reply = reply._replace(stats=total)
+        self._answer_next()
+
+    def lost(self) -> None:
+        """Keeps the statistics of a process that has ended, and answers open questions."""
+        self._past = self.last_reply.stats
+        self.last_reply = StatsReply(0, 0, self._past)
+        self.answer_all()
+
+    def answer_all(self) -> None:
+        """Answers open questions with the newest statistics."""
+        while self._waiting:
+            self._answer_next()
+
+    def _answer_next(self) -> None:
+        reply = self._waiting.popleft()
+        # The waiting task may already be cancelled.
+        if reply.set_running_or_notify_cancel():
+            reply.set_result(self.last_reply)
+
+    async def until_stalled(self, stall_s: float) -> None:
+        """Returns once a thread of the process has made no progress for ``stall_s``."""
+        seen: tuple[int, ...] = ()
+        checks = 0
+        while checks < _STALL_CHECKS:
+            self.request(Future())
+            await asyncio.sleep(stall_s / _STALL_CHECKS)
+            heartbeats = self.last_reply.heartbeats
+            if heartbeats and all(
+                now != before for now, before in zip(heartbeats, seen, strict=False)
+            ):
+                seen, checks = heartbeats, 0
+            else:
+                checks += 1

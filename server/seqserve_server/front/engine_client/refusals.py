@@ -1,11 +1,10 @@
-"""Retry-after advice for requests that the queue refused.
+"""Retry times of requests that the queue refused, and refusals without asking the engine.
 
 Refused requests of one flow get later and later retry times, at the pace at which the engine can
 serve them, so that they do not come back all at once.
 
-A client that floods the engine is refused again and again for the same reason. For a moment the
-front repeats the refusal without asking the engine, which saves the engine a message and the front
-the tokenisation of the source: in a flood that is a third of the cost of a refusal.
+In a flood the front repeats a refusal for a moment without asking the engine. That saves the engine
+a message and the front the tokenizing of the source: a third of the cost of a refusal.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _OWN_BOUNDS = (Bound.DEADLINE, Bound.TOKENS, Bound.ATTENTION)
 
 
 class QueueKey(NamedTuple):
-    """Requests with the same key wait one behind the other."""
+    """Requests with the same key wait one after the other."""
 
     client_id: str
     flow_id: str
@@ -47,8 +46,6 @@ class QueueKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Refusal:
-    """The last refusal of a key."""
-
     full: QueueFull
     repeat_until_s: float
     free_s: float

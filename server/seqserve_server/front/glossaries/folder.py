@@ -17,11 +17,10 @@ from typing import TypeAlias
 from seqserve.errors import OptionError
 from seqserve.language_codes import folded
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.glossaries import tbx, tsv
+from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
 from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
-from seqserve_server.front.listing import listed
 from seqserve_server.front.models.folders import Files, files_of
-from seqserve_server.front.security.reloading import Reload
+from seqserve_server.front.models.pairs import truncated_list
 from seqserve_server.process import logs
 
 OPTION = "--glossaries"
@@ -58,11 +57,7 @@ class Glossaries:
         self._success_s = time.time()
 
     def open(self) -> None:
-        """Reads all files; this first scan needs no second one. Blocks.
-
-        Raises:
-            OptionError: There is no such folder.
-        """
+        """Reads all files; this first scan needs no second one. Blocks."""
         if self._folder is None:
             return
         if not self._folder.is_dir():
@@ -88,7 +83,7 @@ class Glossaries:
         before, self._seen = set(self._seen), seen
         for stamp in seen:
             known = self._files.get(stamp[0])
-            # What was wrong may be no more without a change to the file, such as its permissions.
+            # A fault may go without a change to the file, such as permissions of its folder.
             if stamp in before and (known is None or known.fault or known.stamp != stamp):
                 self._take(stamp, await asyncio.to_thread(self._read, stamp))
         names = {stamp[0] for stamp in (*before, *seen)}
@@ -105,26 +100,22 @@ class Glossaries:
         """Why the newest file of each glossary is not used; empty if it is."""
         return {file.glossary: file.fault for file in self._files.values() if file.glossary}
 
-    def reloads(self) -> dict[str, Reload]:
+    def reloads(self) -> dict[str, tuple[bool, float]]:
         """Returns whether all files are in use as they are, and when the last one was read."""
         if self._folder is None:
             return {}
         is_sound = not any(file.fault for file in list(self._files.values()))
-        return {OPTION: Reload(is_sound, self._success_s)}
+        return {OPTION: (is_sound, self._success_s)}
 
     def find(
         self, name: str, source: str, target: str, field: str = "options.glossary"
     ) -> Glossary:
-        """Finds the glossary of a name for two languages, whose codes may be empty.
-
-        Raises:
-            InvalidRequest: There is none, or several may be meant; the field is ``field``.
-        """
+        """Finds the glossary of a name for two languages, whose codes may be empty."""
         glossaries = self.listed
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
             names = sorted({glossary.label.name for glossary in glossaries})
-            known = f"there are {listed(names)}" if names else f"it has none ({OPTION})"
+            known = f"there are {truncated_list(names)}" if names else f"it has none ({OPTION})"
             raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
         wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
         fitting = [
@@ -140,7 +131,7 @@ class Glossaries:
         for choices in (equal, fitting):
             if len(choices) == 1:
                 return choices[0]
-        pairs = listed(f"{each.label.source} to {each.label.target}" for each in named)
+        pairs = truncated_list(f"{each.label.source} to {each.label.target}" for each in named)
         languages = f"{source or 'any language'} to {target or 'any language'}"
         raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {languages}")
 
@@ -149,7 +140,6 @@ class Glossaries:
         return tuple(each for each in files_of(self._folder) if _SHOWN.fullmatch(each[0]))
 
     def _take(self, stamp: _Stamp, read: Glossary | str) -> None:
-        """Takes what was read of a file; one that is broken leaves its last sound version."""
         name = stamp[0]
         file = self._files.setdefault(name, GlossaryFile(stamp))
         file.stamp = stamp
@@ -162,7 +152,6 @@ class Glossaries:
             logs.event(what, {"file": name, "reason": read}, logging.ERROR)
 
     def _read(self, stamp: _Stamp) -> Glossary | str:
-        """Reads a file, or tells why it is no glossary. Blocks."""
         assert self._folder is not None
         try:
             return self._glossary_of(self._folder / stamp[0], stamp)
@@ -187,6 +176,6 @@ class Glossaries:
         if len(content) > MAX_BYTES:
             raise GlossaryError(f"is larger than {MAX_BYTES >> 20} MiB")
         is_tbx = path.suffix == ".tbx"
-        entries = tbx.entries_of(content, label) if is_tbx else tsv.entries_of(content)
+        entries = tbx_entries(content, label) if is_tbx else tsv_entries(content)
         _, _, modified_ns, _, _ = stamp
         return Glossary(label, entries, modified_ns // 1_000_000_000)

@@ -56,7 +56,7 @@ class Glossary:
     """The terms of one source and one target language."""
 
     def __init__(self, label: Label, entries: Sequence[Term], modified_s: int = 0) -> None:
-        """Takes the entries; of those with equal sources the first one counts.
+        """Makes a glossary of entries; the first of those with equal sources counts.
 
         Raises:
             GlossaryError: An entry is too long, or there are too many or none.
@@ -100,7 +100,6 @@ class Glossary:
         trie.setdefault("", entry)
 
     def _matches(self, words: Sequence[_Word]) -> Iterator[_Match]:
-        """Yields the longest entry that begins at each word, if any."""
         exact = [word.text for word in words]
         folded = [word.casefold() for word in exact]
         for begin, word in enumerate(words):
@@ -132,7 +131,7 @@ class _Match(NamedTuple):
 
 
 def fault_of(term: Term) -> str:
-    """Tells what is wrong with the texts of a term; empty if nothing is."""
+    """Returns what is wrong with the texts of a term; empty if nothing is."""
     for which, text in (("source", term.source), ("target", term.target)):
         if not text.strip():
             return f"{which} is empty"
@@ -143,7 +142,6 @@ def fault_of(term: Term) -> str:
 
 
 def _longest(trie: _Trie, words: Sequence[str], begin: int) -> tuple[int, Term | None]:
-    """Returns where the longest entry from a word on ends, and the entry."""
     end, entry = begin, None
     for place in range(begin, len(words)):
         if (following := trie.get(words[place])) is None:

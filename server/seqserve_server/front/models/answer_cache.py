@@ -1,9 +1,8 @@
-"""Keeps answers: an answer depends on nothing but the version, the source and the options.
+"""The cache of answers: an answer depends only on the version, the source and the options.
 
-All versions share one bound in bytes; the answer that was used longest ago makes room first. The
-key has the client too, so nobody learns from the time of an answer what others have asked. Answers
-are kept pickled: that is small, of known size, and what a caller gets is its own copy. Lives in the
-event loop.
+All versions share one bound in bytes; the least recently used answer goes first. The client is part
+of the key, so the time of an answer reveals nothing about other clients. Answers are stored
+pickled: small, of known size, and each caller gets its own copy. Used in the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from seqserve_server.front.telemetry.call_metrics import CacheCounts
 _ENTRY_BYTES = 400
 
 
-class _Kept(NamedTuple):
+class _Stored(NamedTuple):
     owner: VersionAnswers
     data: bytes
 
@@ -36,19 +35,20 @@ class _Kept(NamedTuple):
 
 
 class AnswerCache:
-    """The kept answers of a server, the last used last."""
+    """The cached answers of a server."""
 
     def __init__(self, max_bytes: int, counts_of: Callable[[str, int], CacheCounts]) -> None:
         """Starts empty.
 
         Args:
-            max_bytes: Bound of the memory of all kept answers.
-            counts_of: Gives the counts of a model and version.
+            max_bytes: Bound of the memory of all cached answers.
+            counts_of: Returns the counts of a model and version.
         """
         self._max_bytes = max_bytes
         self._counts_of = counts_of
         self._numbers = itertools.count()
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        # The least recently used answer is the first.
+        self._stored: OrderedDict[bytes, _Stored] = OrderedDict()
         self._held_bytes = 0
 
     def version(self, model: str, version: int) -> VersionAnswers:
@@ -56,34 +56,34 @@ class AnswerCache:
         return VersionAnswers(self, next(self._numbers), self._counts_of(model, version))
 
     def get(self, key: bytes) -> bytes | None:
-        """Returns a kept answer, which is then the last used."""
-        kept = self._kept.get(key)
-        if kept is None:
+        """Returns an answer; None if it is not cached."""
+        stored = self._stored.get(key)
+        if stored is None:
             return None
-        self._kept.move_to_end(key)
-        return kept.data
+        self._stored.move_to_end(key)
+        return stored.data
 
     def put(self, key: bytes, owner: VersionAnswers, data: bytes) -> None:
-        """Keeps an answer and makes room for it; one that is larger than all room is not kept."""
+        """Stores an answer and makes room for it, unless it is larger than the whole cache."""
         self._remove(key)
-        kept = _Kept(owner, data)
-        if kept.held_bytes > self._max_bytes:
+        stored = _Stored(owner, data)
+        if stored.held_bytes > self._max_bytes:
             return
-        self._kept[key] = kept
-        self._add(kept.owner, kept.held_bytes)
+        self._stored[key] = stored
+        self._add(stored.owner, stored.held_bytes)
         while self._held_bytes > self._max_bytes:
-            oldest = next(iter(self._kept))
-            self._kept[oldest].owner.counts.evictions += 1
+            oldest = next(iter(self._stored))
+            self._stored[oldest].owner.counts.evictions += 1
             self._remove(oldest)
 
     def remove_all(self, owner: VersionAnswers) -> None:
         """Removes the answers of a version."""
-        for key in [key for key, kept in self._kept.items() if kept.owner is owner]:
+        for key in [key for key, stored in self._stored.items() if stored.owner is owner]:
             self._remove(key)
 
     def _remove(self, key: bytes) -> None:
-        if kept := self._kept.pop(key, None):
-            self._add(kept.owner, -kept.held_bytes)
+        if stored := self._stored.pop(key, None):
+            self._add(stored.owner, -stored.held_bytes)
 
     def _add(self, owner: VersionAnswers, size: int) -> None:
         self._held_bytes += size
@@ -91,26 +91,26 @@ class AnswerCache:
 
 
 class VersionAnswers:
-    """The kept answers of one loaded version."""
+    """The cached answers of one loaded version."""
 
     def __init__(self, cache: AnswerCache, number: int, counts: CacheCounts) -> None:
-        """Starts empty; ``number`` tells it apart from all versions before it."""
+        """Starts empty; ``number`` is unique among all loads of versions."""
         self._cache = cache
         self._number = number
         self._closed = False
         self.counts = counts
         self.under_way: SingleFlight[Finished] = SingleFlight()
-        """Requests under way, for which equal ones wait."""
+        """Requests in flight, which equal ones join."""
 
     def key_of(self, spec: GenerateSpec) -> bytes:
-        """Makes the key of a request: equal for requests of one client with equal answers."""
+        """Returns the key of a request: equal for requests of one client with equal answers."""
         facts = (self._number, spec.client_id, spec.start_token, spec.options.outcome)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=32)
         digest.update(array("I", spec.source).tobytes())
         return digest.digest()
 
     def get(self, key: bytes) -> Finished | None:
-        """Returns a kept answer."""
+        """Returns an answer; None if it is not cached."""
         data = self._cache.get(key)
         if data is None:
             return None
@@ -118,13 +118,13 @@ class VersionAnswers:
         return answer
 
     def keep(self, key: bytes, answer: Finished) -> None:
-        """Keeps a whole answer; one that a time limit cut short is not."""
+        """Stores a whole answer, unless a time limit cut it short."""
         reasons = {hypothesis.stop_reason for hypothesis in answer.hypotheses}
         if not self._closed and StopReason.TIME_LIMIT not in reasons:
             self._cache.put(key, self, pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
 
     def close(self) -> None:
-        """Forgets all answers and keeps no more: the version is unloaded."""
+        """Removes all answers and stores no more: the version is unloaded."""
         self._closed = True
         self._cache.remove_all(self)
 
@@ -132,7 +132,7 @@ class VersionAnswers:
 Answer = TypeVar("Answer")
 
 # They depend on the deadline and the turn of a request; an equal one may be answered.
-_ITS_OWN = (DeadlinePassed, QueueFull)
+_CALLER_SPECIFIC = (DeadlinePassed, QueueFull)
 
 
 class SingleFlight(Generic[Answer]):
@@ -143,15 +143,15 @@ class SingleFlight(Generic[Answer]):
         self._flights: dict[Hashable, asyncio.Future[Answer | ServiceError | None]] = {}
 
     async def join(self, key: Hashable) -> Answer | None:
-        """Waits for the answer of an equal request; None if none is under way any more.
+        """Waits for the answer of an equal request; None if none is in flight any more.
 
-        The caller then runs its own, without waiting for anything before it calls :meth:`run`.
+        The caller then runs its own, and must not await anything before it calls :meth:`run`.
 
         Raises:
             ServiceError: The other one failed, as this one would have.
         """
         while (flight := self._flights.get(key)) is not None:
-            # Whoever is cancelled leaves the others waiting.
+            # A cancelled waiter does not cancel the shared request.
             outcome = await asyncio.shield(flight)
             if isinstance(outcome, ServiceError):
                 raise outcome
@@ -160,17 +160,13 @@ class SingleFlight(Generic[Answer]):
         return None
 
     async def run(self, key: Hashable, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Runs a request, whose answer goes to those that join it meanwhile.
-
-        Raises:
-            ServiceError: It failed.
-        """
+        """Runs a request, whose answer goes to all that join it meanwhile."""
         flight = self._flights[key] = asyncio.get_running_loop().create_future()
         outcome: Answer | ServiceError | None = None
         try:
             outcome = await work()
         except ServiceError as error:
-            outcome = None if isinstance(error, _ITS_OWN) else error
+            outcome = None if isinstance(error, _CALLER_SPECIFIC) else error
             raise
         finally:
             del self._flights[key]

@@ -1,4 +1,4 @@
-"""Brings one version into service and takes it out again; logs and counts what happened.
+"""Loads versions and takes them out of service; logs and counts what happened.
 
 A version takes calls only after its hashes were checked, its engine process is warm and its
 self-test has passed.
@@ -11,13 +11,21 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
+from seqserve_server.artifact.manifest import is_small
+from seqserve_server.contract.errors import ArtifactError, EngineFault, ProviderError, StartupError
+from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.messages import Setup
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, ServedModel
+from seqserve_server.front.engine_client.process import HostProcess
+from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.loaded_model import ServedModel, read_artifact
+from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
@@ -25,6 +33,88 @@ from seqserve_server.process import logs
 _LAST_SCRAPE_S = 120.0
 
 _log = logging.getLogger(__name__)
+
+
+_WORKERS_PER_PROCESS = 4
+"""Workers of a small model in one process, at most, if no number of processes is given: each holds
+the interpreter lock for a tenth of its time, and waits for it if more do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """Loads the versions of one repository; every method blocks."""
+
+    repository: Path
+    provider: Provider
+    threads: int
+    limits: EngineLimits
+    launch: Callable[[Setup], HostProcess]
+    processes: int | None = None
+    """Engine processes of each version, no more than workers; None if it follows from the model."""
+    stall_s: float = 0.0
+    """Time without progress after which an engine process is killed; 0 for never."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """Options of requests that do not set them, to models whose manifest does not either."""
+    cache: AnswerCache | None = None
+    """Where answers are cached; None if they are not."""
+
+    def begin(self, name: str, version: int) -> EngineGroup:
+        """Starts the engine processes of a version, so that several can load at the same time."""
+        folder = self._folder(name, version)
+        launches = [
+            partial(self.launch, Setup(folder, self.provider, self.threads, limits, gpu))
+            for gpu, limits in enumerate(self.limits.shares(self._processes(folder)))
+        ]
+        return EngineGroup(launches, self.stall_s, label=f"{name}/{version}")
+
+    def load(self, name: str, version: int, engine: EngineGroup) -> ServedModel:
+        """Waits until a version is verified and ready; on failure its process is ended."""
+        try:
+            return self._load(self._folder(name, version), engine)
+        except BaseException:
+            engine.terminate()
+            raise
+
+    def _folder(self, name: str, version: int) -> Path:
+        return self.repository / name / str(version)
+
+    def _processes(self, folder: Path) -> int:
+        if self.processes is not None:
+            return self.processes
+        # More than one only if copies of the weights cost little.
+        try:
+            is_worth_it = is_small(folder)
+        except OSError:
+            # The engine will tell what is wrong with the artifact.
+            is_worth_it = False
+        return -(-self.limits.workers // _WORKERS_PER_PROCESS) if is_worth_it else 1
+
+    def _load(self, folder: Path, engine: EngineGroup) -> ServedModel:
+        check_inside(folder, self.repository)
+        manifest, tokenizer = read_artifact(folder)
+        if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
+            raise ArtifactError(
+                f"{folder}: its manifest is of {manifest.label}; name the folder like that"
+            )
+        engine.load()
+        answers = None
+        if self.cache is not None:
+            answers = self.cache.version(manifest.name, manifest.version)
+        return ServedModel(
+            manifest=replace(manifest, generation=self.generation | manifest.generation),
+            tokenizer=tokenizer,
+            engine=engine,
+            provider=self.provider,
+            answers=answers,
+        )
+
+
+def check_inside(folder: Path, repository: Path) -> None:
+    """Raises ArtifactError if a folder is a link out of the repository."""
+    if not folder.resolve().is_relative_to(repository.resolve()):
+        raise ArtifactError(
+            f"{folder}: is a link that leads out of the repository; put the model itself there"
+        )
 
 
 class Deployment:

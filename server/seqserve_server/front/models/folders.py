@@ -1,19 +1,31 @@
-"""Lists the version folders of a model repository, and detects when their files change."""
+"""The folder of a model repository: which one it is, its versions, and when their files change.
+
+A change counts only when two scans in a row agree. So a copy in progress is not loaded, and a short
+failure of a network disk does not unload a model. A folder that cannot be read changes nothing, and
+neither does one without any model: probably a disk was unmounted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
 import os
 import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TypeAlias
 
+from seqserve.errors import OptionError
 from seqserve_server.artifact import manifest
-from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.errors import ModelUnavailable, StartupError
+from seqserve_server.front.models.lifecycle import VERSION
+from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.process import logs
 
 Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
 """Name, size, mtime, ctime and inode of each file; equal as long as no file is written.
@@ -21,13 +33,42 @@ Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
 Only ctime shows a change of permissions.
 """
 
+MODELS = Path("models")
+"""Where ``seqserve export``, ``import`` and ``models fetch`` put models."""
 DEFAULT_FILE = "default"
 """Holds the name of the model that serves calls which name none."""
-
-VERSION = r"[1-9][0-9]{0,8}"
-"""The number of a version, as a regular expression."""
 # A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
 _IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
+_BEING_WRITTEN = "its files are being written"
+_NO_MANIFEST = "manifest.json, which is written last, is not there yet"
+
+_Label = tuple[str, int]
+
+
+def standard_repository() -> Path:
+    """Finds the models of a server without ``--model-repository``: in a folder, or in the wheel."""
+    if _has_versions(MODELS):
+        return MODELS
+    if not (folder := shipped()).is_dir():
+        raise StartupError(
+            f"--model-repository: not given, and there is no model in the folder"
+            f" {str(MODELS)!r}; start where there is one, name the folder that has models, or"
+            f" `seqserve models fetch SOURCE` puts one there"
+        )
+    logs.event("shipped model", {"folder": folder})
+    return folder
+
+
+def shipped() -> Path:
+    """Returns the folder of a wheel's models; a clone has none there."""
+    return Path(str(resources.files("seqserve_server"))) / "shipped"
+
+
+def _has_versions(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and bool(list_folders(folder).versions)
+    except OSError as error:
+        raise OptionError(f"--model-repository: {folder}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +134,6 @@ def files_of(folder: Path) -> Files:
     return tuple(sorted(stamps))
 
 
-def has_manifest(files: Files) -> bool:
-    """Tells whether the manifest is there; an export writes it last."""
-    return any(name == manifest.FILE for name, *_ in files)
-
-
-def check_inside(folder: Path, repository: Path) -> None:
-    """Raises ArtifactError if a folder is a link out of the repository."""
-    if not folder.resolve().is_relative_to(repository.resolve()):
-        raise ArtifactError(
-            f"{folder}: is a link that leads out of the repository; put the model itself there"
-        )
-
-
 def _is_shown(path: Path) -> bool:
     return not path.name.startswith(".")
 
@@ -124,9 +152,120 @@ def _children(folder: Path) -> list[Path]:
 
 @contextmanager
 def _ignoring_unreadable() -> Iterator[None]:
-    """Ignores paths that lead nowhere or may not be read, but raises if the disk itself fails."""
     try:
         yield
     except OSError as error:
+        # If the disk itself fails, no version must look gone.
         if error.errno not in _IGNORED_ERRORS:
             raise
+
+
+class Scanner:
+    """Scans a folder and updates the entries of a repository; used in the event loop."""
+
+    def __init__(self, folder: Path, repository: Repository) -> None:
+        """Reads nothing before :meth:`open`."""
+        self._folder = folder
+        self._repository = repository
+        self._seen: dict[_Label, Files] = {}
+        self._ignored: dict[Path, str] = {}
+        self._trouble = ""
+        """Why the last scan changed nothing; empty if it went well."""
+
+    def open(self) -> None:
+        """Adds all versions in the folder; this first scan needs no second one. Blocks."""
+        if not self._folder.is_dir():
+            raise OptionError(
+                f"--model-repository: {self._folder} is not a folder; `seqserve models fetch`"
+                " and `seqserve export` make one"
+            )
+        try:
+            self._seen = self._read() or {}
+        except OSError as error:
+            raise OptionError(f"--model-repository: {self._folder}: {error.strerror}") from None
+        if not self._seen:
+            raise StartupError(
+                f"--model-repository: {self._folder} holds no <name>/<version>/ folder;"
+                " `seqserve models fetch` and `seqserve export` put one there"
+            )
+        for (name, version), files in self._seen.items():
+            self._repository.add(Entry(name=name, version=version, files=files))
+
+    def default(self) -> tuple[str, str]:
+        """Reads which model the folder names as its default, if any, and returns the file too."""
+        file = self._folder / DEFAULT_FILE
+        try:
+            return default_of(self._folder), str(file)
+        except OSError as error:
+            raise OptionError(f"{file}: cannot be read: {error.strerror}") from None
+
+    async def scan(self) -> bool:
+        """Scans once; returns False, and changes nothing, if the folder is unreadable or empty."""
+        trouble = "it holds no folder of a model"
+        try:
+            seen = await asyncio.to_thread(self._read)
+        except OSError as error:
+            seen, trouble = None, f"it cannot be read: {error.strerror}"
+        if seen is None:
+            self._warn(trouble)
+            return False
+        self._trouble = ""
+        before, self._seen = self._seen, seen
+        for label, files in seen.items():
+            self._update(label, files, is_stable=before.get(label) == files)
+        for entry in self._repository.entries:
+            label = (entry.name, entry.version)
+            if label not in seen and label not in before:
+                entry.mark_missing()
+        return True
+
+    async def find(self, name: str) -> None:
+        """Adds the versions of a model that no scan has seen yet."""
+        try:
+            listing = await asyncio.to_thread(list_folders, self._folder)
+        except OSError as error:
+            raise ModelUnavailable(
+                f"the model repository cannot be read: {error.strerror}"
+            ) from None
+        for folder in listing.versions:
+            if folder.parent.name == name:
+                version = int(folder.name)
+                self._entry(name, version)
+                # A scan in progress may have listed the folder before this version was there.
+                self._seen.setdefault((name, version), ())
+
+    def _read(self) -> dict[_Label, Files] | None:
+        listing = list_folders(self._folder)
+        for folder, reason in listing.ignored.items():
+            if folder not in self._ignored:
+                facts = {"folder": folder, "reason": reason}
+                logs.event("folder ignored", facts, logging.WARNING)
+        self._ignored = listing.ignored
+        if not listing.has_models:
+            return None
+        return {
+            (folder.parent.name, int(folder.name)): files_of(folder) for folder in listing.versions
+        }
+
+    def _warn(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            facts = {"folder": self._folder, "reason": trouble}
+            logs.event("model repository kept", facts, logging.WARNING)
+        self._trouble = trouble
+
+    def _update(self, label: _Label, files: Files, *, is_stable: bool) -> None:
+        entry = self._entry(*label)
+        if not any(name == manifest.FILE for name, *_ in files):
+            entry.mark_unstable(_NO_MANIFEST)
+        elif is_stable:
+            entry.mark_stable(files)
+        else:
+            entry.mark_unstable(_BEING_WRITTEN)
+
+    def _entry(self, name: str, version: int) -> Entry:
+        for entry in self._repository.versions(name):
+            if entry.version == version:
+                return entry
+        entry = Entry(name=name, version=version, reason=_BEING_WRITTEN)
+        self._repository.add(entry)
+        return entry

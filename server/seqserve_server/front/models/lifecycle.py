@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+VERSION = r"[1-9][0-9]{0,8}"
+"""The number of a version, as a regular expression."""
+
 
 class ModelState(Enum):
     """Whether a version takes calls; the values are those of the API."""
@@ -189,5 +192,4 @@ def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ())
 
 
 def _is_outdated(version: Version, others: Collection[Version], keep: int) -> bool:
-    """Tells whether at least ``keep`` other versions are newer."""
     return bool(keep) and sum(other.version > version.version for other in others) >= keep

@@ -1,44 +1,21 @@
-"""A model that answers requests: what the reading and the answering of a request need of it."""
+"""A loaded version of a model, and what the front reads of its artifact."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
+from seqserve_server.artifact.files import check_file
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.events import Event, Timeline
-from seqserve_server.contract.messages import Ready
-from seqserve_server.contract.request import Spec
-from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.bounds import check_recommended
+from seqserve_server.contract.errors import ArtifactError, InvalidRequest
+from seqserve_server.contract.limits import Provider
+from seqserve_server.front.engine_client.engine import AnsweringEngine, ServingEngine
 from seqserve_server.front.models.answer_cache import VersionAnswers
-from seqserve_server.text.tokenizer import Tokenizer
-
-
-class AnsweringEngine(Protocol):
-    """What answers requests, in this process or in others; used in the event loop."""
-
-    capacity: Ready
-    """What it can hold."""
-    refusals: RefusalCache
-    """Its recent refusals."""
-
-    @property
-    def pending(self) -> int:
-        """Requests that have not ended."""
-
-    def submit(self, spec: Spec, receive: Callable[[Event, Timeline | None], None]) -> int:
-        """Begins a request, whose events ``receive`` gets in the loop.
-
-        Returns:
-            The request id, for :meth:`cancel`.
-
-        Raises:
-            ServiceError: No requests are taken.
-        """
-
-    def cancel(self, request_id: int, *, is_late: bool = False) -> None:
-        """Cancels a request; no event follows."""
+from seqserve_server.text.tokenizer import FILE, TARGET_FILE, Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,6 +26,77 @@ class LoadedModel:
     tokenizer: Tokenizer
     engine: AnsweringEngine
     answers: VersionAnswers | None = None
-    """Its kept answers; None if none are kept."""
+    """Its cached answers; None if answers are not cached."""
     known_options: dict[bytes, Any] = field(default_factory=dict)
     """Options of recent requests, as they were sent and as they were read."""
+
+
+class ActiveCalls:
+    """Counts calls in progress and wakes tasks that wait for the last one; for the event loop."""
+
+    def __init__(self) -> None:
+        """Starts at zero."""
+        self._count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def enter(self) -> None:
+        """Counts a call that begins."""
+        self._count += 1
+        self._idle.clear()
+
+    def leave(self) -> None:
+        """Counts a call that has ended."""
+        self._count -= 1
+        if not self._count:
+            self._idle.set()
+
+    async def wait_idle(self, timeout_s: float | None = None) -> bool:
+        """Waits until no call is in progress; returns False on timeout. None waits forever."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServedModel(LoadedModel):
+    """A loaded version of a server, whose engines are processes."""
+
+    engine: ServingEngine
+    provider: Provider
+    calls: ActiveCalls = field(default_factory=ActiveCalls)
+    """Calls that were given this version; it stays loaded until they have ended."""
+
+
+def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
+    """Reads the files of an artifact that the front needs; the engine reads the rest.
+
+    Raises:
+        ArtifactError: It is damaged, or made for another release.
+    """
+    manifest = Manifest.read(folder)
+    # The only files that are opened here; the engine checks all of them.
+    for name in (FILE, TARGET_FILE):
+        if name in manifest.files:
+            check_file(folder / name, manifest.files[name])
+    tokenizer = Tokenizer.of_artifact(folder, manifest)
+    # Computed here, where no call waits for it.
+    _ = tokenizer.alphabet
+    _check_template(manifest, tokenizer)
+    try:
+        check_recommended(manifest.generation)
+    except InvalidRequest as error:
+        raise ArtifactError(f"{manifest.label}: generation: {error}") from None
+    return manifest, tokenizer
+
+
+def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:
+    template = manifest.template or Template()
+    missing = {token for token in template.source_tokens if tokenizer.source_id_of(token) is None}
+    missing |= {token for token in template.target_tokens if tokenizer.id_of(token) is None}
+    for token in sorted(missing):
+        reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
+        raise ArtifactError(f"{manifest.label}: {reason}")

@@ -1,6 +1,6 @@
-"""Which models turn one language into another: the pairs of languages that loaded models declare.
+"""The language pairs of the loaded models, and the models that translate a pair.
 
-A pair is served by one model, or over a pivot: one model writes a language that another one reads.
+One model translates a pair, or two by a pivot: the first writes a language that the second reads.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from typing import NamedTuple, TypeAlias
 from seqserve.language_codes import Language, folded
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.listing import MOST, listed
 
+MAX_LISTED = 20
+"""Names in a message, enough to find the right one."""
 _MAX_KNOWN = 4096
 _PREFERRED_PIVOT = "en"
 """Most models are made from or to English, so they know it best."""
+
+
+def truncated_list(names: Iterable[str]) -> str:
+    """Joins the first names, and counts the others."""
+    names = list(names)
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Translator(NamedTuple):
@@ -54,7 +62,7 @@ class Pairs:
     """
 
     def __init__(self, translators: Iterable[Translator], default: str = "") -> None:
-        """Takes the models; ``default`` is the name of the default one, if there is one."""
+        """Orders the models; ``default`` is the name of the default one, or empty."""
         self._translators = sorted(
             filter(_declares, translators),
             key=lambda each: (each.name != default, each.num_pairs, each.name),
@@ -76,10 +84,6 @@ class Pairs:
 
         Returns:
             The legs; none where no model declares a language, so that any may serve the request.
-
-        Raises:
-            InvalidRequest: No model serves the languages, or several may be meant; the message has
-                those that are served.
         """
         if not self._translators:
             return ()
@@ -153,7 +157,6 @@ class Pairs:
         return best[1] if best else ()
 
     def _between(self, first: Translator, second: Translator) -> list[tuple[str, str]]:
-        """Lists the languages that one model writes and another one reads, in both codes."""
         names = first.name, second.name
         if names not in self._links:
             self._links[names] = [
@@ -182,11 +185,12 @@ class Pairs:
         }
 
     def _refusal(self, source: str, target: str, section: str) -> InvalidRequest:
-        """Makes the error of languages that no model serves."""
         for role, code, verb in (("source", source, "reads"), ("target", target, "writes")):
             known = sorted({c for each in self._translators for c in each.template.languages[role]})
             if code and not any(_code(each, role, code) for each in self._translators):
-                reason = f"no model {verb} {code!r:.80}; the loaded ones know {listed(known)}"
+                reason = (
+                    f"no model {verb} {code!r:.80}; the loaded ones know {truncated_list(known)}"
+                )
                 return InvalidRequest(f"{section}{role}_language", reason)
         if not (source and target):
             role = "target" if source else "source"
@@ -198,12 +202,12 @@ class Pairs:
     def _pairs(self) -> str:
         pairs = (f"{source} to {target}" for source, target, _ in self.all())
         # To count all of them takes long.
-        first = list(islice(pairs, MOST + 1))
-        return f"there are {', '.join(first[:MOST])}{' and more' if len(first) > MOST else ''}"
+        first = list(islice(pairs, MAX_LISTED + 1))
+        more = " and more" if len(first) > MAX_LISTED else ""
+        return f"there are {', '.join(first[:MAX_LISTED])}{more}"
 
 
 def _leg(translator: Translator, source: str, target: str) -> Leg | None:
-    """Returns the leg of a model that knows the languages; an empty one may be any."""
     codes = {"source": source, "target": target}
     own = {role: _code(translator, role, code) for role, code in codes.items() if code}
     if not all(own.values()):

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact.template import Template, shared_languages
 from seqserve_server.contract import errors
-from seqserve_server.contract.limits import Provider
-from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.listing import listed
-from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.models.lifecycle import ModelState, Version
-from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.pairs import Pairs, Translator
-from seqserve_server.front.models.traffic import (
-    Weights,
-    choose_version,
-    traffic_shares,
-    weights_error,
-)
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.pairs import Pairs, Translator, truncated_list
 
+Weights: TypeAlias = Mapping[int, int]
+"""Traffic weight of each version; a version without an entry has weight 0."""
+
+MAX_WEIGHT = 1_000_000
 # Characters that an error message repeats of an unknown name.
 _MAX_NAME_CHARACTERS = 64
 
@@ -29,16 +25,6 @@ _RETRYABLE = {
     ModelState.LOADING: "is loading; call again soon",
     ModelState.DRAINING: "is being unloaded; call another version",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ServedModel(LoadedModel):
-    """A loaded version of a server, whose engines are processes."""
-
-    engine: EngineGroup
-    provider: Provider
-    calls: ActiveCalls = field(default_factory=ActiveCalls)
-    """Calls that were given this version; it stays loaded until they have ended."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -85,10 +71,6 @@ class Repository:
 
         If ``default`` is empty, it is the only model that is ready, or none. A model that is added
         later does not change the default. ``named_by`` is the option or the file that named it.
-
-        Raises:
-            StartupError: No model is ready.
-            OptionError: The named model is not ready.
         """
         ready = sorted({entry.name for entry in self.entries if entry.is_ready})
         if not ready:
@@ -150,11 +132,6 @@ class Repository:
         An empty name is the default. Version 0 is a ready one, chosen by the traffic weights; calls
         of equal keys get the same one. Where none is ready, a version that restarts serves the call
         if its engine runs.
-
-        Raises:
-            ModelNotFound: The version does not exist.
-            ModelUnavailable: It is not ready, but may be soon.
-            ModelNotLoaded: It is not ready, and waiting does not help.
         """
         entries = self._matching(name, version)
         models = {entry.version: entry.model for entry in _best(entries) if entry.model}
@@ -182,7 +159,6 @@ class Repository:
         return self._pairs
 
     def _templates(self, name: str) -> list[Template | None]:
-        """Lists the templates of the versions of a model that a call without a version may get."""
         entries = _best(list(self._versions[name].values()))
         models = {entry.version: entry.model for entry in entries if entry.model}
         shares = traffic_shares(self._weights(name), models)
@@ -201,10 +177,6 @@ class Repository:
         """Sets how the calls that name no version are divided among the versions of a model.
 
         Without weights the highest ready version gets all calls. Returns all versions of the model.
-
-        Raises:
-            ModelNotFound: The model or a version does not exist.
-            InvalidRequest: The weights are invalid.
         """
         entries = self._matching(name, 0)
         if error := weights_error(weights):
@@ -223,13 +195,13 @@ class Repository:
         versions = self._versions.get(wanted, {})
         entries = [entry for number, entry in versions.items() if version in (0, number)]
         if not entries:
-            known = listed(entry.label for entry in self.entries)
+            known = truncated_list(entry.label for entry in self.entries)
             raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {known}")
         return entries
 
 
 def _best(entries: list[Entry]) -> list[Entry]:
-    """Lists the entries that are ready, or else those whose engine restarts: running ones first."""
+    # If none is ready, those whose engine restarts, and of them those that still run.
     if ready := [entry for entry in entries if entry.is_ready]:
         return ready
     restarting = [entry for entry in entries if entry.state is ModelState.RESTARTING]
@@ -246,17 +218,14 @@ def _unknown(name: str, version: int) -> str:
 
 
 def _advice(name: str) -> str:
-    """Tells the parts of a label, as logs and errors show it, that was sent in place of a name."""
+    # For a label, as logs and errors show it, that was sent in place of a name.
     model, _, version = name.rpartition("/")
     is_label = model and version.isdecimal()
     return f" (of {model!r} name the version {version} apart)" if is_label else ""
 
 
 def _unready_error(entries: list[Entry]) -> errors.ServiceError:
-    """Makes the error of a call for which none of these versions is ready.
-
-    A retry makes sense only if a version is loading or draining.
-    """
+    # A retry makes sense only if a version is loading or draining.
     for state in _RETRYABLE:
         for entry in entries:
             if entry.state is state:
@@ -266,3 +235,45 @@ def _unready_error(entries: list[Entry]) -> errors.ServiceError:
         return errors.ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
     call = f"LoadModel, or `seqserve models load {entry.name} {entry.version}`, loads it"
     return errors.ModelNotLoaded(f"{entry.label} is not loaded; {call}")
+
+
+def traffic_shares(weights: Weights, ready: Collection[int]) -> dict[int, float]:
+    """Computes the share of each ready version; the shares sum to 1 if any version is ready.
+
+    If no ready version has a weight, the highest one gets all calls.
+    """
+    weighted = _weighted(weights, ready)
+    total = sum(weight for _, weight in weighted)
+    return {version: weight / total for version, weight in weighted}
+
+
+def choose_version(weights: Weights, ready: Collection[int], key: str) -> int:
+    """Chooses one of the ready versions by weight.
+
+    Equal keys get the same version; a hash of the key is the random number.
+    """
+    weighted = _weighted(weights, ready)
+    if len(weighted) > 1:
+        digest = blake2b(key.encode(), digest_size=8).digest()
+        rest = int.from_bytes(digest, "big") % sum(weight for _, weight in weighted)
+        for version, weight in weighted[:-1]:
+            rest -= weight
+            if rest < 0:
+                return version
+    return weighted[-1][0]
+
+
+def _weighted(weights: Weights, ready: Collection[int]) -> list[tuple[int, int]]:
+    weighted = [(version, weights[version]) for version in sorted(ready) if weights.get(version)]
+    return weighted or [(version, 1) for version in [max(ready, default=0)] if version]
+
+
+def weights_error(weights: Weights) -> str:
+    """Describes what is wrong with weights; empty if they are valid."""
+    if any(version < 1 for version in weights):
+        return "versions begin at 1"
+    if any(not 0 <= weight <= MAX_WEIGHT for weight in weights.values()):
+        return f"a weight is from 0 to {MAX_WEIGHT}"
+    if weights and not any(weights.values()):
+        return "all weights are 0; give one version more"
+    return ""

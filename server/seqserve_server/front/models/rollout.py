@@ -1,6 +1,6 @@
 """Loads and unloads versions as the repository's folder and administrators demand.
 
-``scanner`` reads the folder, ``lifecycle`` decides which versions to load and to drain, and
+``folders`` reads the folder, ``lifecycle`` decides which versions to load and to drain, and
 ``deployment`` does it. The versions in service stay until newer ones are ready.
 """
 
@@ -8,21 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract import errors
-from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.deployment import Deployment
-from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
-from seqserve_server.front.models.scanner import Scanner
-from seqserve_server.front.models.traffic import Weights
+from seqserve_server.contract.options import SegmentationMode
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.engine import ServingEngine
+from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.deployment import Deployment, Loader
+from seqserve_server.front.models.folders import Scanner, standard_repository
+from seqserve_server.front.models.lifecycle import VERSION, Control, ModelState, to_drain, to_load
+from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
+_SHARE = re.compile(rf"({VERSION})=([0-9]{{1,7}})")
 _log = logging.getLogger(__name__)
+
+
+def parse_traffic(texts: Sequence[str]) -> dict[str, dict[int, int]]:
+    """Parses ``--traffic``, ``NAME:VERSION=WEIGHT,...``, into the weights of each model."""
+    traffic: dict[str, dict[int, int]] = {}
+    for text in texts:
+        name, colon, shares = text.rpartition(":")
+        parts = [_SHARE.fullmatch(part) for part in shares.split(",")]
+        weights = {int(part[1]): int(part[2]) for part in parts if part}
+        if not (name and colon and len(weights) == len(parts)):
+            raise OptionError(
+                f"--traffic: {text!r} is not of the form NAME:VERSION=WEIGHT,VERSION=WEIGHT,"
+                " as en-de:1=90,2=10"
+            )
+        if name in traffic:
+            raise OptionError(f"--traffic: {name} is given twice; put its versions together")
+        if error := weights_error(weights):
+            raise OptionError(f"--traffic: {text!r}: {error}")
+        traffic[name] = weights
+    return traffic
 
 
 class Rollout:
@@ -59,11 +84,6 @@ class Rollout:
         """Loads the versions in the folder, in parallel, before the event loop runs; blocks.
 
         If a version fails, an older one may be loaded in its place.
-
-        Raises:
-            OptionError: The folder, the default model or a version with a weight does not exist.
-            StartupError: No model could be loaded.
-            ProviderError: The execution provider is not available.
         """
         self._scanner.open()
         default, named_by = (default, "--default-model") if default else self._scanner.default()
@@ -82,7 +102,7 @@ class Rollout:
             raise
 
     def _check_default(self, default: str, named_by: str) -> None:
-        """Refuses a misspelt name before the models are loaded, which takes longer."""
+        # Before the models are loaded, which takes longer.
         names = self.repository.names()
         if default and default not in names:
             raise OptionError(
@@ -128,12 +148,6 @@ class Rollout:
         """Loads a version, whatever the watch would do, and waits until it is ready.
 
         An empty name is the default; version 0 is the highest one in the folder.
-
-        Raises:
-            ModelNotFound: It is not in the folder.
-            ModelNotLoaded: It failed to load; the message says why.
-            ModelUnavailable: It is draining or restarting, or the folder cannot be read.
-            Draining: The server shuts down.
         """
         self._check_open()
         await self._scanner.find(name or self.repository.default)
@@ -155,13 +169,7 @@ class Rollout:
         return entry
 
     async def unload(self, name: str, version: int) -> Entry:
-        """Takes a version out of service, and waits until its process has ended.
-
-        Raises:
-            ModelNotFound: It does not exist.
-            InvalidRequest: No version was given.
-            Draining: The server shuts down.
-        """
+        """Takes a version out of service, and waits until its process has ended."""
         self._check_open()
         if not version:
             raise errors.InvalidRequest("version", "is not given; say which one is to be unloaded")
@@ -199,7 +207,6 @@ class Rollout:
             raise errors.Draining
 
     def _apply(self) -> None:
-        """Begins the loads and drains that are due, and removes versions that are gone."""
         if self._closed:
             return
         for entry in self._due_to_load():
@@ -228,8 +235,6 @@ class Rollout:
         self._spawn(entry, self._deployment.load)
 
     def _spawn(self, entry: Entry, change: Callable[[Entry], Awaitable[None]]) -> None:
-        """Runs a load or an unload in a task, and then begins what follows from it."""
-
         async def run() -> None:
             await change(entry)
             self._apply()
@@ -244,14 +249,41 @@ class Rollout:
         task.add_done_callback(forget)
 
     async def _until_settled(self, entry: Entry) -> None:
-        """Waits until a version neither loads nor drains."""
         while task := self._tasks.get(entry):
             # Unlike `await task`, a client that cancels its call does not cancel the load.
             await asyncio.wait([task])
 
-    def _engines(self) -> list[EngineGroup]:
+    def _engines(self) -> list[ServingEngine]:
         loaded = [model.engine for model in self.repository.models()]
         return loaded + self._deployment.loading_engines
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
+
+
+def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
+    """Makes the rollout of a server; loads nothing yet."""
+    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
+    # Models without recommended options stay so if there is nothing to add.
+    is_segmented = options.segmentation is not SegmentationMode.NONE
+    generation = {"segmentation": options.segmentation.value} if is_segmented else {}
+    keeps = options.cache_mb > 0
+    loader = Loader(
+        repository=options.model_repository or standard_repository(),
+        provider=options.provider,
+        threads=options.threads,
+        limits=options.engine_limits(),
+        launch=launch,
+        processes=options.process_count(),
+        stall_s=options.stall_timeout_s,
+        generation=generation,
+        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
+    )
+    return Rollout(
+        Repository(),
+        loader,
+        metrics,
+        keep=options.keep_versions,
+        interval_s=options.watch_interval_s,
+        drain_timeout_s=options.drain_timeout_s,
+    )

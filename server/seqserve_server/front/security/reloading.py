@@ -117,7 +117,6 @@ class Reloaded(Generic[T]):
 
 
 def _stamp(path: Path) -> _Stamp:
-    """Identifies the content and the permissions of a file; None if there is no file."""
     try:
         status = path.stat()
     except OSError:

@@ -30,7 +30,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
     def __init__(self, rollout: Rollout, glossaries: Glossaries) -> None:
-        """Takes the models and the glossaries."""
+        """Serves these models and glossaries."""
         self._rollout = rollout
         self._glossaries = glossaries
         self._repository = rollout.repository
@@ -84,7 +84,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     async def GetGlossary(
         self, request: pb.GetGlossaryRequest, call: ServerCall
     ) -> pb.GetGlossaryResponse:
-        """Gives the entries of one glossary."""
+        """Returns the entries of one glossary."""
         languages = request.source_language, request.target_language
         glossary = self._glossaries.find(request.glossary, *languages, field="glossary")
         described = _glossary(glossary, self._glossaries.faults[glossary])
@@ -92,7 +92,6 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return pb.GetGlossaryResponse(glossary=described, entries=glossary.entries)
 
     async def _described(self, entry: Entry) -> pb.Model:
-        """Describes a version with the newest figures of its engine."""
         if entry.model is not None:
             await entry.model.engine.newest_stats()
         return self._model(entry)

@@ -15,27 +15,22 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from seqserve.address import address_of
-from seqserve.open_inference import (
-    open_inference_pb2,
-    open_inference_pb2_grpc,
-)
+from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
-from seqserve_server.front.call.acceptor import AcceptingServer, new_server
-from seqserve_server.front.call.authorization import AuthorizationInterceptor
 from seqserve_server.front.call.connections import connection_arguments
-from seqserve_server.front.call.fair_memory import FairMemory
-from seqserve_server.front.call.gate import Gate
-from seqserve_server.front.call.grpc_services import HealthServicer
 from seqserve_server.front.call.interceptor import CallInterceptor
+from seqserve_server.front.call.wire import HealthServicer
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.generate.detection import LanguageDetector
+from seqserve_server.front.generate.route import Directory
+from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.request.detection import LanguageDetector
-from seqserve_server.front.security.auth_tokens import Tokens
-from seqserve_server.front.security.protection import Security
-from seqserve_server.front.security.tls import Certificates
-from seqserve_server.front.services.generation import GenerationServicer
+from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.security.protection import Certificates, Security
+from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -68,17 +63,17 @@ class Server:
         tracing: Tracing | None = None,
         glossaries: Glossaries | None = None,
     ) -> None:
-        """Binds the port; calls are answered after :meth:`start`.
-
-        Raises:
-            StartupError: The port is taken, or the address is not one of this machine.
-        """
+        """Binds the port; calls are answered after :meth:`start`."""
         self._rollout = rollout
         self._repository = rollout.repository
-        memory = FairMemory(options.max_answer_mb * 1_000_000, options.caller_share)
-        metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
-        gate = Gate(metrics, caller_metadata=options.caller_metadata)
-        self._interceptor = CallInterceptor(metrics, tracing, gate=gate, memory=memory)
+        self._interceptor = interceptor = CallInterceptor(
+            metrics,
+            tracing,
+            caller_metadata=options.caller_metadata,
+            caller_share=options.caller_share,
+            max_answer_bytes=options.max_answer_mb * 1_000_000,
+        )
+        admission = Admission(interceptor.peer_of, interceptor.refuse)
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()
@@ -86,10 +81,10 @@ class Server:
         self._watch_interval_s = options.watch_interval_s
         security = security or Security()
         self._server = new_server(
-            gate, self._interceptors(security.tokens), connection_arguments(options)
+            admission, self._interceptors(security.tokens), connection_arguments(options)
         )
         if isinstance(self._server, AcceptingServer):
-            metrics.show_calls_not_taken(self._server.calls_not_taken)
+            metrics.show_calls_never_accepted(self._server.calls_never_accepted)
         self._add_services(metrics)
         self.port = bind(self._server, options.host, options.port, security.certificates)
         self._is_serving = False
@@ -152,9 +147,8 @@ class Server:
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
-        generation = GenerationServicer(
-            self._repository, self._detector, self._glossaries, self._draining
-        )
+        directory = Directory(self._repository, self._detector, self._glossaries)
+        generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
@@ -165,7 +159,6 @@ class Server:
         reflection.enable_server_reflection(names, self._server)
 
     def _statuses(self) -> dict[str, int]:
-        """Returns the health of the server, and of each service, model and version."""
         is_up = any(entry.is_ready for entry in self._repository.entries)
         status = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), status)
@@ -181,11 +174,7 @@ _ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"
 
 
 def bind(server: grpc.aio.Server, host: str, port: int, certificates: Certificates | None) -> int:
-    """Binds a server to a port, 0 for any free one, and returns the port.
-
-    Raises:
-        StartupError: The port is taken, or the address is not one of this machine.
-    """
+    """Binds a server to a port, 0 for any free one, and returns the port."""
     with ExitStack() as meanwhile:
         if host == _ALL_IPV4:
             port = port or _free_port()

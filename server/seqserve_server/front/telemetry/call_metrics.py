@@ -1,7 +1,7 @@
-"""Metrics of calls, by outcome, and of kept answers, for each version of a model.
+"""Metrics of calls, by outcome, and of cached answers, for each version of a model.
 
-Refusals come at once, so durations are kept by status: a quantile over all calls would sink as the
-server turns more of them away.
+Refusals take no time, so durations are counted by status: otherwise a quantile over all calls would
+sink when the server refuses more of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seqserve_server.contract.stats import REQUEST_BOUNDS, Histogram
 
 
 class Kind(NamedTuple):
-    """What tells apart the series of a version: method and status."""
+    """Labels of a series of one version: method and status."""
 
     method: str
     code: str
@@ -105,7 +105,7 @@ class VersionLabels(NamedTuple):
 
     @classmethod
     def of(cls, model: str, version: int) -> VersionLabels:
-        """Writes a version as labels; version 0, of calls that got none, is empty."""
+        """Returns the labels of a version; version 0, of calls without one, is empty."""
         return cls(model, str(version or ""))
 
 
@@ -117,9 +117,9 @@ class Lookup(Enum):
     """How a request found its answer; the values are those of the label."""
 
     HIT = "hit"
-    """It was kept."""
+    """It was cached."""
     JOINED = "joined"
-    """An equal request was under way, and its answer served both."""
+    """An equal request was in flight, and its answer served both."""
     MISS = "miss"
     """The engine computed it."""
 
@@ -132,7 +132,7 @@ class CacheCounts:
     evictions: int = 0
     """Answers that made room for newer ones."""
     held_bytes: int = 0
-    """What its answers take now."""
+    """Memory of its answers now."""
 
 
 class CacheMetrics(Collector):

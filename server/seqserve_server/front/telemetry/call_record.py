@@ -1,4 +1,4 @@
-"""Collects what the log, the metrics and the trace report about one call."""
+"""The record of one call, for the log, the metrics and the trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EndedRequest(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """What the spans of a call are made of once it is over."""
+    """Data for the spans of a call, which are made when it is over."""
 
     parent: dict[str, str]
     """The client's trace headers."""
@@ -82,7 +82,7 @@ class CallRecord:
         self.trace.requests.append(request)
 
     def add(self, **counts: float) -> None:
-        """Adds to facts that are sums."""
+        """Increments counters of the record."""
         for name, count in counts.items():
             self.facts[name] = self.facts.get(name, 0) + count
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels
 
 _TIMEOUT_S = 2.0
@@ -23,11 +23,9 @@ _TIMEOUT_S = 2.0
 
 @dataclass(slots=True)
 class _Report:
-    """What a scrape shows of a version."""
-
     stats: EngineStats
     restarts: int
-    engine: EngineGroup | None = None
+    engine: ServingEngine | None = None
     """None once the version is unloaded; then only its counters are shown."""
     reply: StatsReply | None = None
 
@@ -41,12 +39,12 @@ class EnginesCollector(Collector):
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
         """Starts without engines; a late engine is shown with its last reply."""
         self._timeout_s = timeout_s
-        self._engines: dict[VersionLabels, EngineGroup] = {}
+        self._engines: dict[VersionLabels, ServingEngine] = {}
         # Stats and restarts of engines that were removed, so that counters do not fall.
         self._past: dict[VersionLabels, tuple[EngineStats, int]] = {}
         self._lock = Lock()
 
-    def add(self, version: VersionLabels, engine: EngineGroup) -> None:
+    def add(self, version: VersionLabels, engine: ServingEngine) -> None:
         """Adds the engine of a version."""
         with self._lock:
             self._engines[version] = engine
@@ -74,14 +72,13 @@ class EnginesCollector(Collector):
         yield from _histograms(reports)
 
     def _before(self, version: VersionLabels) -> tuple[EngineStats, int]:
-        """Copies what the removed engines of a version have done."""
         copy = EngineStats()
         stats, restarts = self._past.get(version, (EngineStats(), 0))
         copy.add(stats)
         return copy, restarts
 
     def _ask(self) -> _Reports:
-        """Sends all questions first, so that the engines answer in parallel."""
+        # All questions are sent first, so that the engines answer in parallel.
         replies: dict[VersionLabels, Future[StatsReply]] = {}
         reports: _Reports = {}
         with self._lock:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import prometheus_client as prometheus
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import (
     CacheCounts,
     CacheMetrics,
@@ -28,23 +28,20 @@ from seqserve_server.front.telemetry.outcomes import rejection_of
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 """Returns name, number and state of every version; called from any thread."""
+ReadReloads: TypeAlias = Callable[[], Mapping[str, tuple[bool, float]]]
+"""Returns by option whether its files are in use as they are, and when those in use were read."""
+ReadExpiries: TypeAlias = Callable[[], Mapping[str, float]]
+"""Returns by option when its first certificate expires. Times are seconds since 1970."""
 
 
-class _Versions(Collector):
-    """The state of each version at the time of the scrape."""
+class _Families(Collector):
+    """Families that a function reads at each scrape."""
 
-    def __init__(self) -> None:
-        self.read: ReadVersions = list
+    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
+        self._read = read
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            "seqserve_model_state",
-            "Versions in the repository, 1 for the state they are in.",
-            labels=["model", "version", "state"],
-        )
-        for model, version, state in self.read():
-            family.add_metric([model, str(version), state], 1)
-        yield family
+    def collect(self) -> Iterator[Metric]:
+        return self._read()
 
 
 class Metrics:
@@ -63,13 +60,12 @@ class Metrics:
         # Versions that have series: a call that outlives its version must not begin new ones.
         self._shown: set[VersionLabels] = set()
         self._loaded: set[VersionLabels] = set()
-        self._versions = _Versions()
-        self._files = FilesCollector()
-        self.registry.register(self._engines)
-        self.registry.register(self._calls)
-        self.registry.register(self._cache)
-        self.registry.register(self._versions)
-        self.registry.register(self._files)
+        self._read_versions: ReadVersions = list
+        self._read_reloads: ReadReloads = dict
+        self._read_expiries: ReadExpiries = dict
+        versions, files = _Families(self._version_families), _Families(self._file_families)
+        for collector in (self._engines, self._calls, self._cache, versions, files):
+            self.registry.register(collector)
         self._rejected = self._counter(
             "rejected", "Requests refused before they could wait.", "reason", "model"
         )
@@ -89,7 +85,7 @@ class Metrics:
     def show_answers(
         self, count_bytes: Callable[[], int], count_waiting: Callable[[], int]
     ) -> None:
-        """Sets the functions that read at each scrape what answers hold, and what waits for it."""
+        """Sets the functions that read the memory of answers, and who waits for it, at a scrape."""
         for name, text, count in (
             ("answer_bytes", "Reserved for answers that are not taken yet.", count_bytes),
             ("answers_waiting", "Calls that wait for memory for their answer.", count_waiting),
@@ -97,21 +93,21 @@ class Metrics:
             gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.registry)
             gauge.set_function(count)
 
-    def show_calls_not_taken(self, count: Callable[[], int]) -> None:
+    def show_calls_never_accepted(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the calls that reached gRPC, but not the server."""
-        self.registry.register(LostCallsCollector(count))
+        self.registry.register(_LostCalls(count))
 
     def show_versions(self, read: ReadVersions) -> None:
         """Sets the function that reads the states of all versions at each scrape."""
-        self._versions.read = read
+        self._read_versions = read
 
     def show_files(self, reloads: ReadReloads, expiries: ReadExpiries) -> None:
         """Sets the functions that read the state of certificates, tokens and glossaries
         at each scrape."""
-        self._files.read_reloads, self._files.read_expiries = reloads, expiries
+        self._read_reloads, self._read_expiries = reloads, expiries
 
     def model_loaded(
-        self, model: str, version: int, precision: str, provider: str, engine: EngineGroup
+        self, model: str, version: int, precision: str, provider: str, engine: ServingEngine
     ) -> None:
         """Counts a version that is ready, and begins its series."""
         labels = VersionLabels.of(model, version)
@@ -155,7 +151,7 @@ class Metrics:
         return self._calls.of(VersionLabels.of(model, version))
 
     def cache_counts(self, model: str, version: int) -> CacheCounts:
-        """Begins the series of kept answers of a version, and gives the counts to write to."""
+        """Begins the series of cached answers of a version, and returns its counts."""
         return self._cache.of(VersionLabels.of(model, version))
 
     def refused(self, model: str, error: BaseException) -> None:
@@ -163,43 +159,17 @@ class Metrics:
         if reason := rejection_of(error):
             self._rejected.labels(reason, model).inc()
 
+    def _version_families(self) -> Iterator[Metric]:
+        states = GaugeMetricFamily(
+            "seqserve_model_state",
+            "Versions in the repository, 1 for the state they are in.",
+            labels=["model", "version", "state"],
+        )
+        for model, version, state in self._read_versions():
+            states.add_metric([model, str(version), state], 1)
+        yield states
 
-class LostCallsCollector(Collector):
-    """Calls that gRPC has ended itself, so that nothing else counts them.
-
-    What has not reached the server may still be on its way, but not at two scrapes: so the smaller
-    of the last two numbers counts.
-    """
-
-    def __init__(self, count: Callable[[], int]) -> None:
-        """Takes what counts the calls that have not reached the server."""
-        self._count = count
-        self._last = self._lost = 0
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """Counts and yields the one family."""
-        now = self._count()
-        self._last, self._lost = now, max(self._lost, min(self._last, now))
-        text = "Calls that gRPC ended itself, because the server did not take them in time."
-        yield CounterMetricFamily("seqserve_lost_calls", text, value=self._lost)
-
-
-ReadReloads: TypeAlias = Callable[[], Mapping[str, tuple[bool, float]]]
-"""Returns by option whether its files are in use as they are, and when those in use were read."""
-ReadExpiries: TypeAlias = Callable[[], Mapping[str, float]]
-"""Returns by option when its first certificate expires. Times are seconds since 1970."""
-
-
-class FilesCollector(Collector):
-    """Files that the server reloads, by the option that names them."""
-
-    def __init__(self) -> None:
-        """Shows nothing before the functions are set."""
-        self.read_reloads: ReadReloads = dict
-        self.read_expiries: ReadExpiries = dict
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Reads the state and yields all families."""
+    def _file_families(self) -> Iterator[Metric]:
         successful = GaugeMetricFamily(
             "seqserve_reload_successful",
             "1 if the files of an option are in use as they are now, 0 if they are broken.",
@@ -215,9 +185,27 @@ class FilesCollector(Collector):
             "Time at which the first certificate of a file expires.",
             labels=["option"],
         )
-        for option, (succeeded, time_s) in self.read_reloads().items():
+        for option, (succeeded, time_s) in self._read_reloads().items():
             successful.add_metric([option], succeeded)
             success_s.add_metric([option], time_s)
-        for option, time_s in self.read_expiries().items():
+        for option, time_s in self._read_expiries().items():
             expiry_s.add_metric([option], time_s)
         yield from (successful, success_s, expiry_s)
+
+
+class _LostCalls(Collector):
+    """Calls that gRPC has ended itself, which nothing else counts.
+
+    A call that has not reached the server may still be on its way, but not at two scrapes. So the
+    smaller of the last two numbers counts.
+    """
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._last = self._lost = 0
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._count()
+        self._last, self._lost = now, max(self._lost, min(self._last, now))
+        text = "Calls that gRPC ended itself, because the server did not take them in time."
+        yield CounterMetricFamily("seqserve_lost_calls", text, value=self._lost)

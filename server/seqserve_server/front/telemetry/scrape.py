@@ -19,6 +19,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from seqserve_server.contract.errors import StartupError
 
+_OPENMETRICS = "application/openmetrics-text"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,19 +40,46 @@ class ScrapeLimits:
 _LIMITS = ScrapeLimits()
 
 
-class _Server(ThreadingHTTPServer):
+class ScrapeServer(ThreadingHTTPServer):
+    """Serves metrics and probes from its own threads."""
+
     daemon_threads = True
     # Connections that wait to be accepted; probes of a fleet may come all at once.
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], limits: ScrapeLimits
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        ready: Callable[[], bool],
+        limits: ScrapeLimits = _LIMITS,
     ) -> None:
-        if ":" in address[0]:
+        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls."""
+        if ":" in host:
             self.address_family = socket.AF_INET6
+        self.registry, self.ready = registry, ready
         self._limits = limits
         self._deadlines: dict[socket.socket, float] = {}
-        super().__init__(address, handler)
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, UnicodeError) as error:
+            raise StartupError(
+                f"--metrics-port: cannot listen on {host} port {port}: {error};"
+                " --metrics-port 0 takes any free one"
+            ) from None
+        self.port = int(self.server_address[1])
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(limits.poll_s,), name="scrape", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops listening, and cuts off all connections."""
+        self.shutdown()
+        self.server_close()
+        self._cut_off(math.inf)
+        self._thread.join()
 
     def server_bind(self) -> None:
         """Binds without the reverse lookup of the host name, which can be slow and is not used."""
@@ -72,11 +102,6 @@ class _Server(ThreadingHTTPServer):
         """Cuts off connections that took too long, even if they still send."""
         self._cut_off(time.monotonic())
 
-    def server_close(self) -> None:
-        """Stops listening, and cuts off all connections."""
-        super().server_close()
-        self._cut_off(math.inf)
-
     def _cut_off(self, now_s: float) -> None:
         for request, deadline_s in self._deadlines.copy().items():
             if deadline_s <= now_s:
@@ -90,79 +115,33 @@ class _Server(ThreadingHTTPServer):
             _log.exception("a scrape failed")
 
 
-class ScrapeServer:
-    """Serves metrics and probes from its own threads."""
+class _Handler(BaseHTTPRequestHandler):
+    server: ScrapeServer
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        registry: CollectorRegistry,
-        ready: Callable[[], bool],
-        limits: ScrapeLimits = _LIMITS,
-    ) -> None:
-        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls.
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._send(200, *render(self.server.registry, self.headers.get("Accept", "")))
+        elif path == "/healthz":
+            self._send(200, b"alive\n")
+        elif path == "/readyz":
+            self._send(*((200, b"ready\n") if self.server.ready() else (503, b"not ready\n")))
+        else:
+            self._send(404, b"there are /metrics, /healthz and /readyz\n")
 
-        Raises:
-            StartupError: The port is taken, or the address does not belong to this machine.
-        """
-        handler = _handler(registry, ready)
-        try:
-            self._server = _Server((host, port), handler, limits)
-        except (OSError, UnicodeError) as error:
-            raise StartupError(
-                f"--metrics-port: cannot listen on {host} port {port}: {error};"
-                " --metrics-port 0 takes any free one"
-            ) from None
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(limits.poll_s,), name="scrape", daemon=True
-        )
-        self._thread.start()
+    do_HEAD = do_GET
 
-    def close(self) -> None:
-        """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def _send(self, code: int, body: bytes, content_type: str = "text/plain") -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
-
-def _handler(
-    registry: CollectorRegistry, ready: Callable[[], bool]
-) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            """Answers without a body."""
-            self.do_GET()
-
-        def do_GET(self) -> None:
-            """Answers a scrape or a probe."""
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                self._send(200, *render(registry, self.headers.get("Accept", "")))
-            elif path == "/healthz":
-                self._send(200, b"alive\n")
-            elif path == "/readyz":
-                self._send(*((200, b"ready\n") if ready() else (503, b"not ready\n")))
-            else:
-                self._send(404, b"there are /metrics, /healthz and /readyz\n")
-
-        def _send(self, code: int, body: bytes, content_type: str = "text/plain") -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Logs nothing: probes come every second."""
-
-    return Handler
-
-
-_OPENMETRICS = "application/openmetrics-text"
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    def log_message(self, format: str, *args: object) -> None:
+        # Probes come every second.
+        pass
 
 
 def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:

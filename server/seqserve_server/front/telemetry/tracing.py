@@ -127,7 +127,6 @@ class Tracing:
                 self._add(interval, around, clock)
 
     def _add(self, interval: Interval, within: Context, clock: _Clock) -> Context:
-        """Makes a span and returns the context for its children."""
         span = self._tracer.start_span(
             interval.name,
             context=within,
@@ -141,11 +140,7 @@ class Tracing:
 
 
 def tracing_to(endpoint: str, sample_ratio: float) -> Tracing:
-    """Sends traces to a collector by OTLP over gRPC.
-
-    Raises:
-        StartupError: The endpoint is not ``http://host:port``, or ``https://`` for TLS.
-    """
+    """Sends traces to a collector by OTLP over gRPC."""
     try:
         parts = urlsplit(endpoint)
         is_sound = parts.scheme in ("http", "https") and parts.hostname and parts.port
@@ -198,7 +193,6 @@ def _ours(attributes: Attributes) -> Attributes:
 
 
 def _intervals(request: EndedRequest) -> list[Interval]:
-    """Lists the phases of a request; each ends where the next one begins."""
     _, timeline, event = request
     begun = [("queue", timeline.arrived_s, Attributes())]
     begun += [phase for phase in _phases(request) if phase[1]]
@@ -213,7 +207,6 @@ def _intervals(request: EndedRequest) -> list[Interval]:
 
 
 def _phases(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
-    """Lists the phases in the engine and their begin; 0 if a phase did not begin."""
     spec, timeline, event = request
     source: Attributes = {"source_tokens": len(spec.source)}
     if isinstance(spec, ScoreSpec):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import tokenizers
-from tests.unit.server.front.answer.test_response import UNK, ids, packed, response
-from tests.unit.server.front.echo import byte_tokenizer, manifest
+from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.test_response import UNK, ids, packed, response
 from tokenizers import decoders, models
 
 from seqserve.v1 import generation_pb2
@@ -18,7 +18,7 @@ from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.local_engine import LocalEngine
-from seqserve_server.front.request.options import converted_options
+from seqserve_server.front.generate.options import compile_options
 
 
 def test_more_rows_than_slots_are_refused_offline(tiny_artifact: Path) -> None:
@@ -43,7 +43,7 @@ def test_very_many_end_tokens_are_refused() -> None:
     """What is banned in a step has its bounds."""
     options = generation_pb2.GenerationOptions(end_tokens=["a"] * 2000, min_decoding_length=1)
     with pytest.raises(InvalidRequest):
-        converted_options(options, manifest(), byte_tokenizer(), 8)
+        compile_options(options, echo_model())
 
 
 def test_kept_tokens_give_the_text_even_if_characters_come_in_bytes() -> None:
@@ -78,10 +78,10 @@ def test_unknown_field_of_a_sequence_is_refused_too() -> None:
     sequence.MergeFromString(b"\xd0\x01\x01")
     options = generation_pb2.GenerationOptions(suppress_sequences=[sequence])
     with pytest.raises(InvalidRequest):
-        converted_options(options, manifest(), byte_tokenizer(), 8)
+        compile_options(options, echo_model())
 
 
 def test_stop_sequence_that_the_prefix_holds_is_refused() -> None:
     options = generation_pb2.GenerationOptions(target_prefix="ab", stop_sequences=["b"])
     with pytest.raises(InvalidRequest, match=r"options\.stop_sequences: .*prefix"):
-        converted_options(options, manifest(), byte_tokenizer(), 8)
+        compile_options(options, echo_model())

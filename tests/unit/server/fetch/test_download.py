@@ -13,7 +13,7 @@ import pytest
 from tests.certificates import Certificates
 
 from seqserve.errors import NotWritten, OptionError
-from seqserve_server.fetch.download import NotFetched, download, is_address
+from seqserve_server.fetch.source import NotFetched, download, is_address
 
 DATA = b"an archive"
 HASH = hashlib.sha256(DATA).hexdigest()

@@ -11,7 +11,7 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.fetch.placing import place
+from seqserve_server.fetch.command import place
 from seqserve_server.fetch.source import Files, opened
 
 from .conftest import make_artifact

@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import tokenizers
@@ -27,9 +28,13 @@ from seqserve_server.artifact.manifest import (
     SpecialTokens,
 )
 from seqserve_server.artifact.records import Provenance
+from seqserve_server.contract.limits import Provider
+from seqserve_server.contract.messages import Ready
 from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
@@ -68,6 +73,19 @@ def manifest(name: str = "echo", version: int = 1) -> Manifest:
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
         verification=None,
         files={},
+    )
+
+
+def echo_model(
+    described: Manifest | None = None, tokenizer: Tokenizer | None = None, max_rows: int = 8
+) -> ServedModel:
+    """A loaded model without an engine, for what reads requests and writes answers."""
+    engine = SimpleNamespace(capacity=Ready(slots=8, max_rows=max_rows, cache_bytes=0))
+    return ServedModel(
+        manifest=described or manifest(),
+        tokenizer=tokenizer or byte_tokenizer(),
+        engine=cast(EngineGroup, engine),
+        provider=Provider.CPU,
     )
 
 

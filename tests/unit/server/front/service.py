@@ -35,9 +35,10 @@ from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.services.server import Server

@@ -1,12 +1,21 @@
-"""Readiness of the server, as a probe sees it."""
+"""What the command adds to a server: readiness, room for threads, memory that is given back."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import sys
 import threading
+import weakref
+from pathlib import Path
 from typing import cast
 
-from seqserve_server.front.app import is_ready
+import pytest
+
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.front import app
+from seqserve_server.front.app import is_ready, refuse_few_threads, trim_memory
 from seqserve_server.front.services.server import Server
 
 
@@ -30,3 +39,77 @@ async def test_a_loop_that_hangs_is_not_ready() -> None:
     # It blocks the loop.
     probe.join(10)
     assert answers == [False]
+
+
+# ---- threads
+
+
+def test_enough_room_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+    refuse_few_threads()
+    assert threading.active_count() == before
+
+
+def test_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, real, started = threading.active_count(), threading.Thread.start, 0
+
+    def start(thread: threading.Thread) -> None:
+        nonlocal started
+        if started == 5:
+            raise RuntimeError("can't start new thread")
+        started += 1
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(StartupError, match=r"leaves 5 .* needs 16; raise it: `ulimit -u`"):
+        refuse_few_threads()
+    assert threading.active_count() == before
+
+
+# ---- memory
+
+MB = 64
+
+
+def resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc"
+)
+async def test_freed_memory_between_blocks_in_use_is_returned() -> None:
+    # Large enough to be malloc's own, small enough to come from its arena.
+    pieces = [bytearray(8 << 10) for _ in range(MB << 7)]
+    kept = pieces[::64]
+    del pieces
+    before_mb = resident_mb()
+    trimming = asyncio.create_task(trim_memory(0.01))
+    async with asyncio.timeout(30.0):
+        while resident_mb() > before_mb - MB / 2:
+            await asyncio.sleep(0.01)
+    trimming.cancel()
+    assert len(kept) == MB << 1
+
+
+async def test_garbage_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the C library cannot trim."""
+    monkeypatch.setattr(app, "malloc_trim", lambda: None)
+
+    class Ring:
+        def __init__(self) -> None:
+            self.itself = self
+
+    ring = Ring()
+    left = weakref.ref(ring)
+    gc.disable()
+    try:
+        del ring
+        trimming = asyncio.create_task(trim_memory(0.01))
+        async with asyncio.timeout(30.0):
+            while left() is not None:
+                await asyncio.sleep(0.01)
+        trimming.cancel()
+    finally:
+        gc.enable()

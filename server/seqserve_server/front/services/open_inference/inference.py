@@ -10,36 +10,134 @@ Triton's extensions, https://github.com/triton-inference-server/server/tree/main
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from seqserve.open_inference import open_inference_pb2
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
-from seqserve_server.front.answer.source_answer import SourceAnswer
-from seqserve_server.front.answer.window import Window
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.generate.answer import answer, streamed
+from seqserve_server.front.generate.records import GenerateRequest, Job
+from seqserve_server.front.generate.route import route_to
+from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.request.prepared import Prepared, prepare
-from seqserve_server.front.request.terms import glossary_of
-from seqserve_server.front.services.open_inference.inference_request import (
-    STREAM,
-    InferenceRequest,
-    renamed,
-)
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
     version_of,
 )
+from seqserve_server.front.services.open_inference.parameters import flag, options_of
+from seqserve_server.front.services.open_inference.tensors import (
+    TEXT,
+    Output,
+    Texts,
+    add_output,
+    outputs_of,
+    texts_of,
+)
 from seqserve_server.front.telemetry.metrics import Metrics
 
+Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
 StreamResponse = open_inference_pb2.ModelStreamInferResponse
 Requests: TypeAlias = AsyncIterator[Request | Unreadable]
+
+STREAM = "stream"
+"""The parameter that asks for text as it is decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceRequest:
+    """Texts for a model, and what to return."""
+
+    id: str
+    model: ServedModel
+    texts: Texts
+    outputs: list[Output]
+    options: generation_pb2.GenerationOptions
+    is_streamed: bool
+
+    @classmethod
+    def read(cls, request: Request, model: ServedModel) -> InferenceRequest:
+        """Checks the tensors and parameters of a request for a model."""
+        texts = texts_of(request)
+        outputs = outputs_of(request)
+        parameters = dict(request.parameters)
+        is_streamed = flag(parameters, STREAM)
+        parameters.pop(STREAM, None)
+        options = options_of(parameters)
+        # Tensors have no place for segments.
+        options.segmentation = SegmentationMode.NONE.value
+        options.return_scores = any(output.is_score for output in outputs)
+        if is_streamed and (len(texts.texts) > 1 or options.num_hypotheses > 1):
+            raise InvalidRequest(
+                f"parameters.{STREAM}", "is set; send one text and ask for one hypothesis"
+            )
+        return cls(
+            id=request.id,
+            model=model,
+            texts=texts,
+            outputs=outputs,
+            options=options,
+            is_streamed=is_streamed,
+        )
+
+    def generate_request(self) -> GenerateRequest:
+        """Writes the request of ``seqserve.v1``: for a lone text, or for a batch."""
+        texts = self.texts.texts
+        if len(texts) == 1:
+            return generation_pb2.GenerateRequest(source=texts[0], options=self.options)
+        return generation_pb2.GenerateBatchRequest(sources=texts, options=self.options)
+
+    def response(self, answers: Sequence[generation_pb2.GenerateResponse]) -> Response:
+        """Builds the response from the answers to all texts."""
+        return self._response(self.outputs, [answer.hypotheses for answer in answers])
+
+    def piece(self, text: str) -> Response:
+        """Builds the response for a piece of the text, without the other outputs."""
+        outputs = [output for output in self.outputs if output.name == TEXT]
+        return self._response(outputs, [[Hypothesis(text=text)]])
+
+    def end(self, best: Hypothesis) -> Response:
+        """Builds the last response of a stream: the other outputs, and no more text."""
+        rest = Hypothesis()
+        rest.CopyFrom(best)
+        rest.text = ""
+        return self._response(self.outputs, [[rest]])
+
+    def _response(
+        self, outputs: Sequence[Output], answers: Sequence[Sequence[Hypothesis]]
+    ) -> Response:
+        manifest = self.model.manifest
+        response = Response(
+            model_name=manifest.name, model_version=str(manifest.version), id=self.id
+        )
+        width = max(1, self.options.num_hypotheses)
+        is_flat = self.texts.is_flat and width == 1
+        shape = [len(answers)] if is_flat else [len(answers), width]
+        is_raw = self.texts.is_raw
+        for output in outputs:
+            values = [
+                value for hypotheses in answers for value in output.elements(hypotheses, width)
+            ]
+            add_output(response, output.name, output.datatype, shape, values, is_raw=is_raw)
+        return response
+
+
+def renamed(error: InvalidRequest, index: int) -> InvalidRequest:
+    """Names the field of an error in the ``GenerateRequest`` of a text as this protocol does."""
+    group, _, name = error.field.partition(".")
+    if group == "source":
+        return InvalidRequest(f"inputs.{TEXT}[{index}]", error.reason)
+    return InvalidRequest(f"parameters.{name}" if group == "options" else error.field, error.reason)
 
 
 class InferenceServicer(ModelControlServicer):
@@ -55,12 +153,17 @@ class InferenceServicer(ModelControlServicer):
 
     async def ModelInfer(self, request: Request, call: ServerCall) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""
-        inference, prepared = await self._prepared(request, call)
+        inference, job = await self._read(request, call)
         if inference.is_streamed:
             raise InvalidRequest(
                 f"parameters.{STREAM}", "is set; call ModelStreamInfer, or leave it out"
             )
-        return await _whole(inference, prepared, call)
+        responses = await _all(job)
+        # The tokens of a lone text are noted already, and count with its answer.
+        call.facts.clear()
+        for response in responses:
+            call.record_one_of_many(response)
+        return inference.response(responses)
 
     async def ModelStreamInfer(
         self, requests: Requests, call: ServerCall
@@ -72,75 +175,55 @@ class InferenceServicer(ModelControlServicer):
                     async for response in responses:
                         yield response
 
-    async def _prepared(
-        self, request: Request, call: ServerCall
-    ) -> tuple[InferenceRequest, Prepared]:
-        """Reads a request, and waits until there is memory for its answers."""
+    async def _read(self, request: Request, call: ServerCall) -> tuple[InferenceRequest, Job]:
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
         inference = InferenceRequest.read(request, model)
         generate = inference.generate_request()
         try:
-            glossary = glossary_of(generate.options, model.manifest, self._glossaries)
-            return inference, await prepare(generate, model, call, glossary=glossary)
+            route = route_to(model, generate, self._glossaries, call)
+            return inference, await read(generate, route, call)
         except InvalidRequest as error:
             raise renamed(error, 0) from None
 
     async def _streamed(
         self, request: Request, call: ServerCall
     ) -> AsyncGenerator[StreamResponse, None]:
-        """Answers one request of a stream."""
-        request_call = call.begin_request(time.monotonic())
-        # Its tokens count as those of the call.
-        request_call.facts = call.facts
+        request_call = call.child()
         try:
-            inference, prepared = await self._prepared(request, request_call)
+            inference, job = await self._read(request, request_call)
             if not inference.is_streamed:
-                yield _message(await _whole(inference, prepared, request_call), is_last=True)
-                return
-            async with aclosing(_pieces(inference, prepared, request_call)) as responses:
-                async for response in responses:
-                    yield response
+                responses = await _all(job)
+                yield _message(inference.response(responses), is_last=True)
+            else:
+                responses = []
+                async with aclosing(streamed(job, job.sources[0])) as pieces:
+                    async for each in pieces:
+                        if isinstance(each, generation_pb2.Piece):
+                            yield _message(inference.piece(each.text), is_last=False)
+                        else:
+                            responses.append(each)
+                            yield _message(inference.end(each.hypotheses[0]), is_last=True)
+            for response in responses:
+                call.record_one_of_many(response)
         except ServiceError as error:
             failed = _message(Response(id=request.id), is_last=True)
             failed.error_message = request_call.failed(error).message
             yield failed
         finally:
-            call.take_model_of(request_call)
+            call.adopt_model(request_call)
             request_call.release_models()
-            request_call.free_memory()
+            request_call.release_memory()
 
 
-async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCall) -> Response:
-    """Answers all texts; the first that fails ends the call."""
-    window = Window.of(prepared.model)
-    answers = []
-    for index, source in enumerate(prepared.sources):
-        try:
-            answers.append(SourceAnswer(prepared, source, call, window))
-        except InvalidRequest as error:
-            raise renamed(error, index) from None
+async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:
+    for index, source in enumerate(job.sources):
+        if isinstance(source, InvalidRequest):
+            raise renamed(source, index)
     # Parts have a window of their own: an answer keeps its place while its parts wait for theirs.
-    in_order = Window.of(prepared.model).in_order(answers, SourceAnswer.whole)
+    in_order = job.window.inner.map_in_order(job.sources, partial(answer, job))
     async with aclosing(in_order):
-        responses = [response async for response in in_order]
-    for response in responses:
-        call.count_answer(response)
-    return inference.response([response.hypotheses for response in responses])
-
-
-async def _pieces(
-    inference: InferenceRequest, prepared: Prepared, call: ServerCall
-) -> AsyncGenerator[StreamResponse, None]:
-    """Answers a lone text as it is decoded."""
-    window = Window.of(prepared.model)
-    answer = SourceAnswer(prepared, prepared.sources[0], call, window)
-    async with aclosing(answer.pieces()) as pieces:
-        async for piece in pieces:
-            yield _message(inference.piece(piece.text), is_last=False)
-    response = answer.response()
-    call.count_answer(response)
-    yield _message(inference.end(response.hypotheses[0]), is_last=True)
+        return [response async for response in in_order]
 
 
 def _message(response: Response, *, is_last: bool) -> StreamResponse:

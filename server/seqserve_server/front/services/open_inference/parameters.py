@@ -45,7 +45,7 @@ _KINDS = {
 
 
 def options_of(parameters: Mapping[str, Parameter]) -> Options:
-    """Reads the options and checks their types; ``front.request`` checks their values."""
+    """Reads the options and checks their types; ``front.generate`` checks their values."""
     options = Options()
     for name in sorted(parameters):
         if name in _TRITONS or name.startswith(_TRITONS_PREFIX):

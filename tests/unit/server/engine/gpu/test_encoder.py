@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -54,6 +55,25 @@ def test_a_group_whose_shape_could_not_be_recorded_is_encoded_as_it_is(
     wanted = of_source(runtime.encode([[5, 6, 2]]), 0)
     runtime.warm_up()
     np.testing.assert_array_equal(of_source(runtime.encode([[5, 6, 2]]), 0), wanted)
+
+
+def test_a_recording_is_played_back_in_its_thread_alone(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = DeviceRuntime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, HostDevice())
+    Thread(target=runtime.warm_up).run()
+    plans = runtime._device_encoder._plans
+    assert plans
+    worker = Thread(target=runtime.warm_up)
+    worker.start()
+    worker.join()
+    monkeypatch.setattr(
+        runtime._device_encoder,
+        "_plans",
+        {shape: plan._replace(binding=None) for shape, plan in plans.items()},
+    )
+    # With a binding that is none, playing one back would fail.
+    assert runtime.encode([[5, 6, 2]]).starts == [0, 3]
 
 
 @pytest.mark.parametrize("longest", [12, 128, 1024])

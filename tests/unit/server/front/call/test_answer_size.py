@@ -4,47 +4,40 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import make_options
-from tests.unit.server.front.answer.written import written
-from tests.unit.server.front.echo import byte_tokenizer, manifest
+from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
-from seqserve_server.contract.limits import Provider
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.answer.joined import JoinedAnswer
-from seqserve_server.front.answer.response import weights_of
-from seqserve_server.front.call.answer_size import AnswerSize
-from seqserve_server.front.call.text_turns import at_once
-from seqserve_server.front.config import SegmentationMode
-from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.languages import Affixes
-from seqserve_server.front.request.options import RequestOptions
-from seqserve_server.front.request.parts import SourceReader
-from seqserve_server.front.request.splitting import Segmentation
+from seqserve_server.contract.options import DecodingOptions, SegmentationMode
+from seqserve_server.front.call.answer_size import STRING_BYTES, AnswerSize
+from seqserve_server.front.generate.job import generated_size
+from seqserve_server.front.generate.joined import Joined
+from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.scoring import weights_of
+from seqserve_server.front.generate.source import SourceReader
+from seqserve_server.front.generate.splitting import Segmentation
+from seqserve_server.front.overload.turns import at_once
 
 TOKENIZER = byte_tokenizer()
-MODEL = ServedModel(
-    manifest=manifest(name="a-model-of-some-name", version=12345),
-    tokenizer=TOKENIZER,
-    engine=cast(Any, None),
-    provider=Provider.CPU,
-)
-# Every source contains it.
-TERM = generation_pb2.Term(source="", target="its translation")
+MODEL = echo_model(manifest(name="a-model-of-some-name", version=12345), TOKENIZER)
+TERMS = [generation_pb2.Term(source=text, target="its translation") for text in "<>"]
 MB = 1_000_000
 
 
 def size_of(options: DecodingOptions, source: int = 20, **more: Any) -> AnswerSize:
-    return AnswerSize.generated(
-        options, source_tokens=source, token_bytes=TOKENIZER.token_bytes, **more
-    )
+    return generated_size(options, source_tokens=source, token_bytes=TOKENIZER.token_bytes, **more)
+
+
+def added(terms: int) -> dict[str, int]:
+    return {"options.terms": terms * (TERMS[0].ByteSize() + STRING_BYTES)}
 
 
 def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.GenerateResponse:
@@ -71,7 +64,7 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
         ids,
         Finished([hypothesis] * options.num_hypotheses),
         Timeline(encode_began_s=1.0),
-        terms=[TERM] * len(options.terms),
+        terms=TERMS[: len(options.terms)],
         return_attention=options.return_attention,
         return_alignment=options.return_attention,
     )
@@ -106,7 +99,7 @@ def test_an_answer_is_not_larger_than_estimated(
         return_attention=attention,
         terms=((5,),) * terms,
     )
-    size = size_of(options, source, term_bytes=[TERM.ByteSize()] * terms)
+    size = size_of(options, source, added=added(terms))
     found = answer(options, source, token)
     assert generation_pb2.Outcome(response=found).ByteSize() <= size.each
 
@@ -132,18 +125,18 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
     response = answer(options, 20, token)
 
     lines_alone = Segmentation(SegmentationMode.LINES)
-    reader = SourceReader(MODEL, RequestOptions(options, Affixes(), lines_alone))
+    reader = SourceReader(MODEL, Options(decoding=options, segmentation=lines_alone))
     source = at_once(reader.read(text))
-    joined = JoinedAnswer(source, MODEL.manifest)
-    for part in source.parts:
-        joined.add(part, generation_pb2.GenerateResponse.FromString(response.SerializeToString()))
+    joined = Joined(source)
+    for _ in source.parts:
+        joined.add(generation_pb2.GenerateResponse.FromString(response.SerializeToString()))
     size = size_of(
         options,
-        term_bytes=[TERM.ByteSize()] * terms,
+        added=added(terms),
         sources=len(lines),
         text_bytes=len(text.encode()),
     )
-    outcome = generation_pb2.Outcome(response=joined.response())
+    outcome = generation_pb2.Outcome(response=joined.response(MODEL.manifest))
     assert outcome.ByteSize() <= size.each * len(lines)
 
 
@@ -195,7 +188,7 @@ def test_a_refusal_names_the_option_that_makes_the_answer_large(
 
 
 def test_a_plain_batch_of_any_length_fits_the_default_memory() -> None:
-    size = AnswerSize.generated(
+    size = generated_size(
         DecodingOptions(max_decoding_length=512), source_tokens=512, token_bytes=32, sources=1024
     )
     size.checked(128 * MB)

@@ -21,7 +21,7 @@ from tests.unit.server.front.service import (
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
-from seqserve_server.front.call.backlog import Backlog
+from seqserve_server.front.overload.admission import PendingCalls
 
 GENERATE = "GenerationService.Generate"
 STREAM = "GenerationService.GenerateStream"
@@ -280,7 +280,7 @@ def errors_of_ended_calls() -> int:
 
 
 async def test_a_failed_call_is_freed_at_once(service: Service) -> None:
-    # gRPC keeps the first call of a method that is not the gate's.
+    # gRPC keeps the first call of a method that is not admitted.
     await service.models.ListModels(model_pb2.ListModelsRequest())
     gc.collect()
     gc.disable()
@@ -294,10 +294,10 @@ async def test_a_failed_call_is_freed_at_once(service: Service) -> None:
 
 
 async def test_a_call_refused_on_arrival_is_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def enter(backlog: Backlog, caller: str) -> None:
+    def enter(pending: PendingCalls, caller: str) -> None:
         raise QueueFull("no place", 0.25, Bound.BACKLOG)
 
-    monkeypatch.setattr(Backlog, "enter", enter)
+    monkeypatch.setattr(PendingCalls, "enter", enter)
     async with serving() as service:
         gc.collect()
         gc.disable()

@@ -12,7 +12,8 @@ from seqserve_server.contract.limits import Provider
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 
 
 def entry(version: int) -> Entry:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import Clock
 
-from seqserve_server.front.engine_client.circuit_breaker import (
+from seqserve_server.front.engine_client.supervisor import (
     BreakerLimits,
     BreakerState,
     CircuitBreaker,

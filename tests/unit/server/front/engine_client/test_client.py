@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
+from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
     ArtifactError,
@@ -48,9 +49,9 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.observer import StatsRecorder
-from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 
 PATIENCE_S = 30.0
 ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
@@ -172,13 +173,6 @@ def submitted(engine: RemoteEngine, count: int) -> list[Inbox]:
     for inbox in inboxes:
         inbox.submit(engine)
     return inboxes
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Waits for a condition, and fails after a timeout."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            await asyncio.sleep(0.001)
 
 
 def stats_of(rows: int) -> StatsReply:

@@ -9,8 +9,7 @@ import pytest
 from tests.clock import Clock
 
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
-from seqserve_server.front.engine_client.supervisor import Supervisor
+from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker, Supervisor
 
 PATIENCE_S = 30.0
 LIMITS = BreakerLimits(threshold=3, pause_s=1.0, max_pause_s=4.0, trial_s=5.0, forget_s=60.0)

@@ -33,7 +33,7 @@ def labels(glossaries: Glossaries) -> list[str]:
 
 
 def is_sound(glossaries: Glossaries) -> bool:
-    return glossaries.reloads()[OPTION].succeeded
+    return glossaries.reloads()[OPTION][0]
 
 
 async def settled(glossaries: Glossaries) -> None:

@@ -28,9 +28,22 @@ SERVERS: dict[str, dict[str, Any]] = {
         )
     },
     "defaults": {"generation": {"segmentation": "sentences", "beam_size": 2}},
+    "features": {
+        "template": Template(
+            source_suffix=["s"], source_languages={"en": ""}, target_languages={"de": ""}
+        ),
+        "generation": {"keep_placeholders": True, "lower_capitals": True},
+    },
+    "pivot": {"template": Template(source_languages={"en": ""}, target_languages={"de": ""})},
 }
 """What differs in the manifest of the model of each server."""
-_CALLS = {"plain": 160, "languages": 70, "defaults": 100}
+OTHERS: dict[str, dict[str, Template]] = {
+    "pivot": {"onward": Template(source_languages={"de": ""}, target_languages={"fr": ""})}
+}
+"""The templates of the other models of a server, by their names."""
+GLOSSARY = {"coffee": "Kaffee", "tea": "Tee", "green tea": "Gruentee", "rain": "Regen", "ask": "?"}
+"""The entries of the glossary ``drinks`` of the servers with features, of English to German."""
+_CALLS = {"plain": 160, "languages": 70, "defaults": 100, "features": 140, "pivot": 120}
 
 _SENTENCES = [
     "Hello there.",
@@ -114,6 +127,59 @@ _PARAMETERS: list[dict[str, Any]] = [
     {"segmentation": "lines"},
 ]
 _MAX_SOURCES = 6
+_FEATURE_SENTENCES = [
+    "Hello {name}, open https://example.org/a_b?c=1 now.",
+    "ITS PRICE IS 50% OF {price}, SAYS KX7-4492.",
+    "SHE DRINKS GREEN TEA. He drinks coffee.",
+    "{a} {b}",
+    "Some tea, some green tea, some COFFEE with {milk}{sugar}.",
+    "a quick fox quits. {q} is quiet!",
+    "WRITE TO quartz@example.org OR CALL",
+    "Read {x}, {x} and {y}. Then {z}!",
+    "rain in the   rainforest\n\n- {item}: GRAND TOTAL\n",
+    "WE NEED STRASSE AND STRA\u00dfE, AND `code` TOO",
+    "one word",
+    "...",
+    "2.0.1",
+    "FIRST LINE HERE {n} AND A LOT MORE THAN SIXTY BYTES, WHICH MUST BE WRAPPED, {m}, SOMEWHERE",
+]
+_FEATURES: list[dict[str, Any]] = [
+    {"keep_placeholders": True},
+    {"keep_placeholders": True, "return_alignment": True},
+    {"keep_placeholders": False},
+    {"keep": ["tea", "fox"]},
+    {"keep": ["e"], "keep_placeholders": True, "return_top_tokens": 1},
+    {"lower_capitals": True},
+    {"lower_capitals": False},
+    {"lower_capitals": True, "return_alignment": True},
+    {"replace_unknowns": True},
+    {"draft_source": True},
+    {"target_draft": "A draft of {name}."},
+    {"target_draft": "So: a draft", "target_prefix": "So: "},
+    {"segmentation": "sentences"},
+    {"segmentation": "sentences"},
+    {"segmentation": "lines"},
+    {"beam_size": 2, "num_hypotheses": 2},
+    {"return_attention": True},
+    {"return_alignment": True},
+    {"stop_sequences": ["fo"]},
+    {"return_scores": True},
+    {"max_decoding_length": 20},
+    {"time_limit_ms": 9000},
+    {"vocabulary_allow": ["a", "b", "e"]},
+]
+_WRONG_FEATURES: list[dict[str, Any]] = [
+    {"keep": [" "]},
+    {"target_draft": "d" * 20_000},
+    {"target_draft": "d", "draft_source": True},
+    {"glossary": "none"},
+]
+_TERM_FEATURES: list[dict[str, Any]] = [
+    {"glossary": "drinks"},
+    {"glossary": "drinks", "beam_size": 2},
+    {"terms": [pb.Term(source="tea", target="Tee"), pb.Term(source="fox", target="Fuchs")]},
+    {"glossary": "drinks", "terms": [pb.Term(source="coffee", target="Mokka")]},
+]
 
 
 class Method(NamedTuple):
@@ -178,7 +244,7 @@ class Call:
 
 def calls(server: str, rng: random.Random) -> Iterator[Call]:
     """Draws the calls of a server: some by hand, the others at random."""
-    if server != "languages":
+    if server in ("plain", "defaults"):
         for name, request in _chosen():
             yield Call(server, name, [request.SerializeToString()])
     names = list(METHODS)
@@ -187,9 +253,11 @@ def calls(server: str, rng: random.Random) -> Iterator[Call]:
         name = names[index % len(names)] if index % 3 else rng.choice(names[:4])
         count = rng.randint(1, 5) if METHODS[name].client_streaming else 1
         requests = [_DRAWERS[name](rng, place) for place in range(count)]
-        if server == "languages":
-            for request in requests:
+        for request in requests:
+            if server == "languages":
                 _name_languages(request, rng)
+            elif server in ("features", "pivot"):
+                _use_features(request, rng, server)
         # Where a damaged message ends a call, gRPC may report that it could not send the next ones.
         damage = _unchanged if name == "ModelStreamInfer" else _sometimes_damaged
         yield Call(server, name, [damage(rng, request) for request in requests])
@@ -219,6 +287,44 @@ def _name_languages(request: Any, rng: random.Random) -> None:
             setattr(named, name, rng.choice(["en", "de"]))
         elif hasattr(request, "parameters"):
             request.parameters[name].string_param = "de"
+
+
+def _use_features(request: Any, rng: random.Random, server: str) -> None:
+    """Draws texts and options anew, of those that change a text before and after the model."""
+    if isinstance(request, pb.GenerateBulkRequest):
+        request = request.request
+    sources = [_feature_text(rng) for _ in range(rng.randint(1, 3))]
+    if hasattr(request, "source"):
+        request.source = sources[0]
+    elif hasattr(request, "sources"):
+        request.sources[:] = sources
+    if hasattr(request, "parameters") and rng.random() < 0.5:
+        request.parameters["keep_placeholders"].bool_param = True
+        request.parameters["glossary"].string_param = "drinks"
+    if isinstance(request, pb.GenerateRequest | pb.GenerateBatchRequest):
+        request.options.CopyFrom(_feature_options(rng, server))
+
+
+def _feature_text(rng: random.Random) -> str:
+    if rng.random() < 0.3:
+        return " ".join(rng.sample(_FEATURE_SENTENCES, 2))
+    return rng.choice(_FEATURE_SENTENCES)
+
+
+def _feature_options(rng: random.Random, server: str) -> pb.GenerationOptions:
+    is_pivot = server == "pivot"
+    options: dict[str, Any] = {"max_decoding_length": 47}
+    for chosen in rng.sample(_FEATURES, rng.choice([1, 2, 2, 3])):
+        options |= chosen
+    if rng.random() < (0.05 if is_pivot else 0.4):
+        options |= rng.choice(_TERM_FEATURES)
+    if rng.random() < 0.08:
+        options |= rng.choice(_WRONG_FEATURES)
+    if is_pivot and rng.random() < 0.95:
+        options |= {"source_language": "en", "target_language": "fr"}
+        if rng.random() < 0.9:
+            options.pop("return_attention", None)
+    return pb.GenerationOptions(**options)
 
 
 def _unchanged(rng: random.Random, request: Message) -> bytes:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -25,17 +26,21 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
-from tests.unit.server.front.golden.drawing import SERVERS, Call, calls
-from tests.unit.server.front.golden.scripted_engine import ScriptedEngines
+from tests.unit.server.front.golden.drawing import GLOSSARY, OTHERS, SERVERS, Call, calls
+from tests.unit.server.front.golden.scripted_engine import Script, ScriptedEngines
 from tests.unit.server.front.service import rollout_of
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.files import FileDigest
+from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
@@ -50,11 +55,11 @@ class Front:
     """A running server over a scripted engine."""
 
     channel: grpc.aio.Channel
-    engines: ScriptedEngines
+    script: Script
 
     async def record(self, call: Call) -> dict[str, Any]:
         """Runs a call, and returns all that was seen of it."""
-        self.engines.forget()
+        self.script.forget()
         reserved: list[list[float]] = []
         lines: list[dict[str, Any]] = []
         with _watched_memory(reserved), mock.patch.object(logs, "event", _collect(lines)):
@@ -66,7 +71,7 @@ class Front:
         return {
             "responses": _settled(call.name, [_plain(response) for response in responses]),
             "status": status,
-            "specs": sorted((_spec(spec) for spec in self.engines.specs), key=json.dumps),
+            "specs": sorted((_spec(spec) for spec in self.script.specs), key=json.dumps),
             "reserved": reserved,
             "log": _facts(lines[-1]),
         }
@@ -101,22 +106,42 @@ _METADATA = (("x-request-id", _ID),)
 async def front(server_name: str) -> AsyncIterator[Front]:
     """Starts one of the servers that calls are drawn for."""
     metrics = Metrics()
+    script = Script(is_rough=server_name in ("features", "pivot"))
     described = replace(manifest(version=2), **SERVERS[server_name])
-    tokenizer = byte_tokenizer()
-    engines = ScriptedEngines(described, tokenizer)
-    model = ServedModel(
-        manifest=described, tokenizer=tokenizer, engine=engines, provider=Provider.CPU
-    )
-    repository = Repository([Entry(name="echo", version=2, state=ModelState.READY, model=model)])
-    repository.choose_default()
+    models = [described]
+    for name, template in OTHERS.get(server_name, {}).items():
+        models.append(replace(manifest(name), template=template))
+    if script.is_rough:
+        # Attention is fetched where what is kept was not written.
+        models = [replace(each, files={SCORER: FileDigest(sha256="", bytes=0)}) for each in models]
+    repository = Repository([_entry(each, script) for each in models])
+    repository.choose_default("echo")
     options = ServeOptions(port=0, max_message_bytes=1 << 20)
-    server = Server(options, rollout_of(repository, metrics), metrics)
+    with TemporaryDirectory() as folder:
+        lines = "".join(f"{source}\t{target}\n" for source, target in GLOSSARY.items())
+        Path(folder, "drinks.en-de.tsv").write_text(lines)
+        glossaries = Glossaries(Path(folder))
+        glossaries.open()
+    server = Server(options, rollout_of(repository, metrics), metrics, glossaries=glossaries)
     try:
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield Front(channel, engines)
+            yield Front(channel, script)
     finally:
         await server.drain(PATIENCE_S)
+
+
+def _entry(described: Manifest, script: Script) -> Entry:
+    tokenizer = byte_tokenizer()
+    model = ServedModel(
+        manifest=described,
+        tokenizer=tokenizer,
+        engine=ScriptedEngines(described, tokenizer, script),
+        provider=Provider.CPU,
+    )
+    return Entry(
+        name=described.name, version=described.version, state=ModelState.READY, model=model
+    )
 
 
 def recorded() -> Iterator[tuple[Call, dict[str, Any]]]:
@@ -237,9 +262,9 @@ def _spec(spec: Spec) -> dict[str, Any]:
             options = replace(options, sampling=options.sampling._replace(seed=-1))
         written["options"] = repr(options)
         written["answer"] = spec.answer is not None
-        if not written["draft"]:
-            # Most have none.
-            del written["draft"]
+        # Most have none.
+        if draft := written.pop("draft"):
+            written["draft"] = list(draft)
     written["priority"] = spec.priority.value
     return written
 

@@ -11,6 +11,7 @@ import itertools
 import struct
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from seqserve_server.artifact.manifest import Manifest
@@ -30,9 +31,8 @@ from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.text.tokenizer import Tokenizer
 
 BUSY, BROKEN = "busy", "broken"
@@ -47,23 +47,32 @@ _STAMPS = {
 }
 
 
-class ScriptedEngines(EngineGroup):
-    """Answers in the loop's next iterations; see the top of the file."""
+@dataclass(slots=True)
+class Script:
+    """What all engines of a server have done, and how well they write."""
 
-    def __init__(self, manifest: Manifest, tokenizer: Tokenizer) -> None:
-        super().__init__([], label=manifest.label)
-        self.capacity = Ready(slots=4, max_rows=4, cache_bytes=0)
-        self._manifest, self._tokenizer = manifest, tokenizer
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._ids = itertools.count()
-        self._refused: set[str] = set()
-        self.specs: list[Spec] = []
-        """Every request, in the order in which they came."""
+    is_rough: bool = False
+    """Whether they leave out braces, write each ``q`` as unknown and each ``=`` twice."""
+    specs: list[Spec] = field(default_factory=list)
+    """Every request, in the order in which they came."""
+    refused: set[str] = field(default_factory=set)
 
     def forget(self) -> None:
         """Forgets all requests."""
         self.specs.clear()
-        self._refused.clear()
+        self.refused.clear()
+
+
+class ScriptedEngines(EngineGroup):
+    """Answers in the loop's next iterations; see the top of the file."""
+
+    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, script: Script) -> None:
+        super().__init__([], label=manifest.label)
+        self._script = script
+        self.capacity = Ready(slots=4, max_rows=4, cache_bytes=0)
+        self._manifest, self._tokenizer = manifest, tokenizer
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._ids = itertools.count()
 
     status = EngineStatus(is_up=True, is_ready=True, last_error="", restarts=0, pids=())  # type: ignore[assignment]
     last_reply = StatsReply(0, 0, EngineStats())  # type: ignore[assignment]
@@ -78,7 +87,7 @@ class ScriptedEngines(EngineGroup):
         return reply
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        self.specs.append(spec)
+        self._script.specs.append(spec)
         request_id = next(self._ids)
         self._tasks[request_id] = asyncio.create_task(self._run(request_id, spec, receive))
         return request_id
@@ -102,8 +111,8 @@ class ScriptedEngines(EngineGroup):
         text = self._tokenizer.decode(spec.source)
         if text.startswith(BROKEN):
             return Failed(EngineFault("the script says so"))
-        if text.startswith(BUSY) and text not in self._refused:
-            self._refused.add(text)
+        if text.startswith(BUSY) and text not in self._script.refused:
+            self._script.refused.add(text)
             return Failed(QueueFull("the script says so", _RETRY_S, Bound.DEADLINE))
         if isinstance(spec, ScoreSpec):
             return self._scored(spec)
@@ -130,6 +139,8 @@ class ScriptedEngines(EngineGroup):
     def _hypothesis(self, spec: GenerateSpec, rank: int) -> Hypothesis:
         options = spec.options
         source = [id_ for id_ in spec.source if id_ >= _NUM_CONTROLS]
+        if self._script.is_rough:
+            source = [id_ for each in source for id_ in self._roughly(each)]
         ids = [*options.prefix, *source][: options.max_decoding_length]
         # What is not first lacks its last tokens.
         ids = ids[: max(1, len(ids) - rank)]
@@ -151,6 +162,16 @@ class ScriptedEngines(EngineGroup):
             text_length=length,
             unmet_terms=[index for index in range(len(options.terms)) if index % 2],
         )
+
+    def _roughly(self, token_id: int) -> list[int]:
+        match self._tokenizer.decode([token_id]):
+            case "{" | "}":
+                return []
+            case "q":
+                return [self._manifest.tokens.unk]
+            case "=":
+                return [token_id, token_id]
+        return [token_id]
 
 
 def _top_tokens(ids: Sequence[int], options: DecodingOptions) -> list[TopTokens]:

@@ -1,8 +1,9 @@
-"""What lies in a repository: versions, what is passed over, and whether anybody writes."""
+"""A repository's folder: which one it is, its versions, what is ignored, whether anybody writes."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import time
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.errors import ArtifactError, StartupError
+from seqserve_server.front.models import folders
+from seqserve_server.front.models.deployment import check_inside
 from seqserve_server.front.models.folders import (
+    MODELS,
     Listing,
-    check_inside,
     files_of,
-    has_manifest,
     list_folders,
+    standard_repository,
 )
 
 
@@ -149,12 +152,10 @@ def test_files_are_equal_as_long_as_nobody_writes(tmp_path: Path) -> None:
     assert files_of(tmp_path) == ()
     (tmp_path / "weights.bin").write_bytes(b"12")
     seen = [files_of(tmp_path)]
-    assert not has_manifest(seen[0])
     (tmp_path / "weights.bin").write_bytes(b"123")
     seen.append(files_of(tmp_path))
     (tmp_path / "manifest.json").write_text("{}")
     seen.append(files_of(tmp_path))
-    assert has_manifest(seen[2])
     (tmp_path / "manifest.json").unlink()
     (tmp_path / "other").write_text("{}")
     (tmp_path / "other").rename(tmp_path / "manifest.json")
@@ -195,3 +196,43 @@ def test_links_lead_where_they_may(tmp_path: Path) -> None:
     # The repository itself may be a link, as volumes are.
     (tmp_path / "linked").symlink_to(repository)
     check_inside(tmp_path / "linked" / "m" / "1", tmp_path / "linked")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model of a wheel, as pip lays it down."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "site-packages" / "shipped"
+    (folder / "en-de" / "4").mkdir(parents=True)
+    monkeypatch.setattr(folders, "shipped", lambda: folder)
+    return folder
+
+
+def test_the_folder_beside_comes_first(installed: Path) -> None:
+    Path("models/mine/1").mkdir(parents=True)
+    assert standard_repository() == MODELS
+
+
+def test_the_shipped_model_is_next_and_is_logged(
+    installed: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "seqserve")
+    assert standard_repository() == installed
+    [record] = caplog.records
+    assert record.message == "shipped model"
+    assert vars(record)["fields"] == {"folder": installed}
+
+
+def test_a_folder_of_that_name_without_models_is_not_meant(installed: Path) -> None:
+    Path("models").mkdir()
+    Path("models/user.py").write_text("")
+    assert standard_repository() == installed
+
+
+def test_without_any_the_error_tells_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StartupError) as caught:
+        standard_repository()
+    assert "seqserve models fetch" in str(caught.value)

@@ -18,7 +18,8 @@ from seqserve_server.contract.errors import (
     StartupError,
 )
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 
 READY, FAILED = ModelState.READY, ModelState.FAILED
 RESTARTING, DRAINING = ModelState.RESTARTING, ModelState.DRAINING

@@ -19,8 +19,8 @@ from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -248,16 +248,6 @@ def test_manifest_of_another_model_is_refused(make: Make, models: Path) -> None:
     assert "other/2" in make.opened().find("tiny", 2).reason
 
 
-def test_what_is_no_version_is_passed_over(make: Make, models: Path) -> None:
-    (models / "README.md").write_text("of the models")
-    (models / "tiny" / "notes").mkdir()
-    (models / "tiny" / "0").mkdir()
-    (models / "tiny" / "02").mkdir()
-    (models / "tiny" / "3").write_text("a file")
-    (models / ".git" / "1").mkdir(parents=True)
-    assert [entry.label for entry in make.opened().entries] == ["tiny/1"]
-
-
 def test_caches_that_do_not_fit(make: Make, models: Path, processes: Processes) -> None:
     add_version(models, 2)
     with pytest.raises(StartupError, match="--slots"):
@@ -314,16 +304,6 @@ def test_default_that_fails_leaves_no_process(
     with pytest.raises(OptionError, match="--default-model: 'other' is not ready"):
         make().open("other")
     assert processes.launched and processes.left == 0
-
-
-def test_folder_that_is_not_there(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="--model-repository"):
-        make(repository=tmp_path / "nowhere").open()
-
-
-def test_folder_without_models(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match=r"<name>/<version>/"):
-        make(repository=tmp_path).open()
 
 
 def test_only_as_many_as_are_kept_are_loaded(

@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from tests.resources import own_resources
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, make_manifest
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
+from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
     ArtifactError,
@@ -31,14 +32,14 @@ from seqserve_server.contract.errors import (
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models import deployment
-from seqserve_server.front.models import scanner as module
+from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
+from seqserve_server.front.models import deployment, folders
+from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.text.tokenizer import Tokenizer
@@ -171,12 +172,6 @@ async def watching(
         await watched.rollout.stop()
         for host in watched.loader.hosts:
             assert host.has_ended, "an engine was left behind"
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            await asyncio.sleep(0.002)
 
 
 async def test_version_that_appears_is_loaded_and_served(tmp_path: Path) -> None:
@@ -355,7 +350,7 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
         has_listed, may_return = threading.Event(), threading.Event()
-        real = module.list_folders
+        real = folders.list_folders
 
         def listed_before(repository: Path) -> Listing:
             found = real(repository)
@@ -364,7 +359,7 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
                 assert may_return.wait(PATIENCE_S)
             return found
 
-        monkeypatch.setattr(module, "list_folders", listed_before)
+        monkeypatch.setattr(folders, "list_folders", listed_before)
         scan = asyncio.create_task(watched.rollout.scan())
         assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
         watched.write(2)

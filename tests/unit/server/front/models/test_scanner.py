@@ -10,8 +10,8 @@ import pytest
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
+from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.repository import Entry, Repository
-from seqserve_server.front.models.scanner import Scanner
 
 
 class Stock:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_server.front.models.traffic import choose_version, parse_traffic, traffic_shares
+from seqserve_server.front.models.repository import choose_version, traffic_shares
+from seqserve_server.front.models.rollout import parse_traffic
 
 WEIGHTS = st.dictionaries(st.integers(1, 9), st.integers(0, 100))
 READY = st.sets(st.integers(1, 9), min_size=1)

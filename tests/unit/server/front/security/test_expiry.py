@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.front.security.tls import expiry_s
+from seqserve_server.front.security.protection import expiry_s
 
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 

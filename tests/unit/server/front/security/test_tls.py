@@ -17,7 +17,7 @@ import pytest
 from tests.certificates import Certificates as Files
 
 from seqserve.errors import OptionError
-from seqserve_server.front.security.tls import Certificates, certificates_of
+from seqserve_server.front.security.protection import Certificates, certificates_of
 
 
 @pytest.fixture

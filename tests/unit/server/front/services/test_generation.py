@@ -15,7 +15,7 @@ from tests.unit.server.front.service import Service, details, failure, request, 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.text.tokenizer import Tokenizer
 
 TEXT = "Grüße aus Köln 🙂"

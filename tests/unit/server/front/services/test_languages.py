@@ -169,7 +169,8 @@ async def test_detection_is_for_calls_that_generate_and_needs_its_extra(
     long = pb.DetectLanguageRequest(text="a" * 100_001)
     error = await failure(pairs.generation.DetectLanguage(long))
     assert error.details().startswith("text: has 100,001 characters")
-    monkeypatch.setattr("seqserve_server.front.request.detection.find_spec", lambda name: None)
+    detection = "seqserve_server.front.generate.detection"
+    monkeypatch.setattr(f"{detection}.find_spec", lambda name: None)
     auto = request("안녕", source_language="auto", target_language="de")
     error = await failure(pairs.generation.Generate(auto))
     assert error.code() is grpc.StatusCode.FAILED_PRECONDITION

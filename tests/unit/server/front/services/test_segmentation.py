@@ -14,7 +14,7 @@ from tests.unit.server.front.service import Service, details, failure, request, 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Event, Finished, Timeline
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
 
 TEXT = "  Good day. How are you?\r\n\r\n\tI paid 3.50 €. 🙂 Bye!\n"

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.front.engine_client.status import EngineStatus
+from seqserve_server.front.engine_client.engine import EngineStatus
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.metrics import Metrics
 

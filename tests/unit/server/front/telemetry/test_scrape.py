@@ -99,7 +99,7 @@ def test_fault_is_logged_and_a_hang_up_is_not(
         try:
             raise error
         except (OSError, ValueError):
-            scrape._server.handle_error(None, None)
+            scrape.handle_error(None, None)
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.unit.server.front.security.test_auth_tokens import line as token_line
+from tests.unit.server.front.security.test_tokens import line as token_line
 from tests.unit.server.front.service import Service, failure, request, serving
 from tests.unit.server.front.services.open_inference.tensor import asking
 
@@ -30,8 +30,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tokens import Tokens
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, Trace
 from seqserve_server.front.telemetry.outcomes import OK
 from seqserve_server.front.telemetry.scrape import render

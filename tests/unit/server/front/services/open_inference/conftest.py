@@ -9,7 +9,7 @@ from tests.unit.server.front.service import Service
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import Receive
 
 
 @pytest.fixture

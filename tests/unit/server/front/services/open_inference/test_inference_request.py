@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, manifest
+from tests.unit.server.front.echo import echo_model
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.limits import Provider
-from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.services.open_inference.inference_request import InferenceRequest
+from seqserve_server.front.services.open_inference.inference import InferenceRequest
 
 Hypothesis = generation_pb2.Hypothesis
 BEST = Hypothesis(
@@ -21,18 +18,17 @@ BEST = Hypothesis(
 NEXT = Hypothesis(
     text="b", score=-3.0, normalized_score=-1.0, stop_reason=generation_pb2.STOP_REASON_EOS
 )
-MODEL = ServedModel(
-    manifest=manifest(),
-    tokenizer=byte_tokenizer(),
-    engine=cast(Any, None),
-    provider=Provider.CPU,
-)
+MODEL = echo_model()
+
+
+def answer(*hypotheses: Hypothesis) -> generation_pb2.GenerateResponse:
+    return generation_pb2.GenerateResponse(hypotheses=hypotheses)
 
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_missing_hypotheses_are_empty(raw: bool) -> None:
     asked = InferenceRequest.read(asking("a", "b", raw=raw, num_hypotheses=2), MODEL)
-    response = asked.response([[BEST, NEXT], [NEXT]])
+    response = asked.response([answer(BEST, NEXT), answer(NEXT)])
     assert bool(response.raw_output_contents) is raw
     assert tensors(response) == {
         "text": [["ä", "b"], ["b", ""]],
@@ -44,4 +40,4 @@ def test_missing_hypotheses_are_empty(raw: bool) -> None:
 
 def test_flat_response_has_one_size() -> None:
     asked = InferenceRequest.read(asking("a", "b", outputs=["text"]), MODEL)
-    assert tensors(asked.response([[BEST], [NEXT]])) == {"text": ["ä", "b"]}
+    assert tensors(asked.response([answer(BEST), answer(NEXT)])) == {"text": ["ä", "b"]}

@@ -25,10 +25,9 @@ from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import ModelUnavailable
 from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
-from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.repository import Entry
 

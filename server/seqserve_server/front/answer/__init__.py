@@ -1,1 +1,0 @@
-"""Runs prepared requests on the engine and writes their answers."""

@@ -1,0 +1,175 @@
+"""Answers a source: runs its parts on the engine, as many at once as a window lets in."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, suppress
+from functools import partial
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.front.generate.engine_call import EngineCall, engine_call
+from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.joined import Joined
+from seqserve_server.front.generate.pivot import AnswerPart, Streamed, join_legs, stream_then, then
+from seqserve_server.front.generate.records import Job, Onward, Source
+from seqserve_server.front.generate.response import response_of
+from seqserve_server.text.tokenizer import Tokenizer
+
+Response = generation_pb2.GenerateResponse
+Piece = generation_pb2.Piece
+
+
+async def answer(job: Job, source: Source | ServiceError) -> Response:
+    """Answers a source of a job, once all its parts are finished."""
+    if isinstance(source, ServiceError):
+        raise source
+    answer_part = _answering(job, is_bulk=_is_bulk(job, source))
+    if not source.is_divided:
+        response = await answer_part(source.parts[0])
+        assert response is not None
+        return _annotated(job, response)
+    joined = Joined(source)
+    if len(source.parts) == 1:
+        joined.add(await answer_part(source.parts[0]))
+    else:
+        async with aclosing(job.window.map_in_order(source.parts, answer_part)) as responses:
+            async for each in responses:
+                joined.add(each)
+    return _annotated(job, _joined(job, joined))
+
+
+async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
+    """Yields the text as soon as it is final, then the whole answer.
+
+    The text of a lone part comes as it is decoded, that of many by part.
+    """
+    if isinstance(source, ServiceError):
+        raise source
+    parts, is_bulk = source.parts, _is_bulk(job, source)
+    joined = Joined(source)
+    if len(parts) == 1 and parts[0].tokens:
+        if begin := parts[0].span.begin:
+            yield Piece(text=source.text[:begin])
+        async with aclosing(_stream_part(job, parts[0], is_bulk=is_bulk)) as pieces:
+            async for each in pieces:
+                if isinstance(each, Piece):
+                    yield each
+                elif source.is_divided:
+                    joined.add(each)
+                else:
+                    yield _annotated(job, each)
+                    return
+    else:
+        answer_part = _answering(job, is_bulk=is_bulk)
+        async with aclosing(job.window.map_in_order(parts, answer_part)) as responses:
+            async for response in responses:
+                yield Piece(text=joined.add(response))
+    if rest := joined.rest():
+        yield Piece(text=rest)
+    yield _annotated(job, _joined(job, joined))
+
+
+def _is_bulk(job: Job, source: Source) -> bool:
+    # Parts of a source are as many sources of a call: they wait where a lone one is refused.
+    return job.is_bulk or len(source.parts) > 1
+
+
+def _answering(job: Job, *, is_bulk: bool) -> AnswerPart:
+    first = partial(_answer_part, job, is_bulk)
+    if job.onward is None:
+        return first
+    return then(first, partial(_answer_onward, job.onward, is_bulk), (job.hop, job.onward.hop))
+
+
+async def _answer_part(job: Job, is_bulk: bool, part: Part) -> Response | None:
+    if not part.tokens:
+        return None
+    call = engine_call(job, part, is_bulk=is_bulk)
+    await call.finished(retries=is_bulk)
+    return await _written(job, part, call)
+
+
+async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:
+    job = await onward.read(text, is_bulk)
+    return await answer(job, job.sources[0])
+
+
+async def _written(job: Job, part: Part, call: EngineCall) -> Response:
+    """Writes the answer of a call that is finished, with its attention where that helps."""
+    finished, options = call.result(), job.hop.options
+    if any(feature.needs_attention(part, finished) for feature in options.features):
+        # The translation is complete without.
+        with suppress(ServiceError):
+            finished = await call.with_attention()
+    if not (part.decoding.return_attention or options.decoding.return_top_tokens):
+        return await response_of(job.hop, part, finished, call.timeline)
+    async with job.call.resources.writing:
+        return await response_of(job.hop, part, finished, call.timeline)
+
+
+async def _stream_part(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
+    if job.onward is None:
+        pieces = _stream_tokens(job, part, is_bulk=is_bulk)
+    else:
+        first = partial(_answer_part, job, is_bulk)
+        onward = partial(_stream_onward, job.onward, is_bulk)
+        pieces = stream_then(first, onward, (job.hop, job.onward.hop), part)
+    async with aclosing(pieces):
+        async for each in pieces:
+            yield each
+
+
+async def _stream_onward(onward: Onward, is_bulk: bool, text: str) -> Streamed:
+    job = await onward.read(text, is_bulk)
+    async with aclosing(streamed(job, job.sources[0])) as pieces:
+        async for each in pieces:
+            yield each
+
+
+async def _stream_tokens(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
+    # What may still be rewritten is not streamed.
+    waits = any(feature.rewrites(part) for feature in job.hop.options.features)
+    call = engine_call(job, part, streamed=not waits, is_bulk=is_bulk)
+    tokenizer, stops = job.hop.model.tokenizer, part.decoding.stops
+    text = tokenizer.stream(stops)
+    generated: list[int] = []
+    sent_text, sent_tokens = "", 0
+    async with aclosing(call.progress()) as progress:
+        async for tokens in progress:
+            generated += tokens
+            if piece := text.push(tokens):
+                sent_text += piece
+                # A stop sequence may yet cut off the tokens after the text.
+                end = len(generated)
+                if stops:
+                    end = _covering(tokenizer, generated, sent_text, sent_tokens)
+                yield Piece(text=piece, token_ids=generated[sent_tokens:end])
+                sent_tokens = end
+    response = await _written(job, part, call)
+    best = response.hypotheses[0]
+    if rest := text.flush(best.text):
+        yield Piece(text=rest, token_ids=best.token_ids[sent_tokens:])
+    yield response
+
+
+def _covering(tokenizer: Tokenizer, tokens: list[int], text: str, min_count: int) -> int:
+    """Counts the leading tokens whose text begins with ``text``; ``min_count`` or more."""
+    for count in range(min_count, len(tokens)):
+        if tokenizer.decode(tokens[:count]).startswith(text):
+            return count
+    return len(tokens)
+
+
+def _joined(job: Job, joined: Joined) -> Response:
+    last = job.onward.hop if job.onward else job.hop
+    response = joined.response(last.model.manifest)
+    if job.onward:
+        join_legs((job.hop, job.onward.hop), joined, response)
+    return response
+
+
+def _annotated(job: Job, response: Response) -> Response:
+    if job.detected:
+        response.detected_language.language = job.detected.language
+        response.detected_language.confidence = job.detected.confidence
+    return response

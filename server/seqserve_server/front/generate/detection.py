@@ -1,0 +1,180 @@
+"""The front's end of the process that detects languages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from seqserve.language_codes import folded
+from seqserve_server.contract.errors import InvalidRequest, ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.process import child_process, logs
+
+MAX_CHARACTERS = 1000
+"""Characters of a text that are looked at."""
+_LIBRARY = "py3langid"
+_TRIES = 2
+"""Processes that are tried: one may end through no fault of the text."""
+# They take less than a second together, once the process has started.
+_MAX_WAITING = 512
+_RETRY_S = 1.0
+_END_TIMEOUT_S = 2.0
+
+
+class Detected(NamedTuple):
+    """A language that a text may be in."""
+
+    language: str
+    """Its code, in the form that the caller chose."""
+    confidence: float
+    """How probable it is among the languages that were compared."""
+
+
+class _DetectorProcess:
+    """A process that answers each line with one."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process, self._reader, self._writer = process, reader, writer
+
+    @classmethod
+    async def start(cls, module: str) -> _DetectorProcess:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+            end = theirs.fileno()
+            try:
+                # Not by the loop: uvloop forks, and gRPC's handlers of a fork may crash the child.
+                process = child_process.start(module, stdin=end, stdout=end)
+            except OSError:
+                writer.close()
+                raise
+        return cls(process, reader, writer)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ask(self, line: bytes) -> bytes:
+        try:
+            self._writer.write(line)
+            await self._writer.drain()
+            answer = await self._reader.readuntil()
+        except (OSError, EOFError, RuntimeError, asyncio.LimitOverrunError) as error:
+            # RuntimeError is what uvloop raises for a socket that is closed. Behind an answer that
+            # is too long, the next one would be that of another question.
+            raise ConnectionError("the detector has ended") from error
+        return answer
+
+    async def end(self) -> None:
+        self._writer.close()
+        status = await asyncio.to_thread(child_process.end, self._process, _END_TIMEOUT_S)
+        if status:
+            logs.event("language detector ended abnormally", {"status": status}, logging.ERROR)
+
+
+class LanguageDetector:
+    """Detects languages in a process of its own, which starts when it is first needed.
+
+    The process starts in about a second, and answers one request at a time, in about a
+    millisecond. One that ends is replaced. Used in the event loop.
+    """
+
+    def __init__(self, module: str = "seqserve_server.detector", library: str = _LIBRARY) -> None:
+        """Starts nothing; ``module`` is run by Python, and needs the ``library``."""
+        self._module, self._library = module, library
+        self._turn = asyncio.Lock()
+        self._process: _DetectorProcess | None = None
+        self._tasks: set[asyncio.Task[dict[str, float]]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None if there is none."""
+        return self._process.pid if self._process else None
+
+    def check(self) -> None:
+        """Raises NoDetector unless the library is installed."""
+        if find_spec(self._library) is None:
+            raise NoDetector
+
+    async def detect(self, text: str, codes: Iterable[str]) -> list[Detected]:
+        """Tells in which of some languages a text may be.
+
+        Args:
+            text: The text, of which the first :data:`MAX_CHARACTERS` are looked at.
+            codes: Of the languages, in any form; the first of several for one language counts.
+
+        Returns:
+            The languages that the detector knows, the most probable first; none where the text has
+            nothing by which to tell them apart.
+
+        Raises:
+            NoDetector: The library is not installed.
+            QueueFull: Too many callers wait.
+            ModelUnavailable: The process has failed, and so has the one that replaced it.
+        """
+        self.check()
+        if len(self._tasks) >= _MAX_WAITING:
+            raise QueueFull(f"{_MAX_WAITING} texts wait for the language detector", _RETRY_S)
+        names: dict[str, str] = {}
+        for code in codes:
+            names.setdefault(folded(code).name, code)
+        # To its end even if the caller leaves: the next answer must be that of the next request.
+        task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names)))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        answer = await asyncio.shield(task)
+        return [Detected(names[name], confidence) for name, confidence in answer.items()]
+
+    async def close(self) -> None:
+        """Ends the process, and with it the calls that wait."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end()
+
+    def _forget(self, task: asyncio.Task[dict[str, float]]) -> None:
+        self._tasks.discard(task)
+        # Seen, also where the caller has left.
+        if not task.cancelled():
+            task.exception()
+
+    async def _answer(self, text: str, languages: Sequence[str]) -> dict[str, float]:
+        question = json.dumps([text, languages]).encode() + b"\n"
+        async with self._turn:
+            for _ in range(_TRIES):
+                try:
+                    self._process = self._process or await _DetectorProcess.start(self._module)
+                    answer: dict[str, float] = json.loads(await self._process.ask(question))
+                except OSError as error:
+                    logs.event("language detector failed", {"error": str(error)}, logging.WARNING)
+                    await self._end()
+                else:
+                    return answer
+            raise ModelUnavailable("the language detector has failed; call again")
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.end()
+
+
+def best_of(detected: Sequence[Detected], field: str) -> Detected:
+    """Returns the most probable language.
+
+    Raises:
+        InvalidRequest: There is none; the message names the field of the request.
+    """
+    if not detected:
+        reason = "is auto, but the text does not tell its language; name it"
+        raise InvalidRequest(field, reason)
+    return detected[0]

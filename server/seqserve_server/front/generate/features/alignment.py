@@ -1,0 +1,202 @@
+"""Finds for each token of an answer the place in the source that it attends to most.
+
+The attention is that of the last layer, averaged over its heads. Source: Bahdanau et al. 2015,
+"Neural Machine Translation by Jointly Learning to Align and Translate", section 3.1.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Hypothesis
+from seqserve_server.front.generate.feature import Asked, Feature, Part
+from seqserve_server.front.generate.languages import Affixes
+from seqserve_server.front.generate.splitting import Span
+from seqserve_server.text.text_stream import REPLACEMENT
+from seqserve_server.text.tokenizer import Tokenizer
+
+
+class Link(NamedTuple):
+    """A token of a target, and the place in the source that it comes from."""
+
+    source: Span
+    target: Span
+
+    def moved(self, source: int, target: int) -> Link:
+        """Returns the link so many characters further on in both texts."""
+        return Link(
+            Span(*(place + source for place in self.source)),
+            Span(*(place + target for place in self.target)),
+        )
+
+
+def links_of(message: generation_pb2.Alignment) -> list[Link]:
+    """Reads the links of an alignment."""
+    sources = map(Span, message.source_begins, message.source_ends)
+    targets = map(Span, message.target_begins, message.target_ends)
+    return [Link(*link) for link in zip(sources, targets, strict=True)]
+
+
+def message_of(links: Sequence[Link]) -> generation_pb2.Alignment:
+    """Writes links as an alignment."""
+    return generation_pb2.Alignment(
+        source_begins=[link.source.begin for link in links],
+        source_ends=[link.source.end for link in links],
+        target_begins=[link.target.begin for link in links],
+        target_ends=[link.target.end for link in links],
+    )
+
+
+def alignment(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it."""
+    return Alignment(asked) if asked.options.return_alignment else None
+
+
+class Alignment(Feature):
+    """Tells where in the source the tokens of an answer come from."""
+
+    def __init__(self, asked: Asked) -> None:
+        """Takes what divides a source, and what is added to it."""
+        self._tokenizer, self._affixes = asked.model.tokenizer, asked.affixes
+
+    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        """Writes the alignment of a hypothesis, if its attention is known."""
+        if not hypothesis.attention:
+            return
+        rows = attention_rows(hypothesis, len(part.tokens))
+        source = TokenSpans.of(part.text, part.tokens, self._affixes, self._tokenizer)
+        ids, tokenizer = hypothesis.token_ids, self._tokenizer
+        message.alignment.CopyFrom(alignment_of(message.text, ids, rows, source, tokenizer))
+
+
+def attention_rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
+    """Returns for each token of a hypothesis its weights for the tokens of the source."""
+    weights = floats(hypothesis.attention)
+    return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
+
+
+def floats(data: bytes) -> array[float]:
+    """Decodes float32 values in this machine's byte order."""
+    values = array("f")
+    values.frombytes(data)
+    return values
+
+
+class TokenSpans(NamedTuple):
+    """Where the tokens of a source are in its text."""
+
+    first: int
+    """Index of the first token of the text; others may come before it."""
+    spans: list[Span]
+    """Of each token of the text; a lone space has the place of the token behind it."""
+    num_affixes: int
+    """How many of them are of what is added before the text."""
+
+    @classmethod
+    def of(
+        cls, text: str, ids: Sequence[int], affixes: Affixes, tokenizer: Tokenizer
+    ) -> TokenSpans:
+        """Finds the tokens of a source.
+
+        Args:
+            text: The source.
+            ids: All that the model reads for it.
+            affixes: What was added to it.
+            tokenizer: That of the model.
+        """
+        whole = affixes.text + text
+        offsets = tokenizer.pieces(whole).offsets
+        spans = [_trimmed(whole, *each) for each in offsets]
+        for index in range(len(spans) - 2, -1, -1):
+            if spans[index].begin == spans[index].end:
+                spans[index] = spans[index + 1]
+        shift = len(affixes.text)
+        spans = [Span(max(0, begin - shift), max(0, end - shift)) for begin, end in spans]
+        begin = sum(end <= shift for _, end in offsets)
+        return cls(len(ids) - len(affixes.after) - 1 - len(spans), spans, begin)
+
+    def of_text(self) -> range:
+        """Returns the indexes of the tokens of the text, without what the model reads beside it."""
+        return range(self.first + self.num_affixes, self.first + len(self.spans))
+
+    def attended(self, weights: array[float]) -> Span | None:
+        """Returns the place with the most weight; None where the model attends to no text."""
+        own = weights[self.first : self.first + len(self.spans)]
+        span = self.spans[own.index(max(own))] if own else Span(0, 0)
+        return span if span.begin < span.end else None
+
+
+def alignment_of(
+    text: str,
+    ids: Sequence[int],
+    attention: Sequence[array[float]],
+    source: TokenSpans,
+    tokenizer: Tokenizer,
+) -> generation_pb2.Alignment:
+    """Aligns the tokens of a target.
+
+    Args:
+        text: The target.
+        ids: Its tokens.
+        attention: Of each of them to the source.
+        source: The tokens of the source.
+        tokenizer: That of the model.
+    """
+    targets = zip(_spans(text, ids, tokenizer), attention, strict=True)
+    return message_of(
+        [
+            Link(place, target)
+            for target, weights in targets
+            if (place := source.attended(weights)) and target.begin < target.end
+        ]
+    )
+
+
+def _spans(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[Span]:
+    """Finds the place of each token; tokens that spell a character together have the same."""
+    stream = tokenizer.stream()
+    spans = [Span(0, 0)] * len(ids)
+    waiting: list[int] = []
+    begin = 0
+    for index, id_ in enumerate(ids):
+        if not tokenizer.is_hidden(id_):
+            waiting.append(index)
+        if piece := stream.push([id_]):
+            _place(spans, waiting, text, begin, begin + len(piece), ids, tokenizer)
+            begin, waiting = begin + len(piece), []
+    _place(spans, waiting, text, begin, len(text), ids, tokenizer)
+    return spans
+
+
+def _place(
+    spans: list[Span],
+    indexes: list[int],
+    text: str,
+    begin: int,
+    end: int,
+    ids: Sequence[int],
+    tokenizer: Tokenizer,
+) -> None:
+    """Gives tokens that came together their places between ``begin`` and ``end``.
+
+    A byte waits for what may belong to its character, and so may hold up tokens behind it.
+    """
+    together: list[int] = []
+    for index in indexes:
+        together.append(index)
+        own_end = end
+        if index != indexes[-1]:
+            own_end = min(end, len(tokenizer.decode(ids[: index + 1]).rstrip(REPLACEMENT)))
+        if own_end > begin or index == indexes[-1]:
+            for each in together:
+                spans[each] = _trimmed(text, begin, own_end)
+            begin, together = own_end, []
+
+
+def _trimmed(text: str, begin: int, end: int) -> Span:
+    part = text[begin:end]
+    left = len(part) - len(part.lstrip())
+    return Span(begin + left, begin + max(left, len(part.rstrip())))

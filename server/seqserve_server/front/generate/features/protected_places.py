@@ -1,0 +1,295 @@
+"""Puts what a source keeps into the text that a model wrote, exactly and once.
+
+A model often writes a placeholder or an address as it is. Where it does not, what it wrote from it
+is found by the alignment, and replaced; where it wrote nothing, the text is inserted behind what
+comes from the word before it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from seqserve.documents.passage import has_words
+from seqserve.v1 import generation_pb2
+from seqserve_server.front.generate.feature import without
+from seqserve_server.front.generate.features.alignment import Link, links_of, message_of
+from seqserve_server.front.generate.splitting import Span
+
+Hypothesis = generation_pb2.Hypothesis
+
+_WORD = re.compile(r"\w")
+# What may be next to a word and is no part of it.
+_MARKS = ".,;:!?…\"'()[]„“”‚‘’«»¡¿。、！？"
+_ENDED = (generation_pb2.STOP_REASON_UNSPECIFIED, generation_pb2.STOP_REASON_EOS)
+
+
+class _Edit(NamedTuple):
+    """A kept span, and the place in the model's text that it takes."""
+
+    target: Span
+    source: Span
+    placement: generation_pb2.Placement
+    before: str = ""
+    behind: str = ""
+    """White space that an insertion needs around it."""
+
+
+def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
+    """Tells whether a text lacks a kept text of its source, or has it too often."""
+    if not has_words(without(source, spans)):
+        return False
+    wanted = Counter(source[slice(*span)] for span in spans)
+    return any(sum(1 for _ in occurrences(kept, text)) != wanted[kept] for kept in wanted)
+
+
+def occurrences(kept: str, text: str) -> Iterator[Span]:
+    """Yields where a text has a kept text, by itself where that begins or ends with a letter."""
+    end = 0
+    while (begin := text.find(kept, end)) >= 0:
+        end = begin + len(kept)
+        if not (_is_in_word(text, begin) or _is_in_word(text, end)):
+            yield Span(begin, end)
+
+
+def _is_in_word(text: str, place: int) -> bool:
+    return _WORD.match(text[place - 1 : place]) is not None and (
+        _WORD.match(text[place : place + 1]) is not None
+    )
+
+
+def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
+    """Puts kept spans of a source into a hypothesis, and tells where they are.
+
+    The text, its alignment and ``kept`` change; tokens and scores stay those of the model.
+
+    Args:
+        message: The hypothesis, with its alignment.
+        source: The source.
+        spans: Its spans that are kept, in order.
+    """
+    if not has_words(without(source, spans)):
+        # There is nothing to translate.
+        message.text = source
+        message.ClearField("alignment")
+        message.kept.extend(kept_in(source, spans))
+        return
+    links = links_of(message.alignment)
+    places = _Places(message.text, source, spans, links)
+    edits: list[_Edit] = []
+    rest = list(spans)
+    for find in (places.generated, places.aligned):
+        placed = find(rest)
+        edits += placed
+        taken = {edit.source for edit in placed}
+        rest = [span for span in rest if span not in taken]
+    if message.stop_reason in _ENDED:
+        edits += map(places.missing, rest)
+        rest = []
+    edits += places.duplicates(spans)
+    _write(message, source, edits, links)
+    lost = generation_pb2.PLACEMENT_LOST
+    end = Span(len(message.text), len(message.text))
+    message.kept.extend(_kept(_Edit(end, span, lost), source, end) for span in rest)
+    message.kept.sort(key=lambda kept: kept.source_begin)
+
+
+def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
+    """Tells what is kept of a text that stays as it is."""
+    generated = generation_pb2.PLACEMENT_GENERATED
+    return [_kept(_Edit(span, span, generated), text, span) for span in spans]
+
+
+class _Places:
+    """Places of kept spans in a model's text."""
+
+    def __init__(
+        self, text: str, source: str, spans: Sequence[Span], links: Sequence[Link]
+    ) -> None:
+        self._text, self._source, self._links = text, source, links
+        self._is_taken = bytearray(len(text))
+        begins = [span.begin for span in spans]
+        self._origins = [_origin(link.source, spans, begins) for link in links]
+        """The kept span that each token comes from; None where it comes from none."""
+
+    def generated(self, spans: Sequence[Span]) -> list[_Edit]:
+        by_text: defaultdict[str, list[Span]] = defaultdict(list)
+        for span in spans:
+            by_text[self._source[slice(*span)]].append(span)
+        edits = []
+        # One that is in another counts where it is alone.
+        for kept, origins in sorted(by_text.items(), key=lambda each: -len(each[0])):
+            for origin, place in self._paired(origins, self._occurrences(kept)):
+                self._take(place)
+                edits.append(_Edit(place, origin, generation_pb2.PLACEMENT_GENERATED))
+        return edits
+
+    def aligned(self, spans: Sequence[Span]) -> list[_Edit]:
+        """Finds what the model wrote from spans, each by the run of tokens that come from it."""
+        edits = []
+        tokens: defaultdict[Span, list[int]] = defaultdict(list)
+        for index, origin in enumerate(self._origins):
+            if origin is not None:
+                tokens[origin].append(index)
+        for span in spans:
+            if tokens[span] and (place := self._run(span, tokens[span])) is not None:
+                self._take(place)
+                edits.append(_Edit(place, span, generation_pb2.PLACEMENT_ALIGNED))
+        return edits
+
+    def missing(self, span: Span) -> _Edit:
+        """Chooses a place for a span from which the model wrote nothing."""
+        text, source = self._text, self._source
+        at = self._behind(span.begin) if self._links else self._across(span.begin)
+        while 0 < at < len(text) and self._is_taken[at - 1] and self._is_taken[at]:
+            at += 1
+        is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
+        front = " " if is_apart and at and not text[at - 1].isspace() else ""
+        follows = source[span.end : span.end + 1]
+        back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
+        return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
+
+    def duplicates(self, spans: Sequence[Span]) -> list[_Edit]:
+        edits = []
+        kept = Counter(self._source[slice(*span)] for span in spans)
+        for text in kept:
+            # A letter, digit or mark alone may be there for another reason.
+            if len(text) > 1 or not text.isascii():
+                for place in self._occurrences(text):
+                    begin = place.begin - self._text[: place.begin].endswith(" ")
+                    edits.append(_Edit(Span(begin, place.end), Span(0, 0), _UNSPECIFIED))
+        return edits
+
+    def _behind(self, place: int) -> int:
+        """Finds the place behind what comes from the word before a place in the source."""
+        before = [link for link in self._links if link.source.begin < place]
+        last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
+        return last.target.end if last else 0
+
+    def _across(self, place: int) -> int:
+        at = round(len(self._text) * place / len(self._source))
+        while 0 < at < len(self._text) and not self._text[at].isspace():
+            at += 1
+        return at
+
+    def _occurrences(self, kept: str) -> list[Span]:
+        return [place for place in occurrences(kept, self._text) if self._is_free(place)]
+
+    def _is_free(self, place: Span) -> bool:
+        return not any(self._is_taken[slice(*place)])
+
+    def _take(self, place: Span) -> None:
+        self._is_taken[slice(*place)] = b"\1" * (place.end - place.begin)
+
+    def _paired(self, origins: list[Span], places: list[Span]) -> Iterator[tuple[Span, Span]]:
+        """Pairs spans with places that have their text: by attention, the others in order."""
+        if len(origins) != len(places):
+            begins = [place.begin for place in places]
+            votes = Counter(
+                (origin, place)
+                for link, origin in zip(self._links, self._origins, strict=True)
+                if (place := _origin(link.target, places, begins)) and origin in origins
+            )
+            for (origin, place), _ in votes.most_common():
+                if origin in origins and place in places:
+                    origins.remove(origin)
+                    places.remove(place)
+                    yield origin, place
+        yield from zip(origins, places, strict=False)
+
+    def _run(self, span: Span, tokens: Sequence[int]) -> Span | None:
+        """Finds the run of tokens with most of them from a span and fewest from elsewhere."""
+        best_gain, best, gain, begin = 0, None, 0, 0
+        for index in range(tokens[0], tokens[-1] + 1):
+            place = self._links[index].target
+            if not self._is_free(place):
+                gain = 0
+                continue
+            if gain <= 0:
+                gain, begin = 0, place.begin
+            comes = self._origins[index] == span
+            gain += 1 if comes else -1
+            if comes and gain > best_gain:
+                best_gain, best = gain, Span(begin, place.end)
+        return self._grown(best, span) if best else None
+
+    def _grown(self, place: Span, span: Span) -> Span | None:
+        """Takes to a place the rest of its word, if the span is a word, and no marks around it."""
+        begin, end = place
+        text, source = self._text, self._source
+        if _is_word(source, span):
+            while begin and self._may_take(begin - 1):
+                begin -= 1
+            while end < len(text) and self._may_take(end):
+                end += 1
+        kept = source[slice(*span)]
+        while begin < end and text[end - 1] in _MARKS and kept[-1] != text[end - 1]:
+            end -= 1
+        while begin < end and text[begin] in _MARKS and kept[0] != text[begin]:
+            begin += 1
+        return Span(begin, end) if begin < end else None
+
+    def _may_take(self, at: int) -> bool:
+        return not (self._text[at].isspace() or self._is_taken[at])
+
+
+_UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
+
+
+def _is_word(source: str, span: Span) -> bool:
+    """Tells whether nothing but marks stands between a span and the white space around it."""
+    before = source[: span.begin].rstrip(_MARKS)[-1:]
+    behind = source[span.end :].lstrip(_MARKS)[:1]
+    return (not before or before.isspace()) and (not behind or behind.isspace())
+
+
+def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[Link]) -> None:
+    text = message.text
+    parts: list[str] = []
+    kept: list[generation_pb2.KeptText] = []
+    moved: list[Link] = []
+    edits = sorted(edits, key=lambda edit: (edit.target.begin, edit.target.end, edit.source))
+    read = length = 0
+    is_edited = bytearray(len(text))
+    for begin, end in (edit.target for edit in edits):
+        is_edited[begin:end] = b"\1" * (end - begin)
+    rest = deque(link for link in links if not any(is_edited[slice(*link.target)]))
+    for edit in [*edits, None]:
+        until = len(text) if edit is None else edit.target.begin
+        shift = length - read
+        while rest and rest[0].target.end <= until:
+            moved.append(rest.popleft().moved(0, shift))
+        parts.append(text[read:until])
+        length += until - read
+        if edit is None:
+            break
+        if edit.placement:
+            begin = length + len(edit.before)
+            end = begin + edit.source.end - edit.source.begin
+            parts += [edit.before, source[slice(*edit.source)], edit.behind]
+            length = end + len(edit.behind)
+            kept.append(_kept(edit, source, Span(begin, end)))
+            moved.append(Link(edit.source, Span(begin, end)))
+        read = edit.target.end
+    message.text = "".join(parts)
+    message.kept.extend(kept)
+    message.alignment.CopyFrom(message_of(moved))
+
+
+def _kept(edit: _Edit, source: str, target: Span) -> generation_pb2.KeptText:
+    return generation_pb2.KeptText(
+        text=source[slice(*edit.source)],
+        source_begin=edit.source.begin,
+        source_end=edit.source.end,
+        target_begin=target.begin,
+        target_end=target.end,
+        placement=edit.placement,
+    )
+
+
+def _origin(place: Span, spans: Sequence[Span], begins: Sequence[int]) -> Span | None:
+    index = bisect_right(begins, max(place.begin, place.end - 1)) - 1
+    return spans[index] if index >= 0 and place.begin < spans[index].end else None

@@ -1,0 +1,147 @@
+"""Terms: translations of words or phrases that a source contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqserve.declarations import DECLARATIONS
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.events import Hypothesis
+from seqserve_server.contract.options import DecodingOptions, missing_terms
+from seqserve_server.front.call.answer_size import STRING_BYTES
+from seqserve_server.front.generate.feature import Asked, Feature, Part, without
+from seqserve_server.front.glossaries.glossary import fault_of
+from seqserve_server.text.tokenizer import Tokenizer
+
+Term = generation_pb2.Term
+TokenIds = tuple[int, ...]
+
+_MAX_TERMS = DECLARATIONS["terms"].max_items
+_BEAM_SIZE = 5
+"""Beams of a greedy request where a term applies: fewer put terms where they do not belong."""
+
+
+def tokenized_terms(terms: Sequence[Term], tokenizer: Tokenizer) -> tuple[TokenIds, ...]:
+    """Tokenizes the target of each term; checks the texts, and that no source comes twice."""
+    sources = set()
+    for term in terms:
+        if fault := fault_of(term):
+            raise _wrong(f"have one whose {fault}")
+        if term.source in sources:
+            raise _wrong(f"have the source {term.source!r:.80} twice; a source has one target")
+        sources.add(term.source)
+    return tuple(_ids(term.target, tokenizer) for term in terms)
+
+
+def check_terms(
+    terms: Sequence[Term], targets: Sequence[TokenIds], options: DecodingOptions, ends: set[int]
+) -> None:
+    """Checks that a hypothesis, which ends with one of some tokens, can contain each target."""
+    for term, target in zip(terms, targets, strict=True):
+        if fault := _fault_of(target, options, ends):
+            raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
+
+
+def terms(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has terms or a glossary."""
+    has_terms = asked.options.terms or asked.glossary
+    return _Terms(asked) if has_terms else None
+
+
+class _Terms(Feature):
+    """Gives each part the terms that it contains: those of the request, then the longest of the
+    glossary. Behind them come terms of the glossary that cannot apply: there is no room for the
+    target, or the request rules it out."""
+
+    field = "options.terms"
+
+    def __init__(self, asked: Asked) -> None:
+        self._own, self._glossary = asked.options.terms, asked.glossary
+        self._decoding, self._model = asked.decoding, asked.model
+
+    def read(self, part: Part) -> Part:
+        decoding, text = self._decoding, without(part.original, part.protected)
+        # As the model reads it, without soft hyphens.
+        spelled = self._model.tokenizer.spelled(text).text
+        pairs = zip(self._own, decoding.terms, strict=True)
+        found = [pair for pair in pairs if pair[0].source in text or pair[0].source in spelled]
+        needed = self._needed([target for _, target in found])
+        if needed > decoding.max_decoding_length:
+            raise _wrong(
+                f"of the source do not fit: their targets and the prefix have {needed} tokens, and"
+                f" max_decoding_length is {decoding.max_decoding_length}"
+            )
+        left_out = self._add_glossary(found, spelled)
+        decoding = replace(decoding, terms=tuple(target for _, target in found))
+        if decoding.terms and decoding.beam_size == 1:
+            max_rows = self._model.engine.capacity.max_rows
+            decoding = replace(decoding, beam_size=min(_BEAM_SIZE, max_rows))
+        return part._replace(decoding=decoding, terms=[*(term for term, _ in found), *left_out])
+
+    def max_bytes(self, part: Part) -> int:
+        # An answer may list all of them as unmet.
+        listed = (self._own, part.terms)
+        return max(sum(term.ByteSize() + STRING_BYTES for term in terms) for terms in listed)
+
+    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
+        if left_out := part.terms[len(part.decoding.terms) :]:
+            # Other features may have changed that of the message.
+            decoded = self._model.tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
+            message.unmet_terms.extend(term for term in left_out if term.target not in decoded)
+
+    def _add_glossary(self, found: list[tuple[Term, TokenIds]], text: str) -> list[Term]:
+        """Adds the terms of the glossary, and returns those that cannot apply."""
+        if self._glossary is None:
+            return []
+        left_out = []
+        own = {term.source.casefold() for term in self._own}
+        for term in self._glossary.terms_in(text):
+            if term.source.casefold() in own:
+                continue
+            target = tuple(self._model.tokenizer.encode_target(term.target)[:-1])
+            if self._may_apply(target, [each for _, each in found]):
+                found.append((term, target))
+            else:
+                left_out.append(term)
+        return left_out
+
+    def _may_apply(self, target: TokenIds, others: list[TokenIds]) -> bool:
+        options = self._decoding
+        ends = set(options.end_ids or (self._model.manifest.tokens.eos,))
+        return (
+            len(others) < _MAX_TERMS
+            and bool(target)
+            and not _fault_of(target, options, ends)
+            and self._needed([*others, target]) <= options.max_decoding_length
+        )
+
+    def _needed(self, targets: Sequence[TokenIds]) -> int:
+        """Counts the tokens of the prefix and of the targets that it lacks."""
+        prefix = self._decoding.prefix
+        missing = missing_terms(targets, prefix)
+        return len(prefix) + sum(len(targets[index]) for index in missing)
+
+
+def _fault_of(target: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
+    """Tells why no hypothesis can contain a target; empty if one can."""
+    if not options.suppressed_tokens.isdisjoint(target):
+        return "is suppressed"
+    if not ends.isdisjoint(target):
+        return "ends a hypothesis"
+    if options.vocabulary and not set(options.vocabulary).issuperset(target):
+        return "is not in vocabulary_allow"
+    return ""
+
+
+def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:
+    token_ids = tuple(tokenizer.encode_target(target)[:-1])
+    if not token_ids:
+        raise _wrong(f"have the target {target!r:.80}, no character of which the model writes")
+    return token_ids
+
+
+def _wrong(reason: str) -> InvalidRequest:
+    return InvalidRequest("options.terms", reason)

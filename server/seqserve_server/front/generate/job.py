@@ -1,0 +1,168 @@
+"""The memory of a request: while its texts are read, and of its answers before they exist."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.front.call.answer_size import (
+    ANSWER_BYTES,
+    FLOAT_BYTES,
+    HYPOTHESIS_BYTES,
+    ID_BYTES,
+    PACKED_BYTES,
+    STRING_BYTES,
+    AnswerSize,
+)
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.records import GenerateRequest, Job, Options, Source
+from seqserve_server.front.overload.memory import MAX_WAIT_S
+from seqserve_server.front.overload.turns import Steps, at_once
+
+Result = TypeVar("Result")
+
+# Texts that are read at once; they take about a millisecond.
+_FEW_CHARACTERS = 1024
+# What the tokens of a text take, of scripts whose characters have several each.
+_CHARACTER_BYTES = 64
+# What the tokens of a part take while a request waits, and the part itself.
+_PART_BYTES, _TOKEN_BYTES = 200, 36
+# Where bytes are no text, three bytes stand for two; a text is held as text and on the wire.
+_TEXT_BYTES = 3
+
+
+async def reserved(job: Job, request: GenerateRequest) -> Job:
+    """Returns a job once there is memory for its answers, which its call then holds."""
+    sources = [source for source in job.sources if isinstance(source, Source)]
+    await job.call.reserve(
+        answer_size(job),
+        request,
+        max_wait_s=longest_wait_s(job.hop.options, is_bulk=job.is_bulk),
+        held_bytes=sum(
+            _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens for source in sources
+        ),
+    )
+    return job
+
+
+async def in_turns(
+    steps: Steps[Result],
+    num_characters: int,
+    request: Message,
+    call: ServerCall,
+    max_wait_s: float = MAX_WAIT_S,
+) -> Result:
+    """Reads the texts of a request: short ones at once, long ones in turns with other callers.
+
+    Args:
+        steps: Reads the texts.
+        num_characters: Length of all its texts.
+        request: The request, which is held meanwhile.
+        call: The call that it came in.
+        max_wait_s: Longest wait for memory, in seconds.
+    """
+    if num_characters <= _FEW_CHARACTERS:
+        return at_once(steps)
+    memory, turns = call.resources.texts, call.resources.text_turns
+    size = min(num_characters * _CHARACTER_BYTES, memory.max_per_caller)
+    async with memory.reserved(
+        call.client_id, size, held_bytes=2 * request.ByteSize(), max_wait_s=max_wait_s
+    ):
+        return await turns.run(call.client_id, steps)
+
+
+def longest_wait_s(options: Options, *, is_bulk: bool) -> float:
+    """Returns how long a request waits for memory."""
+    # Many requests of a call wait where a lone one is refused.
+    return math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
+
+
+def answer_size(job: Job) -> AnswerSize:
+    """Bounds the answers to all sources, each counted as the answer to the longest part."""
+    hop = job.onward.hop if job.onward else job.hop
+    sources = [source for source in job.sources if isinstance(source, Source)]
+    parts = [part for source in sources for part in source.parts]
+    decoding = hop.options.decoding
+    added = {}
+    if hop.options.features:
+        for feature in hop.options.features:
+            if feature.field:
+                added[feature.field] = max(map(feature.max_bytes, parts), default=0)
+        if any(part.protected for part in parts):
+            decoding = replace(decoding, return_attention=True)
+    size = generated_size(
+        decoding,
+        source_tokens=max((len(part.tokens) for part in parts), default=0),
+        token_bytes=hop.model.tokenizer.token_bytes,
+        sources=len(parts),
+        text_bytes=sum(len(source.text.encode()) for source in sources if source.is_divided),
+        added=added,
+    )
+    if job.onward is None:
+        return size
+    # The second model has one answer for each part of the source.
+    first = job.hop.options.decoding.max_decoding_length * job.hop.model.tokenizer.token_bytes
+    between = size.parts["source"] + _TEXT_BYTES * first
+    return replace(size, parts=size.parts | {"source": between})
+
+
+def generated_size(
+    options: DecodingOptions,
+    *,
+    source_tokens: int,
+    token_bytes: int,
+    sources: int = 1,
+    text_bytes: int = 0,
+    added: Mapping[str, int] | None = None,
+) -> AnswerSize:
+    """Bounds the answer to a request to generate.
+
+    Args:
+        options: Its options.
+        source_tokens: Of the source, or of the longest one that the model reads.
+        token_bytes: Of the longest token, in UTF-8.
+        sources: How many the request has, or how many segments.
+        text_bytes: Of the texts that are divided into segments. Their answers are returned twice,
+            by themselves and joined with what is left of the text.
+        added: What features add to a hypothesis, by the options that they come from.
+    """
+    # The end token has a score too.
+    tokens = options.max_decoding_length + 1
+    string = token_bytes + STRING_BYTES
+    # Where bytes are no text, their tokens have two bytes each, and their text has three.
+    text = 3 * token_bytes // 2 + 3
+    times = 2 if text_bytes else 1
+    spelled = tokens * (times * text + string + ID_BYTES) + HYPOTHESIS_BYTES
+    parts = {
+        "options.max_decoding_length": spelled,
+        "options.return_token_scores": options.return_token_scores * tokens * FLOAT_BYTES,
+        "options.return_top_tokens": tokens
+        * (options.return_top_tokens * (string + ID_BYTES + FLOAT_BYTES) + PACKED_BYTES)
+        * bool(options.return_top_tokens),
+        "options.return_attention": tokens
+        # An alignment has four places: where a token begins and ends, and its source token.
+        * (source_tokens * FLOAT_BYTES + PACKED_BYTES + 4 * ID_BYTES)
+        * options.return_attention,
+    }
+    parts |= {field: times * size for field, size in (added or {}).items()}
+    count = _hypotheses(options)
+    parts = {name: count * size for name, size in parts.items()}
+    # The first one needs no more than an ordinary answer.
+    others = "patience" if count > options.beam_size else "num_hypotheses"
+    parts["options.max_decoding_length"] = spelled
+    parts[f"options.{others}"] = (count - 1) * spelled
+    parts["source"] = ANSWER_BYTES + source_tokens * string * options.return_attention
+    parts["source"] += math.ceil(text_bytes / max(1, sources))
+    return AnswerSize(parts, sources, "segments" if text_bytes else "sources")
+
+
+def _hypotheses(options: DecodingOptions) -> int:
+    """Counts the hypotheses that the engine may send; coverage ranks all that have finished."""
+    if not options.coverage_penalty:
+        return options.num_hypotheses
+    return math.ceil(options.beam_size * (options.patience + 1))

@@ -1,0 +1,187 @@
+"""Joins the answers to the parts of a source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.front.generate.feature import Part
+from seqserve_server.front.generate.features.protected_places import kept_in
+from seqserve_server.front.generate.records import Source
+from seqserve_server.front.generate.splitting import Span
+
+# From the mildest to the one that a caller should know of first.
+_STOP_REASONS = (
+    generation_pb2.STOP_REASON_UNSPECIFIED,
+    generation_pb2.STOP_REASON_EOS,
+    generation_pb2.STOP_REASON_STOP_SEQUENCE,
+    generation_pb2.STOP_REASON_LENGTH,
+    generation_pb2.STOP_REASON_TIME_LIMIT,
+)
+
+
+class Joined:
+    """The answer to a divided source, as its parts are answered in their order."""
+
+    def __init__(self, source: Source) -> None:
+        """Starts without answers."""
+        self.source = source
+        self.responses: list[generation_pb2.GenerateResponse | None] = []
+        """That of each part so far; None for a part that stays as it is."""
+        self._joiner = TextJoiner(source.text)
+        self._text: list[str] = []
+        self._segments: list[generation_pb2.Segment] = []
+        self._kept: list[generation_pb2.KeptText] = []
+
+    def response(self, manifest: Manifest) -> generation_pb2.GenerateResponse:
+        """Builds the response once all parts are answered, by the model of a manifest."""
+        answered = [response for response in self.responses if response]
+        return generation_pb2.GenerateResponse(
+            model=manifest.name,
+            version=manifest.version,
+            hypotheses=[self._hypothesis()],
+            source_tokens=sum(response.source_tokens for response in answered),
+            generated_tokens=sum(response.generated_tokens for response in answered),
+            timings=_timings([response.timings for response in answered]),
+            segments=self._segments,
+            source_warnings=dict.fromkeys(
+                warning for segment in self._segments for warning in segment.source_warnings
+            ),
+        )
+
+    def add(self, response: generation_pb2.GenerateResponse | None) -> str:
+        """Adds the answer to the next part, None if it stays as it is.
+
+        Returns:
+            The text of the answer, and the white space before it.
+        """
+        part = self.source.parts[len(self.responses)]
+        text = response.hypotheses[0].text if response else part.original
+        piece = self._joiner.add(part.span, text)
+        segment = self._segment(part, text, response)
+        own = segment.hypotheses[0].kept if response else kept_in(text, part.protected)
+        self._kept += _moved(own, segment)
+        self._segments.append(segment)
+        self._text.append(piece)
+        self.responses.append(response)
+        return piece
+
+    def rest(self) -> str:
+        """Returns the white space behind the last part."""
+        return self._joiner.rest()
+
+    def _segment(
+        self, part: Part, text: str, response: generation_pb2.GenerateResponse | None
+    ) -> generation_pb2.Segment:
+        segment = generation_pb2.Segment(
+            source_begin=part.span.begin,
+            source_end=part.span.end,
+            target_begin=self._joiner.length - len(text),
+            target_end=self._joiner.length,
+            is_wrapped=part.is_wrapped,
+        )
+        if response:
+            segment.hypotheses.extend(response.hypotheses)
+            segment.source_tokens = response.source_tokens
+            segment.source_pieces.extend(response.source_pieces)
+            segment.source_warnings.extend(response.source_warnings)
+            for field in ("hypotheses", "source_pieces", "source_warnings"):
+                response.ClearField(field)
+        return segment
+
+    def _hypothesis(self) -> generation_pb2.Hypothesis:
+        best = [segment.hypotheses[0] for segment in self._segments if segment.hypotheses]
+        joined = generation_pb2.Hypothesis(
+            text="".join((*self._text, self.rest())),
+            kept=self._kept,
+            stop_reason=worst_reason([part.stop_reason for part in best]),
+        )
+        if best and all(part.HasField("score") for part in best):
+            # The end token counts as one of the tokens.
+            lengths = [len(part.token_ids) + 1 for part in best]
+            joined.score = sum(part.score for part in best)
+            joined.normalized_score = mean([part.normalized_score for part in best], lengths)
+            joined.confidence = mean([part.confidence for part in best], lengths)
+        for part in best:
+            joined.unmet_terms.extend(part.unmet_terms)
+        return joined
+
+
+def _moved(
+    kept: Iterable[generation_pb2.KeptText], segment: generation_pb2.Segment
+) -> Iterator[generation_pb2.KeptText]:
+    for own in kept:
+        whole = generation_pb2.KeptText(text=own.text, placement=own.placement)
+        whole.source_begin = segment.source_begin + own.source_begin
+        whole.source_end = segment.source_begin + own.source_end
+        whole.target_begin = segment.target_begin + own.target_begin
+        whole.target_end = segment.target_begin + own.target_end
+        yield whole
+
+
+def worst_reason(reasons: Sequence[generation_pb2.StopReason]) -> generation_pb2.StopReason:
+    """Returns the stop reason that a caller should know of first."""
+    return max(reasons or [generation_pb2.STOP_REASON_EOS], key=_STOP_REASONS.index)
+
+
+def mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    """Computes a mean with weights."""
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _timings(all_timings: list[generation_pb2.Timings]) -> generation_pb2.Timings:
+    return generation_pb2.Timings(
+        queue_ms=min((timings.queue_ms for timings in all_timings), default=0.0),
+        encode_ms=sum(timings.encode_ms for timings in all_timings),
+        decode_ms=sum(timings.decode_ms for timings in all_timings),
+        first_token_ms=min((timings.first_token_ms for timings in all_timings), default=0.0),
+        total_ms=max((timings.total_ms for timings in all_timings), default=0.0),
+    )
+
+
+# Scripts that put no space between words or sentences: Thai, Lao, Burmese, Khmer, Chinese and
+# Japanese with their punctuation, full-width forms.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"
+)
+
+
+class TextJoiner:
+    """The text of all answers, as it grows.
+
+    White space comes back as it was. Where a script without spaces has none between two segments,
+    and neither of their answers is in such a script, one space is added.
+    """
+
+    def __init__(self, source: str) -> None:
+        """Starts empty."""
+        self._source = source
+        self._read = 0
+        self._last = ""
+        self._length = 0
+
+    def add(self, span: Span, text: str) -> str:
+        """Adds the answer to the next segment; returns it with the white space before it."""
+        gap = self._source[self._read : span.begin]
+        if not gap and self._last and text and self._lacks_space(span.begin, text):
+            gap = " "
+        self._read = span.end
+        self._last = text[-1:] or self._last
+        self._length += len(gap) + len(text)
+        return gap + text
+
+    @property
+    def length(self) -> int:
+        """Code points so far."""
+        return self._length
+
+    def rest(self) -> str:
+        """Returns the white space behind the last segment."""
+        return self._source[self._read :]
+
+    def _lacks_space(self, begin: int, text: str) -> bool:
+        around = self._source[begin - 1 : begin + 1]
+        return bool(_UNSPACED.search(around)) and not _UNSPACED.search(self._last + text[0])

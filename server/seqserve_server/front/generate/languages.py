@@ -1,0 +1,117 @@
+"""Adds what a model reads and writes beside its texts: tokens of its own and of the languages.
+
+Families put languages in different places: before the source, after it, first in the target, or in
+words in front of the text. The manifest's template says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.models.pairs import MAX_LISTED, truncated_list
+from seqserve_server.text.tokenizer import Tokenizer
+
+
+class Affixes(NamedTuple):
+    """What is added to the source and to the target of a request."""
+
+    text: str = ""
+    """Text before the source."""
+    before: tuple[int, ...] = ()
+    """Token ids before the source."""
+    after: tuple[int, ...] = ()
+    """Token ids after the end token of the source."""
+    target: tuple[int, ...] = ()
+    """Token ids that every hypothesis begins with."""
+    start_token: int | None = None
+    """Token id that the decoder reads first; None for the model's own."""
+
+    def with_special_tokens(self, source: list[int]) -> list[int]:
+        """Returns all that the model reads for the token ids of a text."""
+        return [*self.before, *source, *self.after] if self.before or self.after else source
+
+
+NO_AFFIXES = Affixes()
+
+
+def affixes_of(
+    source_language: str,
+    target_language: str,
+    manifest: Manifest,
+    tokenizer: Tokenizer,
+    section: str = "options.",
+) -> Affixes:
+    """Finds what a model adds for the languages of a request; empty for a language not given."""
+    codes = {"source": source_language, "target": target_language}
+    if manifest.template is None and not any(codes.values()):
+        return NO_AFFIXES
+    template = manifest.template or Template()
+    chosen = _Chosen(codes, template, manifest.label, section)
+    return Affixes(
+        chosen.text(template.text_prefix),
+        chosen.ids(template.source_prefix, tokenizer.source_id_of),
+        chosen.ids(template.source_suffix, tokenizer.source_id_of),
+        chosen.ids(template.target_prefix, tokenizer.id_of),
+        chosen.start(template.target_start, tokenizer.id_of),
+    )
+
+
+class _Chosen:
+    """The languages of one request."""
+
+    def __init__(
+        self, codes: Mapping[str, str], template: Template, label: str, section: str
+    ) -> None:
+        self._label, self._section = label, section
+        self._template, self._known = template, template.languages
+        # Token or name of each language that is given.
+        self._given = {role: self._find(role, code) for role, code in codes.items() if code}
+
+    def ids(self, elements: list[str], id_of: Callable[[str], int | None]) -> tuple[int, ...]:
+        # The loader has checked that the vocabulary has all of them.
+        return tuple(id_of(self._filled(element)) or 0 for element in elements)
+
+    def start(self, element: str, id_of: Callable[[str], int | None]) -> int | None:
+        is_given = any(element == f"{{{role}}}" for role in self._given)
+        return self.ids([element], id_of)[0] if is_given else None
+
+    def text(self, prefix: str) -> str:
+        if not prefix or not self._given:
+            return ""
+        return prefix.format_map({role: self._need(role) for role in self._known})
+
+    def _filled(self, element: str) -> str:
+        for role in self._known:
+            if element == f"{{{role}}}":
+                return self._need(role)
+        return element
+
+    def _need(self, role: str) -> str:
+        if role not in self._given:
+            known = self._known[role]
+            if len(known) == 1:
+                return next(iter(known.values()))
+            raise self._wrong(role, f"is missing; {self._label} needs one of {_listed(known)}")
+        return self._given[role]
+
+    def _find(self, role: str, code: str) -> str:
+        known = self._known[role]
+        if not known:
+            raise self._wrong(role, f"is {code!r:.80}, but {self._label} asks for none")
+        own = self._template.code_of(role, code)
+        if own is None:
+            raise self._wrong(role, f"{code!r:.80} is not one of {_listed(known)}")
+        return known[own]
+
+    def _wrong(self, role: str, reason: str) -> InvalidRequest:
+        return InvalidRequest(f"{self._section}{role}_language", reason)
+
+
+def _listed(known: Mapping[str, str]) -> str:
+    return truncated_list(sorted(known)) + (
+        ", which `seqserve models` lists" if len(known) > MAX_LISTED else ""
+    )

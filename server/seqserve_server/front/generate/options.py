@@ -1,0 +1,243 @@
+"""Compiles the options of a request for a model, once for all requests that send the same.
+
+Options of the same name and meaning on both sides are copied by reflection, so only those that
+need the model or another form are written out here.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from google.protobuf import json_format
+
+from seqserve.declarations import DECLARATIONS
+from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.bounds import check_bounds
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
+from seqserve_server.front.generate.feature import Asked, Feature
+from seqserve_server.front.generate.features.alignment import alignment
+from seqserve_server.front.generate.features.casing import casing
+from seqserve_server.front.generate.features.drafts import drafts
+from seqserve_server.front.generate.features.protected import protected
+from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
+from seqserve_server.front.generate.features.unknowns import unknowns
+from seqserve_server.front.generate.languages import Affixes, affixes_of
+from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.rules import check_conflicts, check_pivot
+from seqserve_server.front.generate.splitting import has_prefix, segmentation_of
+from seqserve_server.front.glossaries.glossary import Glossary
+from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.models.pairs import Leg
+from seqserve_server.text.tokenizer import Tokenizer
+
+GenerationOptions = generation_pb2.GenerationOptions
+
+_MAX_STOP_CHARACTERS = 256
+# Longer options mostly hold texts of one request, which do not come again.
+_MAX_BYTES = 128
+_MAX_ENTRIES = 256
+_CONVERTED = {"terms", "return_attention"}
+_COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
+_SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
+
+
+_FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
+    unknowns,
+    alignment,
+    protected,
+    casing,
+    terms,
+    drafts,
+)
+"""What makes the features of a request, in the order in which all of them read and write.
+
+Protected texts keep their case, so casing comes behind them; it moves the alignment, which comes
+before both. Terms are not looked for in protected texts. A draft depends on the casing, and on the
+terms, with which no draft is followed.
+"""
+
+
+def default_options(manifest: Manifest) -> DecodingOptions:
+    """Returns the options of a request that sets none."""
+    return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
+
+
+def compile_options(
+    sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None = None
+) -> Options:
+    """Checks the options of a request and converts them for a model.
+
+    Callers send the same options again and again, and the conversion takes a tenth of the time of a
+    call; so the model keeps what they were converted to.
+    """
+    data = sent.SerializeToString()
+    known: Options | None = model.known_options.get(data)
+    if known is not None and known.glossary is glossary:
+        return known
+    options = _compiled(sent, model, glossary)
+    # A random seed must be another one each time.
+    if len(data) <= _MAX_BYTES and options.decoding.sampling is None:
+        if len(model.known_options) >= _MAX_ENTRIES:
+            model.known_options.clear()
+        model.known_options[data] = options
+    return options
+
+
+def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None) -> Options:
+    manifest, tokenizer, options = model.manifest, model.tokenizer, sent
+    if manifest.generation:
+        options = merge_model_defaults(sent, manifest)
+    if not (options.ByteSize() or manifest.template):
+        return Options(decoding=default_options(manifest))
+    check_bounds(options)
+    affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
+    decoding = _decoding(options, manifest, tokenizer, affixes)
+    check_conflicts(options, decoding, manifest, model.engine.capacity.max_rows)
+    asked = Asked(options, decoding, affixes, model, glossary)
+    return Options(
+        decoding=decoding,
+        affixes=affixes,
+        segmentation=segmentation_of(options, sent),
+        features=tuple(feature for make in _FEATURES if (feature := make(asked))),
+        returns_attention=options.return_attention,
+        is_repeatable=decoding.sampling is None or options.HasField("seed"),
+        glossary=glossary,
+    )
+
+
+def _decoding(
+    options: GenerationOptions, manifest: Manifest, tokenizer: Tokenizer, affixes: Affixes
+) -> DecodingOptions:
+    sent = {field.name: value for field, value in options.ListFields()}
+    copied = {name: sent[name] for name in sent if name in _COPIED}
+    end_ids = _ids(options, "end_tokens", tokenizer)
+    vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
+    if vocabulary:
+        vocabulary.update(end_ids or (manifest.tokens.eos,))
+    prefix = affixes.target + _prefix(options, tokenizer)
+    copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
+    return DecodingOptions(
+        **copied,
+        sampling=_sampling(sent),
+        suppressed=_suppressed(options, manifest, tokenizer),
+        end_ids=end_ids,
+        stops=_stops(options, tokenizer.decode(prefix) if prefix else ""),
+        prefix=prefix,
+        terms=tokenized_terms(options.terms, tokenizer),
+        vocabulary=tuple(sorted(vocabulary)),
+        return_attention=options.return_attention
+        or options.return_alignment
+        or options.replace_unknowns,
+        time_limit_s=options.time_limit_ms / 1e3 if options.time_limit_ms else math.inf,
+    )
+
+
+def _prefix(options: GenerationOptions, tokenizer: Tokenizer) -> TokenIds:
+    prefix = _ids(options, "target_prefix_tokens", tokenizer)
+    if options.target_prefix and not prefix:
+        prefix = tuple(tokenizer.encode_target(options.target_prefix)[:-1])
+    return prefix
+
+
+def _sampling(sent: dict[str, Any]) -> Sampling | None:
+    sampling = {name: sent[name] for name in sent if name in Sampling._fields}
+    if not sampling:
+        return None
+    return Sampling(**{**_SAMPLING_DEFAULTS, "seed": secrets.randbits(64), **sampling})
+
+
+def _suppressed(
+    options: GenerationOptions, manifest: Manifest, tokenizer: Tokenizer
+) -> tuple[TokenIds, ...]:
+    field = "suppress_sequences"
+    sequences: list[TokenIds] = [(id_,) for id_ in _ids(options, "suppress_tokens", tokenizer)]
+    for sequence in options.suppress_sequences:
+        if not sequence.tokens:
+            raise InvalidRequest(f"options.{field}", "has an empty sequence")
+        sequences.append(_token_ids(sequence.tokens, field, tokenizer))
+    if options.disable_unk:
+        sequences.append((manifest.tokens.unk,))
+    return tuple(sequences)
+
+
+def _stops(options: GenerationOptions, prefix: str) -> tuple[str, ...]:
+    for stop in options.stop_sequences:
+        if not 1 <= len(stop) <= _MAX_STOP_CHARACTERS:
+            reason = f"one has {len(stop)} characters; each has 1 to {_MAX_STOP_CHARACTERS}"
+            raise InvalidRequest("options.stop_sequences", reason)
+        if stop in prefix:
+            raise InvalidRequest("options.stop_sequences", "one of them is in the target prefix")
+    return tuple(options.stop_sequences)
+
+
+def _ids(options: GenerationOptions, field: str, tokenizer: Tokenizer) -> TokenIds:
+    return _token_ids(getattr(options, field), field, tokenizer)
+
+
+def _token_ids(tokens: Sequence[str], field: str, tokenizer: Tokenizer) -> TokenIds:
+    token_ids = []
+    for token in tokens:
+        token_id = tokenizer.id_of(token)
+        if token_id is None:
+            reason = f"{token!r:.80} is no token of the model; see the tokens of an answer"
+            raise InvalidRequest(f"options.{field}", reason)
+        token_ids.append(token_id)
+    return tuple(token_ids)
+
+
+# A request that samples, or asks for alternatives, has chosen another way to search.
+_BEAM_SEARCH = [each.name for each in DECLARATIONS.values() if each.group == "beam search"]
+_OTHER_WAYS = (*Sampling._fields, "return_alternatives")
+
+
+def merge_model_defaults(options: GenerationOptions, manifest: Manifest) -> GenerationOptions:
+    """Returns the options of a request over those that its model recommends."""
+    defaults = json_format.ParseDict(manifest.generation, GenerationOptions())
+    if any(options.HasField(name) for name in _OTHER_WAYS):
+        for name in _BEAM_SEARCH:
+            defaults.ClearField(name)
+    # A prefix belongs to one text, so that beside it the default is not to divide a source.
+    if has_prefix(options):
+        defaults.ClearField("segmentation")
+    defaults.MergeFrom(options)
+    return defaults
+
+
+_OF_BOTH = {
+    *("beam_size", "patience", "length_penalty", "coverage_penalty"),
+    *("repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns"),
+    *("segmentation", "shortlist", "time_limit_ms", "return_scores", "return_alignment"),
+    *("keep", "keep_placeholders", "lower_capitals"),
+}
+_OF_FIRST = {"segmentation_language"}
+
+
+def divide_options(
+    options: GenerationOptions, first: Leg, second: Leg
+) -> tuple[GenerationOptions, GenerationOptions]:
+    """Divides the options of a request between the two models of a pivot.
+
+    Both search as the request says. What it says of the text and of the answer is for the second
+    model, whose text the caller gets.
+    """
+    check_pivot(options, first.target)
+    of_first = _only(options, _OF_BOTH | _OF_FIRST, first)
+    # A prefix is that of a lone text; without one a model may divide a source by default.
+    if has_prefix(options) and not options.segmentation:
+        of_first.segmentation = SegmentationMode.NONE.value
+    return of_first, _only(options, DECLARATIONS.keys() - _OF_FIRST, second)
+
+
+def _only(options: GenerationOptions, names: set[str], leg: Leg) -> GenerationOptions:
+    own = GenerationOptions()
+    own.CopyFrom(options)
+    for name in DECLARATIONS.keys() - names:
+        own.ClearField(name)
+    own.source_language, own.target_language = leg.source, leg.target
+    return own

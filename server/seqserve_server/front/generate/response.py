@@ -1,0 +1,147 @@
+"""Writes the engine's results as messages of ``seqserve.v1``."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import unicodedata
+from collections.abc import Sequence
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.front.generate.confidence import confidence
+from seqserve_server.front.generate.feature import Part, without
+from seqserve_server.front.generate.features.alignment import attention_rows
+from seqserve_server.front.generate.records import Hop
+from seqserve_server.text.alphabet import script_of
+from seqserve_server.text.tokenizer import Tokenizer
+
+_STOP_REASONS = {
+    StopReason.EOS: generation_pb2.STOP_REASON_EOS,
+    StopReason.LENGTH: generation_pb2.STOP_REASON_LENGTH,
+    StopReason.STOP_SEQUENCE: generation_pb2.STOP_REASON_STOP_SEQUENCE,
+    StopReason.TIME_LIMIT: generation_pb2.STOP_REASON_TIME_LIMIT,
+}
+
+
+async def response_of(
+    hop: Hop, part: Part, answer: Finished, timeline: Timeline
+) -> generation_pb2.GenerateResponse:
+    """Writes the answer to a part; others get their turn between hypotheses that take milliseconds.
+
+    Args:
+        hop: The model that has answered, and its options.
+        part: The part that was answered.
+        answer: Its hypotheses.
+        timeline: When the request reached each stage.
+    """
+    tokenizer, options, tokens = hop.model.tokenizer, hop.options, part.tokens
+    response = generation_pb2.GenerateResponse(
+        model=hop.model.manifest.name,
+        version=hop.model.manifest.version,
+        source_tokens=len(tokens),
+        generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
+        timings=_timings(timeline),
+        source_warnings=source_warnings(without(part.text, part.protected), tokens, tokenizer),
+    )
+    if options.returns_attention:
+        response.source_pieces.extend(tokenizer.source_tokens(tokens))
+    for hypothesis in answer.hypotheses:
+        for feature in options.features:
+            hypothesis = feature.replace_tokens(part, hypothesis)
+        message = _hypothesis(hypothesis, tokenizer)
+        if hypothesis.score is not None:
+            message.confidence = confidence(
+                hypothesis.score, hypothesis.token_ids, len(tokens), len(options.decoding.prefix)
+            )
+        if options.returns_attention:
+            rows = attention_rows(hypothesis, len(tokens))
+            message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
+        for feature in options.features:
+            feature.write(part, hypothesis, message)
+        response.hypotheses.append(message)
+        if hypothesis.attention or hypothesis.top_tokens:
+            await asyncio.sleep(0)
+    return response
+
+
+def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:
+    return generation_pb2.Hypothesis(
+        # Without the stop sequence.
+        text=tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length],
+        tokens=tokenizer.tokens(hypothesis.token_ids),
+        token_ids=hypothesis.token_ids,
+        # Fields that are None stay unset.
+        score=hypothesis.score,
+        normalized_score=hypothesis.normalized_score,
+        stop_reason=_STOP_REASONS[hypothesis.stop_reason],
+        token_scores=hypothesis.token_scores,
+        top_tokens=[_top_tokens(top, tokenizer) for top in hypothesis.top_tokens],
+    )
+
+
+def _top_tokens(top: TopTokens, tokenizer: Tokenizer) -> generation_pb2.TopTokens:
+    return generation_pb2.TopTokens(
+        tokens=tokenizer.tokens(top.token_ids),
+        token_ids=top.token_ids,
+        scores=top.log_probabilities,
+    )
+
+
+def _timings(timeline: Timeline) -> generation_pb2.Timings:
+    arrived_s = timeline.arrived_s
+    if not timeline.encode_began_s:
+        # Its time limit passed in the queue.
+        waited_ms = 1e3 * (timeline.finished_s - arrived_s)
+        return generation_pb2.Timings(queue_ms=waited_ms, total_ms=waited_ms)
+    return generation_pb2.Timings(
+        queue_ms=1e3 * (timeline.encode_began_s - arrived_s),
+        encode_ms=1e3 * (timeline.encode_ended_s - timeline.encode_began_s),
+        decode_ms=1e3 * (timeline.finished_s - timeline.encode_ended_s),
+        first_token_ms=1e3 * (timeline.first_token_s - arrived_s),
+        total_ms=1e3 * (time.monotonic() - arrived_s),
+    )
+
+
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--")
+# Names and quotations may be in another script than the text around them.
+_OTHER_SHARE = 0.3
+
+
+def source_warnings(
+    text: str, ids: Sequence[int], tokenizer: Tokenizer
+) -> list[generation_pb2.SourceWarning]:
+    """Looks for what the model cannot read.
+
+    Args:
+        text: The source.
+        ids: Its tokens.
+        tokenizer: That of the model.
+    """
+    alphabet, text = tokenizer.alphabet, tokenizer.spelled(text).text
+    warnings = []
+    if not alphabet.unknown_ids.isdisjoint(ids) and _lacks_letter(text, tokenizer):
+        warnings.append(generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS)
+    if not text.isascii() or "LATIN" not in alphabet.scripts:
+        scripts = [script for script in map(script_of, text) if script]
+        others = sum(script not in alphabet.scripts for script in scripts)
+        if others and others >= _OTHER_SHARE * len(scripts):
+            warnings.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
+    if "<" in text and _MARKUP.search(text):
+        warnings.append(generation_pb2.SOURCE_WARNING_MARKUP)
+    return warnings
+
+
+def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
+    """Tells whether a character that the vocabulary lacks has a meaning of its own.
+
+    Letters and symbols have; unusual marks of punctuation and spaces are rarely missed.
+    """
+    pieces = tokenizer.pieces(text)
+    unknown = (
+        text[slice(*place)]
+        for id_, place in zip(pieces.ids, pieces.offsets, strict=True)
+        if id_ in tokenizer.alphabet.unknown_ids
+    )
+    return any(unicodedata.category(each)[0] in "LS" for part in unknown for each in part)

@@ -1,0 +1,212 @@
+"""Answers the calls that generate nothing: Score, Attention, Tokenize and Detokenize."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from google.protobuf.message import Message
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.request import GenerateSpec, ScoreSpec
+from seqserve_server.front.call.answer_size import AnswerSize
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.engine_call import EngineCall
+from seqserve_server.front.generate.features.alignment import floats
+from seqserve_server.front.generate.job import in_turns
+from seqserve_server.front.generate.languages import Affixes, affixes_of
+from seqserve_server.front.generate.options import default_options
+from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.source import SourceReader, check_length
+from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
+from seqserve_server.front.overload.turns import Steps
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import Pieces
+
+MAX_CHARACTERS = MAX_TOKENS = 100_000
+"""Longest text, in code points, and most tokens."""
+MAX_TOKENS_PER_CHARACTER = 4
+"""As many as the bytes of a character; a text whose normal form has more is refused."""
+
+_Request = generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
+
+
+async def score(
+    model: ServedModel, request: generation_pb2.ScoreRequest, call: ServerCall
+) -> generation_pb2.ScoreResponse:
+    """Scores a given target."""
+    affixes = _affixes(model, request)
+    source = await _source_tokens(model, request, affixes, call)
+    target = target_tokens(model, request.target, affixes)
+    size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
+    await call.reserve(size, request)
+    spec = ScoreSpec(
+        source=source,
+        target=target,
+        start_token=affixes.start_token,
+        **call.spec_fields(),
+    )
+    scores = (await EngineCall(model.engine, spec, call).target_scored()).token_scores
+    # What the model wants first is given, like the prefix of a generated text.
+    num_given = len(affixes.target)
+    target, scores = target[num_given:], scores[num_given:]
+    return generation_pb2.ScoreResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        tokens=model.tokenizer.tokens(target),
+        token_ids=target,
+        token_scores=scores,
+        score=sum(scores),
+        normalized_score=sum(scores) / len(scores),
+        source_tokens=len(source),
+    )
+
+
+async def attention(
+    model: ServedModel, request: generation_pb2.AttentionRequest, call: ServerCall
+) -> generation_pb2.AttentionResponse:
+    """Returns the attention of a target, which is generated if the request has none."""
+    affixes = _affixes(model, request)
+    source = await _source_tokens(model, request, affixes, call)
+    if request.HasField("target"):
+        target = target_tokens(model, request.target, affixes)
+        await _reserve(model, source, len(target), request, call)
+    else:
+        most = model.manifest.limits.max_target_length + 1
+        await _reserve(model, source, most, request, call)
+        options = replace(default_options(model.manifest), prefix=affixes.target)
+        generate = GenerateSpec(
+            source=source,
+            options=options,
+            start_token=affixes.start_token,
+            **call.spec_fields(),
+        )
+        answer = await EngineCall(model.engine, generate, call).finished()
+        target = [*answer.best.token_ids, model.manifest.tokens.eos]
+    spec = ScoreSpec(
+        source=source,
+        target=target,
+        wants_attention=True,
+        start_token=affixes.start_token,
+        **call.spec_fields(),
+    )
+    encoder, decoder, cross = (await EngineCall(model.engine, spec, call).target_scored()).weights
+    shape, read, written = model.manifest.architecture, len(source), len(target)
+    return generation_pb2.AttentionResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        source_tokens=model.tokenizer.source_tokens(source),
+        target_tokens=model.tokenizer.tokens(target),
+        encoder=weights_of(encoder, shape.encoder_heads or shape.heads, read, read),
+        decoder=weights_of(decoder, shape.heads, written, written),
+        cross=weights_of(cross, shape.heads, written, read),
+    )
+
+
+async def tokenize(
+    model: ServedModel, request: generation_pb2.TokenizeRequest, call: ServerCall
+) -> generation_pb2.TokenizeResponse:
+    """Divides a text into tokens."""
+    text, tokenizer = request.text, model.tokenizer
+    if len(text) > MAX_CHARACTERS:
+        reason = f"has {len(text):,} characters; a call takes at most {MAX_CHARACTERS:,}"
+        raise InvalidRequest("text", reason)
+    languages = request.source_language, request.target_language
+    affixes = affixes_of(*languages, model.manifest, tokenizer, section="")
+    max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
+    await call.reserve(AnswerSize.tokenized(max_tokens, tokenizer.token_bytes), request)
+    steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
+    pieces, length = await in_turns(steps, len(text), request, call)
+    if len(pieces.ids) > max_tokens:
+        reason = f"has {len(pieces.ids):,} tokens, more than {MAX_TOKENS_PER_CHARACTER} a character"
+        raise InvalidRequest("text", reason)
+    limits = model.manifest.limits
+    call.facts["source_tokens"] = len(pieces.ids)
+    return generation_pb2.TokenizeResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        tokens=(tokenizer.tokens if request.is_target else tokenizer.source_tokens)(pieces.ids),
+        token_ids=pieces.ids,
+        begins=[begin for begin, _ in pieces.offsets],
+        ends=[end for _, end in pieces.offsets],
+        length=length,
+        max_length=limits.max_target_length if request.is_target else limits.max_source_length,
+    )
+
+
+def _tokenized(
+    tokenizer: Tokenizer, text: str, affixes: Affixes, *, is_target: bool
+) -> Steps[tuple[Pieces, int]]:
+    pieces = tokenizer.pieces(text, is_target=is_target)
+    if is_target:
+        return pieces, len(affixes.target) + len(pieces.ids)
+    yield
+    return pieces, len(affixes.with_special_tokens(tokenizer.encode(affixes.text + text)))
+
+
+async def detokenize(
+    model: ServedModel, request: generation_pb2.DetokenizeRequest, call: ServerCall
+) -> generation_pb2.DetokenizeResponse:
+    """Joins tokens to a text."""
+    ids = list(request.token_ids)
+    if len(ids) > MAX_TOKENS:
+        raise InvalidRequest("token_ids", f"are {len(ids):,}; a call takes at most {MAX_TOKENS:,}")
+    size = model.manifest.architecture.vocabulary_size
+    for index, id_ in enumerate(ids):
+        if id_ >= size:
+            reason = f"is {id_}; {model.manifest.label} has the ids 0 to {size - 1}"
+            raise InvalidRequest(f"token_ids[{index}]", reason)
+    await call.reserve(AnswerSize.tokenized(len(ids), model.tokenizer.token_bytes), request)
+    return generation_pb2.DetokenizeResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        text=await asyncio.to_thread(model.tokenizer.decode, ids),
+    )
+
+
+def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
+    """Tokenizes a target, the end token last, and adds what the model wants first."""
+    limit = model.manifest.limits.max_target_length
+    check_length("target", text, limit, model.manifest)
+    tokens = [*affixes.target, *model.tokenizer.encode_target(text)]
+    # The end token does not count.
+    if len(tokens) - 1 > limit:
+        reason = f"has {len(tokens) - 1} tokens; {model.manifest.label} writes at most {limit}"
+        raise InvalidRequest("target", reason)
+    return tokens
+
+
+def _affixes(model: ServedModel, request: _Request) -> Affixes:
+    languages = request.source_language, request.target_language
+    return affixes_of(*languages, model.manifest, model.tokenizer, section="")
+
+
+async def _source_tokens(
+    model: ServedModel, request: _Request, affixes: Affixes, call: ServerCall
+) -> list[int]:
+    options = Options(decoding=default_options(model.manifest), affixes=affixes)
+    steps = SourceReader(model, options).read(request.source)
+    source = await in_turns(steps, len(request.source), request, call)
+    [part] = source.parts
+    call.facts["source_tokens"] = len(part.tokens)
+    return part.tokens
+
+
+async def _reserve(
+    model: ServedModel, source: list[int], num_target: int, request: Message, call: ServerCall
+) -> None:
+    size = AnswerSize.attended(model.manifest, model.tokenizer, len(source), num_target)
+    await call.reserve(size, request)
+
+
+def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_pb2.AttentionWeights:
+    """Builds the message of all layers and heads from float32 ``[L, H, Q, K]``."""
+    weights = floats(data)
+    return generation_pb2.AttentionWeights(
+        layers=len(weights) // (heads * queries * keys),
+        heads=heads,
+        queries=queries,
+        keys=keys,
+        weights=weights,
+    )

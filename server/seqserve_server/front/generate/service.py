@@ -1,0 +1,153 @@
+"""Implements ``seqserve.v1.GenerationService``: the begin of the way, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.wire import encoded_list
+from seqserve_server.front.generate.answer import answer, streamed
+from seqserve_server.front.generate.bulk import Bulk, Requests
+from seqserve_server.front.generate.job import answer_size
+from seqserve_server.front.generate.records import Source
+from seqserve_server.front.generate.route import Directory, resolve, single_model
+from seqserve_server.front.generate.scoring import (
+    MAX_CHARACTERS,
+    attention,
+    detokenize,
+    score,
+    tokenize,
+)
+from seqserve_server.front.generate.source import read
+from seqserve_server.front.generate.window import Window
+
+_MIN_CONFIDENCE = 0.001
+_MAX_LANGUAGES = 512
+_OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
+
+
+class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
+    """Text in, generated text out."""
+
+    def __init__(self, directory: Directory, draining: asyncio.Event) -> None:
+        """Takes what requests are routed by, and the event after which no new ones are read."""
+        self._directory, self._draining = directory, draining
+
+    async def Generate(
+        self, request: generation_pb2.GenerateRequest, call: ServerCall
+    ) -> generation_pb2.GenerateResponse:
+        """Answers when every hypothesis is finished."""
+        route = await resolve(request, self._directory, call)
+        job = await read(request, route, call)
+        return call.record_single(await answer(job, job.sources[0]))
+
+    async def GenerateStream(
+        self, request: generation_pb2.GenerateRequest, call: ServerCall
+    ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+        """Sends text as soon as it is final, then the whole answer."""
+        route = await resolve(request, self._directory, call)
+        job = await read(request, route, call)
+        async with aclosing(streamed(job, job.sources[0])) as pieces:
+            async for each in pieces:
+                if isinstance(each, generation_pb2.Piece):
+                    yield generation_pb2.GenerateStreamResponse(piece=each)
+                else:
+                    result = call.record_single(each)
+                    yield generation_pb2.GenerateStreamResponse(result=result)
+
+    async def GenerateBatch(
+        self, request: generation_pb2.GenerateBatchRequest, call: ServerCall
+    ) -> bytes:
+        """Answers when every source has its outcome; until then each one is kept encoded."""
+        route = await resolve(request, self._directory, call)
+        job = await read(request, route, call)
+        max_bytes = answer_size(job).each
+
+        async def outcome(source: Source | ServiceError) -> bytes:
+            try:
+                outcome = generation_pb2.Outcome(response=await answer(job, source))
+            except ServiceError as error:
+                outcome = generation_pb2.Outcome(failure=call.failed(error))
+            # A source that failed has no response, and so no tokens.
+            call.record_one_of_many(outcome.response)
+            data = outcome.SerializeToString()
+            if isinstance(source, Source) and call.held is not None:
+                spared = max(0, len(source.parts) * max_bytes - len(data))
+                call.held.shrink(call.held.size - 2 * spared)
+            return data
+
+        outcomes = Window(route.slots).map_in_order(job.sources, outcome)
+        async with aclosing(outcomes):
+            return encoded_list(_OUTCOMES, [data async for data in outcomes])
+
+    async def GenerateBulk(
+        self, requests: Requests, call: ServerCall
+    ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
+        """Answers each source as soon as it is done; reads on only while few are in flight."""
+        models = self._directory.repository.models()
+        slots = max((model.engine.capacity.slots for model in models), default=1)
+        window = Window(slots)
+
+        async def respond(
+            request: generation_pb2.GenerateRequest, request_call: ServerCall
+        ) -> generation_pb2.GenerateResponse:
+            # A refused request keeps its place among the few, so the caller is not read from:
+            # back-pressure is the right effect of a full queue. After a failure the caller would
+            # only send the request again.
+            route = await resolve(request, self._directory, request_call, is_bulk=True)
+            job = await read(request, route, request_call, window)
+            return await answer(job, job.sources[0])
+
+        bulk = Bulk(call, respond, slots, self._draining)
+        async with aclosing(bulk.responses(requests)) as responses:
+            async for response in responses:
+                call.record_one_of_many(response.outcome.response)
+                yield response
+
+    async def Score(
+        self, request: generation_pb2.ScoreRequest, call: ServerCall
+    ) -> generation_pb2.ScoreResponse:
+        """Scores a given target."""
+        return await score(await single_model(request, self._directory, call), request, call)
+
+    async def Attention(
+        self, request: generation_pb2.AttentionRequest, call: ServerCall
+    ) -> generation_pb2.AttentionResponse:
+        """Returns the attention of a target, which is generated if the request has none."""
+        return await attention(await single_model(request, self._directory, call), request, call)
+
+    async def Tokenize(
+        self, request: generation_pb2.TokenizeRequest, call: ServerCall
+    ) -> generation_pb2.TokenizeResponse:
+        """Divides a text into tokens."""
+        return await tokenize(await single_model(request, self._directory, call), request, call)
+
+    async def Detokenize(
+        self, request: generation_pb2.DetokenizeRequest, call: ServerCall
+    ) -> generation_pb2.DetokenizeResponse:
+        """Joins tokens to a text."""
+        return await detokenize(await single_model(request, self._directory, call), request, call)
+
+    async def DetectLanguage(
+        self, request: generation_pb2.DetectLanguageRequest, call: ServerCall
+    ) -> generation_pb2.DetectLanguageResponse:
+        """Tells in which language a text probably is."""
+        if len(request.text) > MAX_CHARACTERS:
+            reason = f"has {len(request.text):,} characters; a call takes at most"
+            raise InvalidRequest("text", f"{reason} {MAX_CHARACTERS:,}")
+        if len(request.languages) > _MAX_LANGUAGES:
+            reason = f"are {len(request.languages):,}; a call takes at most {_MAX_LANGUAGES}"
+            raise InvalidRequest("languages", reason)
+        codes = list(request.languages) or self._directory.repository.pairs.sources()
+        detected = await self._directory.detector.detect(request.text, codes)
+        return generation_pb2.DetectLanguageResponse(
+            languages=[
+                generation_pb2.DetectedLanguage(language=each.language, confidence=each.confidence)
+                for each in detected
+                if each.confidence >= _MIN_CONFIDENCE
+            ]
+        )

@@ -1,0 +1,256 @@
+"""Reads sources: checks them, divides them into parts, tokenizes each part once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+
+from seqserve.documents.passage import has_words
+from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.feature import Part, without
+from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
+from seqserve_server.front.generate.records import (
+    GenerateRequest,
+    Hop,
+    Job,
+    Onward,
+    Options,
+    Route,
+    Source,
+)
+from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
+from seqserve_server.front.generate.window import Window
+from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.overload.turns import Steps
+
+MAX_SOURCES = 1024
+"""Maximum number of sources in one call."""
+MAX_CHARACTERS = 1_000_000
+"""Maximum length of a text that is divided, in code points."""
+MAX_SEGMENTS = 4096
+"""Maximum number of segments of a text, and of all texts of a batch together."""
+MAX_CHARACTERS_PER_TOKEN = 32
+"""A token rarely has more; a text that does is refused before it is tokenized."""
+_TOO_LONG = "split it into sentences, or set options.segmentation"
+
+
+async def read(
+    request: GenerateRequest, route: Route, call: ServerCall, window: Window | None = None
+) -> Job:
+    """Reads the sources of a request, and waits until there is memory for their answers.
+
+    Args:
+        request: A request for one source or for a batch.
+        route: The models that answer it.
+        call: The call that it came in; it holds the memory.
+        window: That of the call, if it has more requests.
+    """
+    hop, *others = route.hops
+    reader = SourceReader(hop.model, hop.options)
+    max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
+    if isinstance(request, generation_pb2.GenerateRequest):
+        steps, length = reader.read(request.source), len(request.source)
+        source = await in_turns(steps, length, request, call, max_wait_s)
+        call.facts["source_tokens"] = source.num_tokens
+        sources: list[Source | ServiceError] = [source]
+    else:
+        _check_count(len(request.sources))
+        length = sum(map(len, request.sources))
+        batch = reader.read_all(request.sources)
+        sources = await in_turns(batch, length, request, call, max_wait_s)
+    job = Job(
+        hop=hop,
+        sources=sources,
+        priority=route.priority,
+        is_bulk=route.is_bulk,
+        call=call,
+        window=window or Window(route.slots),
+        onward=None,
+        detected=route.detected,
+    )
+    if others:
+        job = replace(job, onward=Onward(others[0], partial(_read_onward, job, others[0])))
+    return await reserved(job, request)
+
+
+async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
+    steps = SourceReader(hop.model, hop.options).read(text)
+    request = generation_pb2.GenerateRequest(source=text)
+    max_wait_s = longest_wait_s(hop.options, is_bulk=is_bulk)
+    try:
+        source = await in_turns(steps, len(text), request, job.call, max_wait_s)
+    except InvalidRequest as error:
+        if error.field != "source" or hop.leg is None:
+            raise
+        between = f"between the two models, in {hop.leg.source!r}, {error.reason}"
+        raise InvalidRequest("source", between) from None
+    return replace(
+        job,
+        hop=hop,
+        sources=[source],
+        is_bulk=is_bulk,
+        window=job.window.inner,
+        onward=None,
+        detected=None,
+    )
+
+
+class SourceReader:
+    """Turns texts into sources for a model."""
+
+    def __init__(self, model: LoadedModel, options: Options) -> None:
+        """Takes what all sources of a request share."""
+        self._tokenizer, self._manifest = model.tokenizer, model.manifest
+        self._decoding, self._affixes = options.decoding, options.affixes
+        self._segmentation = options.segmentation
+        self._shaping = [each for each in options.features if each.shapes_text]
+        self._others = [each for each in options.features if not each.shapes_text]
+        self.max_tokens = model.manifest.limits.max_source_length
+        """Most tokens that the model reads."""
+
+    def read(self, text: str) -> Steps[Source]:
+        """Reads one source."""
+        if not text.strip():
+            raise InvalidRequest("source", "is empty")
+        if self._segmentation is None:
+            return self._undivided(text)
+        return (yield from self._divided(text, self._segmentation))
+
+    def read_all(self, texts: Sequence[str]) -> Steps[list[Source | ServiceError]]:
+        """Reads the sources of a batch; an error stands for its source."""
+        sources: list[Source | ServiceError] = []
+        num_segments = 0
+        for text in texts:
+            try:
+                source = yield from self.read(text)
+            except ServiceError as error:
+                sources.append(error)
+                continue
+            yield
+            sources.append(source)
+            num_segments += len(source.parts) if source.is_divided else 0
+            if num_segments > MAX_SEGMENTS:
+                reason = f"have more than {MAX_SEGMENTS:,} segments together; send fewer in a call"
+                raise InvalidRequest("sources", reason)
+        return sources
+
+    def _undivided(self, text: str) -> Source:
+        check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
+        part = self._shaped(Span(0, len(text)), text)
+        part = self._whole(part, self._encoded(part.text))
+        self._check_tokens(part.tokens)
+        return Source(text, [part], len(part.tokens), is_divided=False)
+
+    def _divided(self, text: str, segmentation: Segmentation) -> Steps[Source]:
+        if len(text) > MAX_CHARACTERS:
+            raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
+        parts: list[Part] = []
+        for spans in split(text, segmentation):
+            yield
+            for span in spans:
+                for part in self._parts(text[slice(*span)], span.begin):
+                    if len(parts) == MAX_SEGMENTS:
+                        raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
+                    parts.append(part)
+                    yield
+        if len(parts) > 1:
+            for feature in self._others:
+                parts = feature.read_divided(parts)
+        num_tokens = sum(len(part.tokens) for part in parts)
+        if segmentation.is_default and len(parts) == 1 and parts[0].tokens:
+            # Nobody asked for segments, and there is nothing to divide.
+            if parts[0].span == (0, len(text)):
+                return Source(text, parts, num_tokens, is_divided=False)
+            # With more white space than the model reads it stays a segment.
+            with suppress(InvalidRequest):
+                return self._undivided(text)
+        return Source(text, parts, num_tokens, is_divided=True)
+
+    def _parts(self, text: str, begin: int) -> Iterator[Part]:
+        """Yields a line or sentence as it is, or in parts if it is too long."""
+        if len(text) <= self.max_tokens * MAX_CHARACTERS_PER_TOKEN:
+            part = self._shaped(Span(begin, begin + len(text)), text)
+            tokens = self._encoded(part.text)
+            if len(tokens) <= self.max_tokens:
+                yield self._whole(part, tokens)
+                return
+        for (first, end), tokens in wrap(text, self):
+            part = self._shaped(Span(begin + first, begin + end), text[first:end])
+            yield self._whole(part._replace(is_wrapped=True), tokens)
+
+    def _shaped(self, span: Span, text: str) -> Part:
+        """Begins a part, with its text as the model reads it."""
+        part = Part(span, text, text, [], self._decoding)
+        for feature in self._shaping:
+            part = feature.read(part)
+        return part
+
+    def _whole(self, part: Part, tokens: list[int]) -> Part:
+        part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
+        for feature in self._others:
+            part = feature.read(part)
+        return part
+
+    def tokens(self, text: str) -> list[int]:
+        """Tokenizes a text, and adds what the model reads beside it."""
+        return self._encoded(self._shaped(Span(0, len(text)), text).text)
+
+    def ends(self, text: str) -> list[int]:
+        """Returns where each token of a text ends, in code points."""
+        # Tokens that are added take their places before the first one.
+        read = self._shaped(Span(0, len(text)), text).text
+        return [0] * self._num_added + [end for _, end in self._tokenizer.pieces(read).offsets]
+
+    def _encoded(self, text: str) -> list[int]:
+        affixes = self._affixes
+        return affixes.with_special_tokens(self._tokenizer.encode(affixes.text + text))
+
+    def _is_translatable(self, part: Part, tokens: list[int]) -> bool:
+        """Tells whether a segment has a letter, and the model reads any character of the text."""
+        rest = without(part.original, part.protected)
+        if self._segmentation is not None and not has_words(rest):
+            return False
+        if len(tokens) > self._num_added:
+            return True
+        # The text in front of it may have taken its tokens.
+        return bool(self._affixes.text and self._tokenizer.pieces(rest).ids)
+
+    @cached_property
+    def _num_added(self) -> int:
+        if self._affixes.text:
+            return len(self._encoded(""))
+        return len(self._affixes.with_special_tokens([])) + self._tokenizer.num_added
+
+    def _check_tokens(self, tokens: list[int]) -> None:
+        num_affixes = len(self._affixes.with_special_tokens([]))
+        if len(tokens) > self.max_tokens:
+            end = "the end token"
+            added = end if not num_affixes else f"{end} and {num_affixes} of the model"
+            raise InvalidRequest(
+                "source",
+                f"has {len(tokens)} tokens with {added}; {self._manifest.label} reads at most"
+                f" {self.max_tokens}: {_TOO_LONG}",
+            )
+        if not tokens:
+            raise InvalidRequest("source", "has no character that the model reads")
+
+
+def _check_count(sources: int) -> None:
+    if not 1 <= sources <= MAX_SOURCES:
+        raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
+
+
+def check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:
+    """Refuses a text that has more characters than so many tokens may have."""
+    if len(text) > limit * MAX_CHARACTERS_PER_TOKEN:
+        reason = f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
+        raise InvalidRequest(field, f"{reason}: {advice}" if advice else reason)
+
+
+def _too_much(what: str, limit: str) -> InvalidRequest:
+    return InvalidRequest("source", f"has {what}; a text takes at most {limit}: send it in parts")

@@ -1,0 +1,178 @@
+"""Divides a text at line breaks and after sentences; only white space is left out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+import sentencex
+
+from seqserve.language_codes import folded
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.options import SegmentationMode
+
+Options = generation_pb2.GenerationOptions
+
+_PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
+# The line breaks of str.splitlines: a Unicode text may have others than "\n".
+_LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+class Span(NamedTuple):
+    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
+
+    begin: int
+    end: int
+
+
+def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
+    """Yields the lines or the sentences of a text that are not blank, in order.
+
+    They come in lists, of a line or of a piece of one, so that a caller can pause between them: the
+    work for each list is bounded. A sentence ends at the end of its line, too. Sentences end by the
+    rules of Wikimedia's sentencex, https://github.com/wikimedia/sentencex.
+    """
+    for line in _LINE.finditer(text):
+        if segmentation.mode is SegmentationMode.SENTENCES:
+            yield from _sentences(line[0], line.start(), segmentation.language)
+        elif span := _stripped(line[0], line.start()):
+            yield [span]
+        else:
+            yield []
+
+
+def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
+    """Yields the sentences of a line.
+
+    The time that sentencex takes grows with the square of what it gets, where quotation marks are
+    many. So a long line is divided piece by piece. Sentences near the end of a piece are divided
+    again with what follows them, because a quotation may go on there. Only a sentence that is as
+    long as a piece is cut.
+    """
+    first = 0
+    while first < len(line):
+        piece = line[first : first + _PIECE_CHARACTERS]
+        sentences = sentencex.segment(language, piece)
+        if first + len(piece) < len(line):
+            sentences = _settled(sentences) or [piece[: _border(piece, len(piece))]]
+        spans = []
+        for sentence in sentences:
+            if span := _stripped(sentence, begin + first):
+                spans.append(span)
+            first += len(sentence)
+        yield spans
+
+
+def _settled(sentences: list[str]) -> list[str]:
+    """Returns the sentences of a piece that what follows it cannot change."""
+    ends = list(accumulate(map(len, sentences[:-1])))
+    settled = [end for end in ends if end <= _SETTLED_CHARACTERS]
+    return sentences[: len(settled or ends)]
+
+
+def _stripped(text: str, begin: int) -> Span | None:
+    """Returns where a text is without the white space around it; None if it has nothing else."""
+    if not (stripped := text.strip()):
+        return None
+    left = begin + len(text) - len(text.lstrip())
+    return Span(left, left + len(stripped))
+
+
+# A token rarely has more characters; tokenizing all of a long rest for every part would take long.
+_CHARACTERS_PER_TOKEN = 8
+# Ends of clauses: punctuation before white space, or of scripts that write none.
+_CLAUSE = re.compile(r"[,;:،؛)\]»”–—-](?=\s)|[、，；：）」』。！？]")
+_WORD = re.compile(r"\S(?=\s)")
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
+
+
+class Reader(Protocol):
+    """Tokenizes texts as the model reads them."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens that the model reads."""
+
+    def tokens(self, text: str) -> list[int]:
+        """Returns the tokens of a source, with all that is added to it."""
+
+    def ends(self, text: str) -> list[int]:
+        """Returns where each token of a text ends, in code points."""
+
+
+def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
+    """Yields parts of a text that have at most the maximum of tokens, with their tokens.
+
+    A part ends after a clause if one ends in its second half, or else at white space, or else at
+    the end of a token. A character that has too many tokens by itself is a part too.
+    """
+    most, begin = reader.max_tokens, 0
+    while begin < len(text):
+        window = text[begin : begin + most * _CHARACTERS_PER_TOKEN]
+        end = len(window)
+        tokens = reader.tokens(window.strip()) if begin + end == len(text) else None
+        if tokens is None or len(tokens) > most:
+            ends = reader.ends(window)
+            end = _border(window, ends[most - 1] if len(ends) > most else end)
+            tokens = reader.tokens(window[:end].strip())
+            # A part may have other tokens than the same text within the window has.
+            while end > 1 and len(tokens) > most:
+                end = _border(window, end - 1)
+                tokens = reader.tokens(window[:end].strip())
+        if span := _stripped(window[:end], begin):
+            yield span, tokens
+        begin += end
+
+
+def _border(text: str, limit: int) -> int:
+    for pattern, begin in ((_CLAUSE, limit // 2), (_WORD, 0)):
+        ends = [match.end() for match in pattern.finditer(text, begin, limit + 1)]
+        if ends := [end for end in ends if end <= limit]:
+            return ends[-1]
+    # Not between a character and what belongs to it, unless that is more than half of the part.
+    for end in range(limit, limit // 2, -1):
+        if end == len(text) or not (unicodedata.combining(text[end]) or text[end] in _JOINERS):
+            return end
+    return max(limit, 1)
+
+
+PREFIXES = ("target_prefix", "target_prefix_tokens")
+"""Options of the prefix of a target, which belongs to one text, not to each of its segments."""
+
+# Its rules are those of every language that the library does not know.
+_DEFAULT_LANGUAGE = "en"
+
+
+class Segmentation(NamedTuple):
+    """How a source is divided."""
+
+    mode: SegmentationMode
+    language: str = _DEFAULT_LANGUAGE
+    """Code of the language, of ISO 639, by whose rules sentences end."""
+    is_default: bool = False
+    """Whether the model recommends it and the request says nothing."""
+
+
+def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
+    """Returns how to divide the source of a request; None for not at all.
+
+    Args:
+        options: The options of the request over those that its model recommends.
+        sent: The options of the request alone.
+    """
+    mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
+    if mode is SegmentationMode.NONE:
+        return None
+    language = sent.segmentation_language
+    if not language and sent.source_language:
+        language = folded(sent.source_language).name
+    language = language or options.segmentation_language or _DEFAULT_LANGUAGE
+    return Segmentation(mode, language, is_default=not sent.segmentation)
+
+
+def has_prefix(options: Options) -> bool:
+    """Tells whether a request sets the prefix of its target."""
+    return any(getattr(options, name) for name in PREFIXES)

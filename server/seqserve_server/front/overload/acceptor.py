@@ -1,0 +1,219 @@
+"""A gRPC server that takes calls as fast as they arrive, and refuses at once what it cannot serve.
+
+gRPC's server for asyncio takes one call of a method at a time, and the next one some turns of the
+event loop later. In overload calls pile up in gRPC's core, which then ends them with a reset stream
+or CANCELLED, and tells nobody. Here many calls are taken in one turn. Admitted calls go to gRPC's
+loop; others are refused by one operation, without a task, an interceptor or their request. Calls of
+unknown methods are refused too: gRPC's loop, and with it the server, would end at a name that is
+not UTF-8.
+
+gRPC has no public way to do that, so this file uses private parts of `grpc.aio`. If a release lacks
+one of them, :func:`new_server` makes gRPC's own server, and the log says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import grpc
+from grpc._cython import cygrpc
+from grpc.aio import _server
+
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.process import logs
+
+# Calls of one method that can be taken in one turn of the event loop: at first, and at most.
+_CALLS_A_TURN = 8
+_MOST_A_TURN = 256
+
+_log = logging.getLogger(__name__)
+
+
+class _Arrivals:
+    """Admitted calls of one method, which gRPC's loop takes one by one."""
+
+    def __init__(self, on_accept: Callable[[str], None]) -> None:
+        self.takers = self.idle_takers = 0
+        """Tasks that take calls, and how many of them wait for one."""
+        self._admitted: deque[tuple[object, str]] = deque()
+        self._on_accept = on_accept
+        self._wanted: asyncio.Future[object] | None = None
+
+    def next(self) -> asyncio.Future[object]:
+        self._wanted = asyncio.get_running_loop().create_future()
+        self._dispatch()
+        return self._wanted
+
+    def add(self, state: object, peer: str) -> None:
+        self._admitted.append((state, peer))
+        self._dispatch()
+
+    def end(self, error: Exception) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_exception(error)
+
+    def _dispatch(self) -> None:
+        if self._admitted and self._wanted is not None and not self._wanted.done():
+            state, peer = self._admitted.popleft()
+            self._on_accept(peer)
+            self._wanted.set_result(state)
+
+
+class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
+    """The part of gRPC's server that takes calls."""
+
+    def __init__(
+        self, admission: Admission, loop: asyncio.AbstractEventLoop, *arguments: Any
+    ) -> None:
+        super().__init__(loop, *arguments)
+        self._admission = admission
+        self._event_loop = loop
+        self._arrivals: dict[bytes | None, _Arrivals] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._channelz_id = max(_server_ids(), default=0)
+        self._taken = 0
+        self._never_accepted = 0
+
+    def calls_never_accepted(self) -> int:
+        with suppress(ValueError):  # once the server has stopped
+            server = json.loads(cygrpc.channelz_get_server(self._channelz_id))["server"]
+            # Read after it, so that a call that is taken meanwhile does not seem to be lost.
+            self._never_accepted = int(server["data"]["callsStarted"]) - self._taken
+        return self._never_accepted
+
+    def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
+        """Overrides what gRPC's loop asks for the next call of a method; None is any unknown one.
+
+        No call of an unknown method ever comes.
+        """
+        if method is not None and method.decode() not in self._admission.methods:
+            future: asyncio.Future[object] = super()._make_request_call_future(method)
+            future.add_done_callback(self._count)
+            return future
+        if method not in self._arrivals:
+            self._arrivals[method] = _Arrivals(self._admission.on_accept)
+            self._add_takers(method, _CALLS_A_TURN)
+        return self._arrivals[method].next()
+
+    def _count(self, future: asyncio.Future[object]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._taken += 1
+
+    def _add_takers(self, method: bytes | None, takers: int) -> None:
+        self._arrivals[method].takers += takers
+        for _ in range(takers):
+            task = self._event_loop.create_task(self._take(method))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, method: bytes | None) -> None:
+        arrivals = self._arrivals[method]
+        while True:
+            arrivals.idle_takers += 1
+            try:
+                state = await (
+                    self._request_call()
+                    if method is None
+                    else self._request_registered_call(method)
+                )
+            except Exception as error:  # the server stops
+                arrivals.end(error)
+                return
+            arrivals.idle_takers -= 1
+            self._taken += 1
+            if not arrivals.idle_takers and arrivals.takers < _MOST_A_TURN:
+                # More have come in one turn than could be taken.
+                self._add_takers(method, arrivals.takers)
+            await self._pass(method, state)
+            # A call that has ended must not stay until the next one comes.
+            del state
+
+    async def _pass(self, method: bytes | None, state: object) -> None:
+        context = cygrpc._ServicerContext(state, None, None, self._event_loop)
+        try:
+            if method is None:
+                await _end(context, grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
+                return
+            peer = self._admission.peer_of(context)
+            if await self._admission.admits(method.decode(), context, peer):
+                self._arrivals[method].add(state, peer)
+        except Exception:
+            # Nobody would replace the taker, and the calls after this one would wait for ever.
+            _log.exception("a call could not be admitted")
+            await _end(context, grpc.StatusCode.INTERNAL, "a fault of the server")
+
+
+async def _end(context: Any, code: grpc.StatusCode, details: str) -> None:
+    try:
+        await context.abort(code, details)
+    except grpc.aio.BaseError as ended:  # as it should be, or the client is gone
+        # gRPC keeps the error with the call, and the error would keep the call.
+        ended.__traceback__ = ended.__context__ = None
+
+
+def _server_ids() -> Iterator[int]:
+    # The servers of this process, as channelz, gRPC's own statistics, numbers them.
+    last, is_end = 0, False
+    while not is_end:
+        page = json.loads(cygrpc.channelz_get_servers(last + 1))
+        for server in page.get("server", ()):
+            last = int(server["ref"]["serverId"])
+            yield last
+        is_end = page.get("end", False)
+
+
+class AcceptingServer(_server.Server):
+    """gRPC's server with an acceptor."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        interceptors: Sequence[grpc.aio.ServerInterceptor],  # type: ignore[type-arg]
+        arguments: Sequence[tuple[str, Any]],
+    ) -> None:
+        """Makes a server that listens nowhere yet; the arguments are those of `new_server`."""
+        self._loop = asyncio.get_running_loop()
+        self._server = _Acceptor(admission, self._loop, None, (), interceptors, arguments, None)
+
+    def calls_never_accepted(self) -> int:
+        """Counts calls that gRPC's core has received and this server has not; thread-safe.
+
+        They wait for their turn now, or gRPC has ended them itself.
+        """
+        never_accepted: int = self._server.calls_never_accepted()
+        return never_accepted
+
+
+def missing_parts() -> list[str]:
+    """Lists the private parts of grpcio that this file needs and the installed release lacks."""
+    parts = ("AioServer", "_ServicerContext", "channelz_get_server", "channelz_get_servers")
+    methods = ("_make_request_call_future", "_request_call", "_request_registered_call")
+    missing = [f"AioServer.{name}" for name in methods if not hasattr(cygrpc.AioServer, name)]
+    return missing + [name for name in parts if not hasattr(cygrpc, name)]
+
+
+def new_server(
+    admission: Admission,
+    interceptors: Sequence[grpc.aio.ServerInterceptor],  # type: ignore[type-arg]
+    arguments: Sequence[tuple[str, Any]],
+) -> grpc.aio.Server:
+    """Makes the server.
+
+    Args:
+        admission: Decides which calls are served.
+        interceptors: Surround the served calls.
+        arguments: Channel arguments.
+    """
+    # Another release may construct it otherwise.
+    with suppress(TypeError):
+        if not missing_parts():
+            return cast(grpc.aio.Server, AcceptingServer(admission, interceptors, arguments))
+    facts = {"grpcio": grpc.__version__}
+    logs.event("calls are not refused on arrival", facts, logging.WARNING)
+    return grpc.aio.server(interceptors=interceptors, options=arguments)

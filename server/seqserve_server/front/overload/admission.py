@@ -1,0 +1,139 @@
+"""Admits calls on arrival, as many as the front can serve soon; the others are refused.
+
+A call costs the front most of a millisecond, and its refusal by the engine's queue hardly less.
+Beyond what the front can serve, calls are refused before anything is done for them: no task, no
+interceptor, no reading of the request. So admitted calls are served soon. Places are divided fairly
+among callers, by the rule of the engine's queue. Used in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from seqserve_server.contract.errors import Bound, QueueFull
+from seqserve_server.contract.request import Priority
+from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+from seqserve_server.front.overload.memory import FairShare
+from seqserve_server.front.telemetry.call_record import method_name
+from seqserve_server.process import logs
+
+_LONGEST_S = 0.3
+"""What an accepted call waits at most, about; people hardly mind it."""
+_FEWEST, _MOST = 128, 256
+"""Bounds of how many calls of a caller that is alone may wait, however fast they are served."""
+# Time to serve a call, as long as none was measured, and the weight of each new measurement.
+_INTERVAL_S = 0.001
+_WEIGHT = 0.05
+_CALLER_SHARE = 0.5
+
+_LOG_INTERVAL_S = 1.0
+_ENGINE_METHODS = (
+    "/seqserve.v1.GenerationService/Generate",
+    "/seqserve.v1.GenerationService/GenerateStream",
+    "/seqserve.v1.GenerationService/GenerateBatch",
+    "/seqserve.v1.GenerationService/GenerateBulk",
+    "/seqserve.v1.GenerationService/Score",
+    "/seqserve.v1.GenerationService/Attention",
+    "/seqserve.v1.GenerationService/Tokenize",
+    "/seqserve.v1.GenerationService/Detokenize",
+    "/inference.GRPCInferenceService/ModelInfer",
+)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class PendingCalls:
+    """Bounds the calls that have arrived and wait to be served."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts empty; the clock tells seconds, from any origin."""
+        self._places = FairShare(0, _CALLER_SHARE)
+        self._clock = clock
+        self._served_s, self._is_busy = clock(), False
+        self._interval_s = _INTERVAL_S
+        self._refusals = RefusalCache(clock)
+
+    def __len__(self) -> int:
+        """Counts the calls that wait."""
+        return self._places.used
+
+    def enter(self, caller: str) -> None:
+        """Adds a call.
+
+        Raises:
+            QueueFull: Too many calls wait, of this caller or of all.
+        """
+        served = int(_LONGEST_S / self._interval_s)
+        self._places.total = int(min(max(served, _FEWEST), _MOST) / _CALLER_SHARE)
+        if not self._places.fits(caller, 1):
+            raise self._refusal(caller)
+        self._places.take(caller, 1)
+
+    def leave(self, caller: str) -> None:
+        """Removes a call that is served now, or has ended while it waited."""
+        now_s = self._clock()
+        self._places.give(caller, 1)
+        if self._is_busy:
+            interval_s = min(now_s - self._served_s, _LONGEST_S)
+            self._interval_s += _WEIGHT * (interval_s - self._interval_s)
+        self._served_s, self._is_busy = now_s, len(self) > 0
+
+    def _refusal(self, caller: str) -> QueueFull:
+        wait_s = len(self) * self._interval_s
+        reason = f"{len(self)} calls wait for the server already"
+        full = QueueFull(reason, wait_s, Bound.BACKLOG, self._interval_s)
+        return self._refusals.refused(QueueKey(caller, "", Priority.NORMAL), full)
+
+
+class Admission:
+    """Decides about each call that arrives; the log has one line a second for all refusals."""
+
+    methods = frozenset(_ENGINE_METHODS)
+    """Methods whose calls may be refused; health, models and statistics are always answered."""
+
+    def __init__(
+        self,
+        peer_of: Callable[[Context], str],
+        refuse: Callable[[str, Context, QueueFull], Awaitable[None]],
+    ) -> None:
+        """Starts without waiting calls.
+
+        Args:
+            peer_of: Names the peer of a call, whose share it uses.
+            refuse: Ends a call of a method with an error, and counts it.
+        """
+        self.peer_of = peer_of
+        self._refuse = refuse
+        self._pending = PendingCalls()
+        self._refused: Counter[str] = Counter()
+
+    async def admits(self, method: str, context: Context, peer: str) -> bool:
+        """Returns whether a call of a peer may wait to be served; if not, the call has ended."""
+        try:
+            self._pending.enter(peer)
+        except QueueFull as full:
+            self._note(method)
+            await self._refuse(method, context, full)
+            return False
+        return True
+
+    def on_accept(self, peer: str) -> None:
+        """Gives back the place of an admitted call: gRPC serves it now."""
+        self._pending.leave(peer)
+
+    def _note(self, method: str) -> None:
+        if not self._refused:
+            asyncio.get_running_loop().call_later(_LOG_INTERVAL_S, self._log)
+        self._refused[method] += 1
+
+    def _log(self) -> None:
+        for method, calls in self._refused.items():
+            facts = {"method": method_name(method), "calls": calls}
+            logs.event("calls refused on arrival", facts)
+        self._refused.clear()

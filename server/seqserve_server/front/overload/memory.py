@@ -1,0 +1,219 @@
+"""Memory that callers share: of answers that they have not taken yet, and of texts to be read.
+
+A call reserves what its answer may need before the engine begins, gives back what it does not need
+once the answer is there, and the rest when the call is over: when the network has taken the answer,
+or the call was cancelled. So no caller can fill the server with answers that it does not read.
+
+A caller may hold more while more is free: Choudhury and Hahne 1998, "Dynamic Queue Length
+Thresholds", as in the engine's queue. With a share of 1/2 one caller gets half of the memory, two
+get a third each, and some always stays free for newcomers. Lives in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from seqserve_server.contract.errors import Bound, QueueFull
+
+MAX_WAIT_S = 60.0
+"""Longest wait for memory, unless the call asks for a longer one."""
+_RETRY_S = 1.0
+# Calls that wait hold their requests meanwhile, in this part of the memory.
+_WAITING_PART = 1 / 8
+# What gRPC and asyncio hold for a call that waits, beside its request.
+_WAITING_BYTES = 32 << 10
+# A call that needs less of what its caller may hold need not wait behind one that needs more.
+_SMALL_SHARE = 1 / 64
+_IN_USE = {
+    Bound.ANSWERS: "the memory for answers is in use: {}; read the answers of earlier calls first",
+    Bound.TEXTS: "the memory for texts is in use: {}; send long texts one after the other",
+}
+
+
+class FairShare:
+    """Bytes, or places, that callers divide among them."""
+
+    def __init__(self, total: int, caller_share: float) -> None:
+        """Starts with all of them free; ``caller_share`` is for a caller that is alone."""
+        self.total = total
+        self._share = caller_share
+        self._held: Counter[str] = Counter()
+        self.used = 0
+
+    def fits(self, caller: str, size: int) -> bool:
+        """Tells whether a caller may hold so many more bytes."""
+        free = self.total - self.used - size
+        held = self._held[caller] + size
+        return free >= 0 and (1.0 - self._share) * held <= self._share * free
+
+    def take(self, caller: str, size: int) -> None:
+        """Notes bytes that a caller holds from now on."""
+        self._held[caller] += size
+        self.used += size
+
+    def give(self, caller: str, size: int) -> None:
+        """Notes bytes that a caller holds no longer."""
+        self.used -= size
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A call that waits for memory."""
+
+    size: int
+    granted: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class FairMemory:
+    """Memory of one kind, of all calls of a server."""
+
+    def __init__(
+        self,
+        max_bytes: int = 256_000_000,
+        caller_share: float = 0.5,
+        *,
+        bound: Bound = Bound.ANSWERS,
+    ) -> None:
+        """Starts empty; ``bound`` is the reason of a refusal."""
+        self._bound = bound
+        self.max_per_caller = int(max_bytes * caller_share)
+        """Most bytes that one caller can reserve."""
+        self._held = FairShare(max_bytes, caller_share)
+        self._requests = FairShare(int(max_bytes * _WAITING_PART), caller_share)
+        # Calls that wait, in their order, by callers, which are in the order of their turns.
+        self._waiting: dict[str, deque[_Waiting]] = {}
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that are reserved now."""
+        return self._held.used
+
+    @property
+    def num_waiting(self) -> int:
+        """Calls that wait for memory."""
+        return sum(map(len, self._waiting.values()))
+
+    async def reserve(
+        self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
+    ) -> Reservation:
+        """Waits until a caller may hold so many more bytes, behind its own earlier calls.
+
+        A small call passes large ones that wait.
+
+        Args:
+            caller: Whose share they count for.
+            size: At most :attr:`max_per_caller`.
+            held_bytes: What the call holds meanwhile.
+            max_wait_s: Longest wait.
+
+        Raises:
+            QueueFull: Too many calls wait already, or it has waited too long.
+        """
+        is_small = size <= _SMALL_SHARE * self.max_per_caller
+        is_behind = caller in self._waiting and not is_small
+        if is_behind or not self._held.fits(caller, size):
+            await self._wait(caller, size, _WAITING_BYTES + held_bytes, max_wait_s)
+        else:
+            self._held.take(caller, size)
+        return Reservation(self, caller, size)
+
+    @asynccontextmanager
+    async def reserved(
+        self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
+    ) -> AsyncIterator[Reservation]:
+        """Reserves bytes as :meth:`reserve` does, until the context ends."""
+        held = await self.reserve(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
+        try:
+            yield held
+        finally:
+            held.release()
+
+    async def _wait(self, caller: str, size: int, held_bytes: int, max_wait_s: float) -> None:
+        if not self._requests.fits(caller, held_bytes):
+            raise self._full("calls wait for it already")
+        waiting = _Waiting(size)
+        self._waiting.setdefault(caller, deque()).append(waiting)
+        self._requests.take(caller, held_bytes)
+        try:
+            async with asyncio.timeout(None if max_wait_s == math.inf else max_wait_s):
+                await waiting.granted
+        except BaseException as error:
+            if waiting.granted.done() and not waiting.granted.cancelled():
+                # The turn came when it was no longer wanted.
+                self.give(caller, size)
+            else:
+                self._leave(caller, waiting)
+            if isinstance(error, TimeoutError):
+                raise self._full(f"none was free for {max_wait_s:.3g} s") from None
+            raise
+        finally:
+            self._requests.give(caller, held_bytes)
+
+    def _full(self, reason: str) -> QueueFull:
+        return QueueFull(_IN_USE[self._bound].format(reason), _RETRY_S, self._bound)
+
+    def _leave(self, caller: str, waiting: _Waiting) -> None:
+        self._waiting[caller].remove(waiting)
+        if not self._waiting[caller]:
+            del self._waiting[caller]
+        # It may have been in the way of a smaller one.
+        self._grant()
+
+    def give(self, caller: str, size: int) -> None:
+        """Takes bytes back, and lets waiting calls have them."""
+        self._held.give(caller, size)
+        self._grant()
+
+    def _grant(self) -> None:
+        """Serves the callers in turn, as long as the first call of one of them fits."""
+        passed = 0
+        while passed < len(self._waiting):
+            caller = next(iter(self._waiting))
+            calls = self._waiting.pop(caller)
+            # One that is cancelled leaves by itself.
+            if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
+                waiting = calls.popleft()
+                self._held.take(caller, waiting.size)
+                waiting.granted.set_result(None)
+                passed = 0
+            else:
+                passed += 1
+            if calls:
+                self._waiting[caller] = calls
+
+
+class Reservation:
+    """Bytes that one call holds."""
+
+    def __init__(self, memory: FairMemory, caller: str, size: int) -> None:
+        """Takes bytes that are reserved already."""
+        self._memory = memory
+        self._caller = caller
+        self.size = size
+
+    def shrink(self, size: int) -> None:
+        """Keeps so many bytes, if they are fewer, and gives back the others."""
+        if size < self.size:
+            others, self.size = self.size - size, size
+            self._memory.give(self._caller, others)
+
+    def release(self) -> None:
+        """Gives back all bytes; again does nothing."""
+        self.shrink(0)
+
+
+def release_all(reservations: set[Reservation]) -> None:
+    """Gives back all bytes of some reservations."""
+    for reservation in reservations:
+        reservation.release()
+    reservations.clear()

@@ -1,1 +1,0 @@
-"""Reads requests: options, languages, texts; raises InvalidRequest that names the bad field."""

@@ -1,0 +1,147 @@
+"""Tokens: the file of ``--tokens``, and which calls a token allows.
+
+Calls are authorised before anything of them is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+
+from seqserve.auth import Scope, TokenEntry, digest_of, token_of
+from seqserve.errors import OptionError
+from seqserve.options import flag_of
+from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
+from seqserve_server.front.security.reloading import Reload, Reloaded
+
+_OPTION = flag_of("tokens")
+_MAX_FILE_BYTES = 1 << 20
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+AUTH_NAME: ContextVar[str] = ContextVar("auth_name", default="")
+"""Name of the token of the call that arrives; the next interceptor notes it in the call."""
+
+SCOPES: dict[str, Scope | None] = {
+    # Probes and load balancers have no token; they learn which models are up, and no more.
+    "/grpc.health.v1.Health/": None,
+    "/inference.GRPCInferenceService/ServerLive": None,
+    "/inference.GRPCInferenceService/ServerReady": None,
+    "/inference.GRPCInferenceService/ModelReady": None,
+    "/inference.GRPCInferenceService/RepositoryModelLoad": Scope.ADMIN,
+    "/inference.GRPCInferenceService/RepositoryModelUnload": Scope.ADMIN,
+    "/inference.GRPCInferenceService/": Scope.GENERATE,
+    "/grpc.reflection.v1alpha.ServerReflection/": Scope.GENERATE,
+    "/seqserve.v1.GenerationService/": Scope.GENERATE,
+    "/seqserve.v1.ModelService/ListModels": Scope.GENERATE,
+    "/seqserve.v1.ModelService/GetModel": Scope.GENERATE,
+    "/seqserve.v1.ModelService/ListGlossaries": Scope.GENERATE,
+    "/seqserve.v1.ModelService/GetGlossary": Scope.GENERATE,
+    "/seqserve.v1.ModelService/LoadModel": Scope.ADMIN,
+    "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
+    "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
+}
+"""The scope of a method; a row of a service is for all its methods without a row. A method without
+either needs the admin scope."""
+
+
+class Tokens:
+    """The current entries of the file; if the file is broken, the last valid ones."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file; raises OptionError if it is unreadable or a line is malformed."""
+        self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
+
+    @property
+    def last_reload(self) -> Reload:
+        """The last reload of the file."""
+        return self._file.last
+
+    def find(self, token: str) -> TokenEntry | None:
+        """Finds the entry of a token.
+
+        Takes the same time for known and unknown tokens, so that timing reveals nothing.
+        """
+        digest, match = digest_of(token), None
+        for entry in self._file.value:
+            if compare_digest(entry.digest, digest):
+                match = entry
+        return match
+
+
+def _read(path: Path) -> tuple[TokenEntry, ...]:
+    entries: dict[bytes, TokenEntry] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            entry = TokenEntry.parse(line)
+        except OptionError as error:
+            raise OptionError(f"{_OPTION}: {path}, line {number}: {error}") from None
+        if entry.digest in entries:
+            raise OptionError(f"{_OPTION}: {path}, line {number}: the hash is a duplicate")
+        entries[entry.digest] = entry
+    if not entries:
+        raise OptionError(f"{_OPTION}: {path} holds no token; `seqserve token` makes one")
+    return tuple(entries.values())
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise OptionError(f"{_OPTION}: {path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise OptionError(f"{_OPTION}: {path} is larger than {_MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise OptionError(f"{_OPTION}: {path} is not UTF-8 text") from None
+
+
+def scope_of(method: str) -> Scope | None:
+    """Returns the scope that a method needs; None if it needs no token."""
+    if method in SCOPES:
+        return SCOPES[method]
+    service = method[: method.rfind("/") + 1]
+    return SCOPES.get(service, Scope.ADMIN)
+
+
+class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Refuses calls without a token, or whose token lacks the scope of the method.
+
+    Runs before :class:`CallInterceptor`, so that no request of a refused call is read.
+    """
+
+    def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
+        """Checks tokens; ``refusing`` makes a handler that ends a method's calls with an error."""
+        self._tokens = tokens
+        self._refusing = refusing
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        """Finds the handler of a call, or one that refuses it."""
+        method = handler_call_details.method
+        error = self._refusal(method, handler_call_details)
+        handler = await continuation(handler_call_details)
+        # A method that does not exist needs no protection, and its name must not become a label.
+        return handler if error is None or handler is None else self._refusing(method, error)
+
+    def _refusal(self, method: str, details: grpc.HandlerCallDetails) -> ServiceError | None:
+        scope = scope_of(method)
+        if scope is None:
+            return None
+        entry = self._tokens.find(token_of(details.invocation_metadata or ()))
+        if entry is None:
+            return Unauthenticated()
+        AUTH_NAME.set(entry.name)
+        return None if scope in entry.scopes else PermissionDenied(scope.value)

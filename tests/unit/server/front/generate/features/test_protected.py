@@ -1,0 +1,96 @@
+"""What of a text is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.server.front.generate.features.asking import asked, part
+
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.generate.feature import without
+from seqserve_server.front.generate.features.protected import protected
+from seqserve_server.front.generate.splitting import Span
+
+
+def kept(text: str, *keep: str, keep_placeholders: bool = True) -> list[str]:
+    return [text[slice(*span)] for span in spans(text, *keep, keep_placeholders=keep_placeholders)]
+
+
+def spans(text: str, *keep: str, keep_placeholders: bool = True) -> Sequence[Span]:
+    feature = protected(asked(keep=keep, keep_placeholders=keep_placeholders))
+    assert feature
+    return feature.read(part(text)).protected
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        *(
+            "%s",
+            "%1$d",
+            "%(name)s",
+            "%.2f",
+            "%@",
+            "{name}",
+            "{0}",
+            "{}",
+            "{{count}}",
+            "{{{user.name}}}",
+        ),
+        *("${total}", "#{user}", "$HOME", "$t(key)", "%USER%", "[NAME]", "__NAME__", "&nbsp;"),
+        *("<b>", "</b>", "<br/>", '<x id="1"/>', '<a href="https://a.example/">'),
+        *(
+            "https://a.example/b?c=d&e=f#g",
+            "www.a.example",
+            "shop.example.com/a",
+            "a.b+c@d.example",
+        ),
+        *("1.2.3", "v2.0", "0.85.x", "3.1.0-rc1", "192.168.0.1"),
+        *(
+            "/usr/local/bin",
+            "~/notes/a.md",
+            "./run.sh",
+            "C:\\Users\\a.txt",
+            "README.md",
+            "a-b_c.tar.gz",
+        ),
+        *("--force", "MAX_SIZE", "sort_by()", "print()", "`git pull -r`"),
+        *("KX7-4492", "MP3", "COVID-19", "A4"),
+        *("#winter", "@maria_92", "🙂", "👩🏽‍🚀", "❤️", "1️⃣", "🇩🇪"),
+    ],
+)
+def test_placeholders(placeholder: str) -> None:
+    assert "".join(kept(f"Take {placeholder} home, please.")) == placeholder
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It costs $5.99, or 3.50 a day: 10% less.",
+        "At 3:30 p.m. he weighed 1,250.75 kg and/or more...",
+        "Dr. Smith (M.D.) isn't here; e.g. on 1/2 days.",
+        "He said: no.Then he left. Rock'n'roll, #1, C & A!",
+        "“Why?” – he asked [twice] at -5 °C.",
+    ],
+)
+def test_what_people_write_is_no_placeholder(text: str) -> None:
+    assert kept(text) == []
+
+
+def test_texts_of_the_caller_are_whole_words_and_the_longest() -> None:
+    text = "Ray, Ray Ban and Rays by c++"
+    assert kept(text, "Ray", "Ray Ban", "c++", keep_placeholders=False) == ["Ray", "Ray Ban", "c++"]
+
+
+@pytest.mark.parametrize("keep", ["", "  ", "a" * 257])
+def test_texts_refused(keep: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        kept("a", keep)
+    assert caught.value.field == "options.keep"
+
+
+def test_the_text_without_its_kept_spans() -> None:
+    text = "{a}: {b}!"
+    assert without(text, spans(text)) == " :  !"
+    assert without(text, []) == text

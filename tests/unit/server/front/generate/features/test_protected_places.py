@@ -1,0 +1,123 @@
+"""Kept texts come back exactly and once, in their places."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.v1 import generation_pb2 as pb
+from seqserve_server.front.generate.features.protected_places import restore
+from seqserve_server.front.generate.splitting import Span
+
+GENERATED, ALIGNED = pb.PLACEMENT_GENERATED, pb.PLACEMENT_ALIGNED
+INSERTED, LOST = pb.PLACEMENT_INSERTED, pb.PLACEMENT_LOST
+_WORD = re.compile(r"\S+")
+
+
+def kept(
+    source: str,
+    text: str,
+    origins: list[int] | None,
+    *texts: str,
+    stop_reason: pb.StopReason = pb.STOP_REASON_EOS,
+) -> pb.Hypothesis:
+    """Keeps texts; ``origins`` has the number of the source word of each word of the text."""
+    message = pb.Hypothesis(text=text, stop_reason=stop_reason)
+    words = [match.span() for match in _WORD.finditer(source)]
+    for origin, place in zip(origins or [], _WORD.finditer(text), strict=origins is not None):
+        message.alignment.source_begins.append(words[origin][0])
+        message.alignment.source_ends.append(words[origin][1])
+        message.alignment.target_begins.append(place.start())
+        message.alignment.target_ends.append(place.end())
+    pattern = "|".join(map(re.escape, texts))
+    restore(message, source, [Span(*match.span()) for match in re.finditer(pattern, source)])
+    return message
+
+
+def placements(message: pb.Hypothesis) -> list[pb.Placement]:
+    for each in message.kept:
+        if each.placement != LOST:
+            assert message.text[each.target_begin : each.target_end] == each.text
+    return [each.placement for each in message.kept]
+
+
+def test_what_the_model_wrote_stays() -> None:
+    message = kept("Hello {a} and {b}", "Hallo {a} und {b}", [0, 1, 2, 3], "{a}", "{b}")
+    assert message.text == "Hallo {a} und {b}"
+    assert placements(message) == [GENERATED, GENERATED]
+    assert [each.target_begin for each in message.kept] == [6, 14]
+
+
+def test_what_comes_from_it_is_replaced_but_the_marks_around_it() -> None:
+    message = kept("Hello {name}, you", "Hallo {n ame}, du", [0, 1, 1, 2], "{name}")
+    assert (message.text, placements(message)) == ("Hallo {name}, du", [ALIGNED])
+    moved = message.alignment
+    assert list(moved.target_begins) == [0, 6, 14]
+    assert message.text[moved.target_begins[2] : moved.target_ends[2]] == "du"
+    assert list(moved.source_begins) == [0, 6, 14]
+
+
+def test_what_the_model_left_out_is_inserted_behind_the_word_before_it() -> None:
+    message = kept("We saw {a} there today", "Heute sahen wir dort", [4, 1, 0, 3], "{a}")
+    assert (message.text, placements(message)) == ("Heute sahen {a} wir dort", [INSERTED])
+
+
+def test_at_the_begin_it_stays_at_the_begin() -> None:
+    message = kept("{a} is here", "ist hier", [1, 2], "{a}")
+    assert (message.text, placements(message)) == ("{a} ist hier", [INSERTED])
+
+
+def test_without_an_alignment_it_stands_as_far_in_the_text() -> None:
+    message = kept("one two {a} three", "eins zwei drei", None, "{a}")
+    assert (message.text, placements(message)) == ("eins zwei {a} drei", [INSERTED])
+
+
+def test_what_the_model_wrote_twice_is_there_once() -> None:
+    message = kept("Open {name} now", "Öffne {name} jetzt {name}", [0, 1, 2, 2], "{name}")
+    assert (message.text, placements(message)) == ("Öffne {name} jetzt", [GENERATED])
+
+
+def test_equal_texts_are_there_as_often_as_in_the_source() -> None:
+    message = kept("%s of %s files", "%s von Dateien", [0, 1, 3], "%s")
+    assert message.text == "%s von %s Dateien"
+    assert placements(message) == [GENERATED, INSERTED]
+
+
+def test_a_text_in_another_does_not_count() -> None:
+    message = kept("{a}{a}b {a}", "{a}{a}b", [0], "{a}{a}b", "{a}")
+    assert message.text == "{a}{a}b {a}"
+
+
+def test_a_text_without_another_letter_stays() -> None:
+    message = kept("{a}: {b}!", "{n}! {b} : x", [0, 0, 0, 0], "{a}", "{b}")
+    assert (message.text, placements(message)) == ("{a}: {b}!", [GENERATED, GENERATED])
+
+
+@pytest.mark.parametrize("reason", [pb.STOP_REASON_LENGTH, pb.STOP_REASON_TIME_LIMIT])
+def test_a_text_that_was_cut_off_may_lack_it(reason: pb.StopReason) -> None:
+    message = kept("Hello dear {a}", "Hallo", [0], "{a}", stop_reason=reason)
+    assert (message.text, placements(message)) == ("Hallo", [LOST])
+
+
+words = st.sampled_from(["{a}", "{b}", "{a}{b}", "%s", "eins", "zwei,", "{", "a}", "s"])
+
+
+@given(st.data())
+def test_each_is_there_exactly_as_often(data: st.DataObject) -> None:
+    source = data.draw(st.lists(words, min_size=1, max_size=6))
+    target = data.draw(st.lists(words, max_size=6))
+    origins = st.none() | st.lists(
+        st.integers(0, len(source) - 1), min_size=len(target), max_size=len(target)
+    )
+    message = kept(" ".join(source), " ".join(target), data.draw(origins), "{a}", "{b}", "%s")
+    assert LOST not in placements(message)
+    found = Counter(re.findall(r"\{a\}|\{b\}|%s(?!\w)", message.text))
+    wanted = Counter(re.findall(r"\{a\}|\{b\}|%s", " ".join(source)))
+    assert {text: found[text] for text in wanted} == wanted
+    places = sorted((each.target_begin, each.target_end) for each in message.kept)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(places))

@@ -1,0 +1,643 @@
+"""GenerateBulk: what is read and when, each outcome by itself, and every way such a call ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing
+from typing import Any, cast
+from unittest import mock
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from tests.unit.server.front.echo import PATIENCE_S
+from tests.unit.server.front.service import Service, details, failure, request, serving, until
+
+from seqserve import AsyncClient, Result, RetryPolicy
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
+from seqserve_server.contract.errors import Draining, InvalidRequest
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.generate.bulk import Bulk
+
+METHOD = "GenerationService.GenerateBulk"
+PATH = f"/seqserve.v1.{METHOD.replace('.', '/')}"
+INVALID = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+NOT_FOUND = grpc.StatusCode.NOT_FOUND.value[0]
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+FAILED_PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION.value[0]
+RESOURCE_EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
+
+
+def bulk(id_: int, source: str, **said: Any) -> generation_pb2.GenerateBulkRequest:
+    asked: Any = request(source, **said)
+    return generation_pb2.GenerateBulkRequest(id=id_, request=asked)
+
+
+async def ended(call: Any) -> dict[int, Any]:
+    """Reads a call to its end; gives the outcomes by their ids, in the order in which they came."""
+    async with asyncio.timeout(PATIENCE_S):
+        responses = [response async for response in call]
+    assert len({response.id for response in responses}) == len(responses)
+    return {response.id: response.outcome for response in responses}
+
+
+def texts(outcomes: dict[int, Any]) -> dict[int, str]:
+    return {id_: one.response.hypotheses[0].text for id_, one in outcomes.items()}
+
+
+async def begun(service: Service, *requests: Any, **settings: Any) -> Any:
+    """A call that stays open after some requests."""
+    call = service.generation.GenerateBulk(**settings)
+    for one in requests:
+        await call.write(one)
+    return call
+
+
+async def until_busy(service: Service, requests: int) -> None:
+    await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == requests)
+
+
+async def until_idle(service: Service) -> None:
+    await until_busy(service, 0)
+
+
+# ---- outcomes
+
+
+async def test_each_request_gets_its_answer_as_alone(service: Service) -> None:
+    sources = {number: f"Grüße 🙂 {number}" for number in range(50)}
+    call = service.generation.GenerateBulk(
+        [bulk(id_, source, max_decoding_length=9) for id_, source in sources.items()]
+    )
+    outcomes = await ended(call)
+    assert outcomes.keys() == sources.keys()
+    for id_, source in sources.items():
+        alone = await service.generation.Generate(request(source, max_decoding_length=9))
+        assert list(outcomes[id_].response.hypotheses) == list(alone.hypotheses)
+    assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_responses_come_as_they_get_ready(service: Service) -> None:
+    service.runtime.step_s = 0.005
+    call = service.generation.GenerateBulk([bulk(1, "a" * 40), bulk(2, "bc"), bulk(3, "d" * 20)])
+    assert list(await ended(call)) == [2, 3, 1]
+
+
+async def test_request_is_answered_before_the_next_one_comes(service: Service) -> None:
+    call = await begun(service)
+    for number in range(3):
+        await call.write(bulk(number, "abc"))
+        assert (await call.read()).id == number
+    await call.done_writing()
+    assert await call.read() is EOF
+    assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_each_names_its_model_and_options(service: Service) -> None:
+    call = service.generation.GenerateBulk(
+        [
+            bulk(1, "abc", model="echo", version=2),
+            bulk(2, "abc", max_decoding_length=1),
+            bulk(3, "abc", version=1),
+            bulk(4, "abc", model="made up"),
+        ]
+    )
+    outcomes = await ended(call)
+    assert texts({id_: outcomes[id_] for id_ in (1, 2)}) == {1: "abc", 2: "a"}
+    assert [outcomes[id_].failure.code for id_ in (3, 4)] == [FAILED_PRECONDITION, NOT_FOUND]
+
+
+async def test_bad_request_has_its_own_failure(service: Service) -> None:
+    call = service.generation.GenerateBulk(
+        [
+            bulk(1, "good"),
+            bulk(2, ""),
+            bulk(3, "x" * 100),
+            bulk(4, "a", beam_size=0),
+            generation_pb2.GenerateBulkRequest(id=5),
+            bulk(6, "also good"),
+        ]
+    )
+    outcomes = await ended(call)
+    assert texts({id_: outcomes[id_] for id_ in (1, 6)}) == {1: "good", 6: "also good"}
+    fields = {2: "source", 3: "source", 4: "options.beam_size", 5: "source"}
+    for id_, field in fields.items():
+        bad = outcomes[id_].failure
+        assert (bad.code, bad.field) == (INVALID, field)
+        assert bad.message.startswith(field)
+
+
+# A source, and an option, that are no UTF-8.
+NO_TEXT = b"\x1a\x02\xff\xfe"
+NO_TOKEN = b"\x22\x04\x7a\x02\xff\xfe"
+
+
+async def test_request_that_cannot_be_parsed_has_its_own_failure(service: Service) -> None:
+    call = service.channel.stream_stream(
+        PATH, response_deserializer=generation_pb2.GenerateBulkResponse.FromString
+    )(
+        [
+            b"\x08\x07\x12\x04" + NO_TEXT,
+            b"\x08\x08\x12\x06" + NO_TOKEN,
+            b"\x12\x04" + NO_TEXT,
+            bulk(9, "good").SerializeToString(),
+        ]
+    )
+    outcomes = await ended(call)
+    assert texts({9: outcomes.pop(9)}) == {9: "good"}
+    found = {id_: (one.failure.code, one.failure.field) for id_, one in outcomes.items()}
+    assert found == {
+        7: (INVALID, "request"),
+        8: (INVALID, "request"),
+        0: (INVALID, "request"),
+    }
+
+
+async def test_request_without_a_readable_id_ends_the_call_after_earlier_ones(
+    service: Service,
+) -> None:
+    call = service.channel.stream_stream(
+        PATH, response_deserializer=generation_pb2.GenerateBulkResponse.FromString
+    )([bulk(1, "elder").SerializeToString(), b"\xff"])
+    assert (await call.read()).id == 1
+    error = await failure(_read(call))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == "request"
+
+
+async def _read(call: Any) -> Any:
+    return await call.read()
+
+
+async def test_message_over_the_limit_ends_the_call() -> None:
+    async with serving(max_message_bytes=1024) as service:
+        error = await failure(service.generation.GenerateBulk([bulk(1, "a" * 2000)]))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "larger than max" in (error.details() or "")
+
+
+async def test_engine_that_dies_fails_its_requests(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = await begun(service, bulk(1, "abc"))
+    await until_busy(service, 1)
+    service.hosts.last.break_down()
+    lost = (await call.read()).outcome.failure
+    assert lost.code == UNAVAILABLE and lost.retry_after_ms > 0
+    service.runtime.may_run.set()
+    await until(lambda: service.remote.status.is_up)
+    await call.write(bulk(2, "def"))
+    await call.done_writing()
+    assert texts(await ended(_rest(call))) == {2: "def"}
+
+
+async def _rest(call: Any) -> AsyncIterator[Any]:
+    while (response := await call.read()) is not EOF:
+        yield response
+
+
+async def test_timings_begin_when_a_source_arrives(service: Service) -> None:
+    call = await begun(service, bulk(1, "abc"))
+    await call.read()
+    await asyncio.sleep(0.3)
+    await call.write(bulk(2, "abc"))
+    timings = (await call.read()).outcome.response.timings
+    assert 0 < timings.queue_ms < timings.total_ms < 300
+    await call.done_writing()
+
+
+# ---- how much is read
+
+
+async def endless(read: list[int] | None = None) -> AsyncIterator[Any]:
+    for number in itertools.count():
+        if read is not None:
+            read.append(number)
+        yield bulk(number, "abcdefgh")
+
+
+async def test_engine_gets_no_more_requests_than_it_has_slots(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = service.generation.GenerateBulk(endless())
+    await until_busy(service, 4)
+    await asyncio.sleep(0.05)
+    assert service.engine.slots_in_use + service.engine.queue_depth == 4
+    # So others need not wait long.
+    other = asyncio.ensure_future(service.generation.Generate(request("other")))
+    await until_busy(service, 5)
+    service.runtime.may_run.set()
+    assert (await other).hypotheses[0].text == "other"
+    call.cancel()
+
+
+async def test_server_stops_reading_from_a_slow_reader(service: Service) -> None:
+    # What gRPC keeps on the way is bounded in bytes; the least that it can be told.
+    options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 10)]
+    target = f"127.0.0.1:{service.server.port}"
+    async with grpc.aio.insecure_channel(target, options=options) as channel:
+        call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(endless())
+        # On a busy machine one look may fall between two requests; the input has no end.
+        looks = [0.0]
+        async with asyncio.timeout(PATIENCE_S):
+            while not looks[-1] or len(set(looks[-5:])) > 1 or service.engine.slots_in_use:
+                await asyncio.sleep(0.1)
+                looks.append(await service.value("stop_total", model="echo", reason="eos"))
+        answered = looks[-1]
+        for _ in range(int(answered)):
+            await call.read()
+        await until(lambda: service.engine.slots_in_use > 0)
+        call.cancel()
+
+
+async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
+    async with serving(slots=2, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        others = await _filled(service)
+        error = await failure(service.generation.Generate(request("one too many")))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
+        await until(lambda: service.engine.queue_depth == 2)
+        service.runtime.may_run.set()
+        assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
+        await asyncio.gather(*others)
+        assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
+
+
+async def test_bulk_waits_while_other_bulk_calls_fill_its_room() -> None:
+    async with serving(slots=2, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        others = await _filled(service)
+        calls = [
+            service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
+            for _ in range(3)
+        ]
+        await until(lambda: service.engine.queue_depth == 2)
+        service.runtime.may_run.set()
+        for call in calls:
+            assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
+        await asyncio.gather(*others)
+
+
+async def test_request_does_not_retry_after_its_time_limit() -> None:
+    async with serving(slots=1, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        others = await _filled(service)
+        first = service.generation.GenerateBulk([bulk(1, "abc")])
+        await until(lambda: service.engine.queue_depth == 2)
+        call = service.generation.GenerateBulk([bulk(1, "abc", time_limit_ms=100)])
+        refused = (await ended(call))[1].failure
+        assert (refused.code, refused.retry_after_ms > 0) == (RESOURCE_EXHAUSTED, True)
+        service.runtime.may_run.set()
+        assert texts(await ended(first)) == {1: "abc"}
+        await asyncio.gather(*others)
+
+
+async def test_requests_have_a_priority() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        other = asyncio.ensure_future(service.generation.Generate(request("other")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        low = bulk(1, "abc")
+        low.request.priority = generation_pb2.PRIORITY_LOW
+        wrong = bulk(2, "abc")
+        wrong.request.priority = cast(Any, 9)
+        call = service.generation.GenerateBulk([wrong, low])
+        await until(lambda: service.engine.low_queue_depth == 1)
+        service.runtime.may_run.set()
+        outcomes = await ended(call)
+        assert outcomes[1].response.hypotheses[0].text == "abc"
+        assert outcomes[2].failure.field == "priority"
+        await other
+
+
+async def _filled(service: Service) -> list[asyncio.Future[Any]]:
+    """Calls of others, of which one runs and one fills a queue of one."""
+    calls = []
+    for number in (1, 2):
+        calls.append(asyncio.ensure_future(service.generation.Generate(request("other"))))
+        await until_busy(service, number)
+        await until(lambda: service.engine.slots_in_use == 1)
+    return calls
+
+
+# ---- how it ends
+
+
+async def test_requests_under_way_finish_after_a_half_close(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(3)])
+    await until_busy(service, 3)
+    await asyncio.sleep(0.1)
+    assert service.engine.slots_in_use + service.engine.queue_depth == 3
+    service.runtime.may_run.set()
+    assert texts(await ended(call)) == dict.fromkeys(range(3), "abc")
+    await service.until_value(1, "requests_total", method=METHOD, code="OK", model="echo")
+    assert await service.value("cancelled_total", model="echo") == 0
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "half-closed"])
+async def test_cancel_stops_requests_under_way(service: Service, is_closed: bool) -> None:
+    service.runtime.step_s = 0.02
+    call = await begun(service, *(bulk(number, "a" * 48) for number in range(3)))
+    if is_closed:
+        await call.done_writing()
+    await until_busy(service, 3)
+    call.cancel()
+    await until_idle(service)
+    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    assert await service.value("cancelled_total", model="echo") == 3
+    assert await service.value("stop_total", model="echo", reason="eos") == 0
+
+
+async def test_cancel_without_requests_under_way_is_a_cancel(service: Service) -> None:
+    call = await begun(service, bulk(1, "abc"))
+    await call.read()
+    call.cancel()
+    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    assert await service.value("requests_total", method=METHOD, code="OK", model="echo") == 0
+
+
+async def test_cancel_while_the_server_waits_for_the_reader(service: Service) -> None:
+    call = service.generation.GenerateBulk(endless())
+    await call.read()
+    call.cancel()
+    await until_idle(service)
+    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+
+
+async def test_cancel_while_the_queue_is_full() -> None:
+    async with serving(slots=1, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        others = await _filled(service)
+        call = await begun(service, bulk(1, "abc"))
+        await asyncio.sleep(0.1)
+        call.cancel()
+        await service.until_value(
+            1, "requests_total", method=METHOD, code="CANCELLED", model="echo"
+        )
+        service.runtime.may_run.set()
+        await asyncio.gather(*others)
+        assert await service.value("stop_total", model="echo", reason="eos") == 2
+
+
+async def test_deadline(service: Service) -> None:
+    service.runtime.step_s = 0.02
+    call = await begun(service, *(bulk(number, "a" * 48) for number in range(2)), timeout=0.4)
+    error = await failure(_read_all(call))
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await until_idle(service)
+    late = {"method": METHOD, "code": "DEADLINE_EXCEEDED", "model": "echo"}
+    await service.until_value(1, "requests_total", **late)
+    await service.until_value(2, "deadline_exceeded_total", model="echo", where="decode")
+    assert await service.value("cancelled_total", model="echo") == 0
+
+
+async def _read_all(call: Any) -> None:
+    async for _ in _rest(call):
+        pass
+
+
+async def test_drain_finishes_requests_under_way_and_reads_no_more(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = await begun(service, *(bulk(number, "abc") for number in range(4)))
+    idle = await begun(service)
+    await until_busy(service, 4)
+    drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+    await until(lambda: not service.server.is_ready)
+    error = await failure(_read(idle))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    await call.write(bulk(4, "too late"))
+    service.runtime.may_run.set()
+    assert {(await call.read()).id for _ in range(4)} == {0, 1, 2, 3}
+    error = await failure(_read(call))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert details(error, RetryInfo) is not None
+    assert await drained
+
+
+async def test_drain_does_not_affect_a_call_that_sent_everything(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(3)])
+    await until_busy(service, 3)
+    drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+    await until(lambda: not service.server.is_ready)
+    service.runtime.may_run.set()
+    assert len(await ended(call)) == 3
+    assert await drained
+
+
+async def test_drain_that_runs_out_of_time_ends_the_call(service: Service) -> None:
+    service.runtime.step_s = 0.05
+    call = await begun(service, bulk(1, "a" * 48))
+    await until_busy(service, 1)
+    assert not await service.server.drain(0.1)
+    error = await failure(_read(call))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_engine_that_drains_ends_the_call(service: Service) -> None:
+    service.remote.close()
+    error = await failure(_read(await begun(service, bulk(1, "abc"))))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def answered_by(service: Service) -> float:
+    return await service.value("stop_total", model="echo", reason="eos")
+
+
+async def test_the_client_takes_the_rest_to_another_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seqserve_server.front.telemetry.outcomes._UNAVAILABLE_RETRY_S", 0.01)
+    async with serving() as one, serving() as other:
+        services = (one, other)
+        for service in services:
+            service.runtime.step_s = 0.01
+        target = ",".join(f"127.0.0.1:{service.server.port}" for service in services)
+        sources = [f"text {number}" for number in range(30)]
+        async with AsyncClient(target, retry=RetryPolicy(initial_backoff_s=0.01)) as client:
+            outcomes = client.generate_bulk(sources)
+            found = [await anext(outcomes)]
+            counts = [await answered_by(service) for service in services]
+            first, second = services if counts[0] else services[::-1]
+            drained = asyncio.ensure_future(first.server.drain(PATIENCE_S))
+            found += [outcome async for outcome in outcomes]
+            assert await drained
+        told = {number: answer.text for number, answer in found if isinstance(answer, Result)}
+        assert told == dict(enumerate(sources))
+        assert len(found) == len(sources)
+        assert 0 < await answered_by(second) < len(sources)
+
+
+async def test_log_line_of_a_bulk_call(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    call = service.generation.GenerateBulk(
+        [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")],
+        metadata=(("x-request-id", "mine-1"),),
+    )
+    await ended(call)
+    assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"
+    (line,) = [record.__dict__["fields"] for record in caplog.records if "fields" in vars(record)]
+    assert line.pop("ms") > 0
+    assert line == {
+        "id": "mine-1",
+        "method": METHOD,
+        "code": "OK",
+        "model": "echo",
+        "version": 2,
+        "sources": 3,
+        "source_tokens": len("secret") + len("words") + 2,
+        "generated_tokens": len("secret") + len("words"),
+    }
+    seconds = {"method": METHOD, "model": "echo"}
+    assert await service.value("request_duration_seconds_count", **seconds) == 1
+
+
+# ---- alone, without gRPC and an engine
+
+Answer = Callable[[Any, ServerCall], Any]
+
+
+async def answer(asked: Any, call: ServerCall) -> Any:
+    await asyncio.sleep(0)
+    return generation_pb2.GenerateResponse(model=asked.source)
+
+
+@pytest.fixture
+def make() -> Callable[..., Bulk]:
+    def make(answer: Answer = answer, most: int = 3) -> Bulk:
+        return Bulk(ServerCall(path=PATH, request_id="mine"), answer, most, asyncio.Event())
+
+    return make
+
+
+async def these(requests: Iterable[Any]) -> AsyncIterator[Any]:
+    for one in requests:
+        yield one
+
+
+async def test_reading_waits_until_responses_are_taken(make: Callable[..., Bulk]) -> None:
+    read: list[int] = []
+    async with aclosing(make(most=3).responses(endless(read))) as responses:
+        for taken in range(5):
+            await anext(responses)
+            await asyncio.sleep(0.01)
+            # The one just given counts as under way until the next one is asked for.
+            assert len(read) == taken + 3
+
+
+async def test_a_response_is_taken_once_the_next_one_is_asked_for(
+    make: Callable[..., Bulk],
+) -> None:
+    taken: list[str] = []
+
+    async def noting(asked: Any, call: ServerCall) -> Any:
+        call.held = mock.Mock(release=lambda: taken.append(asked.source))
+        return await answer(asked, call)
+
+    requests = these([bulk(number, str(number)) for number in range(3)])
+    async with aclosing(make(noting).responses(requests)) as responses:
+        for count in range(3):
+            await anext(responses)
+            await asyncio.sleep(0.01)
+            assert len(taken) == count
+
+
+async def test_nothing_to_do(make: Callable[..., Bulk]) -> None:
+    assert [response async for response in make().responses(these([]))] == []
+
+
+async def test_leaving_cancels_requests_under_way(make: Callable[..., Bulk]) -> None:
+    cancelled: list[str] = []
+
+    async def hang(asked: Any, call: ServerCall) -> Any:
+        if asked.source == "first":
+            return await answer(asked, call)
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        except asyncio.CancelledError:
+            cancelled.append(asked.source)
+            raise
+
+    before = asyncio.all_tasks()
+    sources = ["first", "second", "third"]
+    requests = these([bulk(number, source) for number, source in enumerate(sources)])
+    async with aclosing(make(hang).responses(requests)) as responses:
+        assert (await anext(responses)).id == 0
+        await asyncio.sleep(0.01)
+    assert sorted(cancelled) == ["second", "third"]
+    assert asyncio.all_tasks() == before
+
+
+async def test_internal_fault_ends_the_call(make: Callable[..., Bulk]) -> None:
+    async def fail(asked: Any, call: ServerCall) -> Any:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as fault:
+        async for _ in make(fail).responses(these([bulk(1, "a"), bulk(2, "b")])):
+            pass
+    assert isinstance(fault.value.exceptions[0], ZeroDivisionError)
+
+
+async def test_requests_refused_while_draining_have_no_response(make: Callable[..., Bulk]) -> None:
+    async def refuse(asked: Any, call: ServerCall) -> Any:
+        if asked.source == "late":
+            raise Draining("the server is shutting down")
+        await asyncio.sleep(0.01)
+        return await answer(asked, call)
+
+    async def requests() -> AsyncIterator[Any]:
+        for number, source in enumerate(["a", "late", "late"]):
+            yield bulk(number, source)
+        await asyncio.sleep(PATIENCE_S)
+
+    given: list[int] = []
+    with pytest.raises(Draining):
+        async for response in make(refuse).responses(requests()):
+            given.append(response.id)
+    assert given == [0]
+
+
+async def test_a_refusal_counts_under_the_model_of_its_own_request() -> None:
+    counted: list[tuple[str, str]] = []
+    call = ServerCall(
+        path=PATH,
+        request_id="mine",
+        count_refusal=lambda model, error: counted.append((model, str(error))),
+    )
+
+    async def resolve(asked: Any, call: ServerCall) -> Any:
+        if asked.source == "bad":
+            raise InvalidRequest("model", "is none")
+        call.model = asked.source
+        if asked.source == "b":
+            raise InvalidRequest("source", "is b")
+        return await answer(asked, call)
+
+    async def requests() -> AsyncIterator[Any]:
+        for number, source in enumerate(["a", "b", "bad"]):
+            yield bulk(number, source)
+        yield Unreadable("is not UTF-8", 3)
+
+    handled = Bulk(call, resolve, 1, asyncio.Event())
+    async with aclosing(handled.responses(requests())) as responses:
+        assert [response.id async for response in responses] == [0, 1, 2, 3]
+    assert [model for model, _ in counted] == ["b", "", ""]
+    assert call.model == "b", "the last one that was found stands for the call"
+
+
+async def test_unreadable_requests_are_bounded_too(make: Callable[..., Bulk]) -> None:
+    read = itertools.count()
+
+    async def requests() -> AsyncIterator[Any]:
+        while True:
+            yield Unreadable("is not UTF-8", next(read))
+
+    async with aclosing(make(most=2).responses(requests())) as responses:
+        assert (await anext(responses)).outcome.failure.field == "request"
+        await asyncio.sleep(0.01)
+    assert next(read) == 2

@@ -1,0 +1,47 @@
+"""Equal options of a model are converted once, except random seeds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.server.front.echo import echo_model
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.generate.options import compile_options
+
+Options = generation_pb2.GenerationOptions
+
+
+def test_equal_options_are_converted_once() -> None:
+    served = echo_model()
+    sent = Options(beam_size=3, target_prefix="ab")
+    first = compile_options(sent, served)
+    assert first.decoding == compile_options(sent, echo_model()).decoding
+    assert compile_options(Options(beam_size=3, target_prefix="ab"), served) is first
+    assert compile_options(Options(beam_size=2, target_prefix="ab"), served).decoding.beam_size == 2
+
+
+def test_each_model_has_options_of_its_own() -> None:
+    assert compile_options(Options(), echo_model()) is not compile_options(Options(), echo_model())
+
+
+def test_a_random_seed_differs_each_time() -> None:
+    served = echo_model()
+    samplings = {compile_options(Options(top_k=5), served).decoding.sampling for _ in range(4)}
+    assert len(samplings) == 4
+
+
+def test_invalid_options_are_refused_each_time() -> None:
+    served = echo_model()
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="beam_size"):
+            compile_options(Options(beam_size=0), served)
+
+
+def test_the_cache_is_bounded() -> None:
+    served = echo_model()
+    for number in range(600):
+        compile_options(Options(length_penalty=number / 600), served)
+    compile_options(Options(stop_sequences=["x" * 200]), served)
+    assert len(served.known_options) <= 256
+    assert max(map(len, served.known_options)) <= 128

@@ -1,0 +1,224 @@
+"""Calls that arrive faster than they are served: each is answered or refused by the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc._cython import cygrpc
+from tests.e2e.frames import HELLO, call, opened
+from tests.unit.server.front.service import Service, failure, request, serving, trailers
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
+from seqserve_server.contract.errors import Bound, QueueFull
+from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.telemetry.metrics import Metrics
+
+ADMISSION = "seqserve_server.front.overload.admission"
+SOURCE = generation_pb2.GenerateRequest(source="a")
+
+
+class Servicer(generation_pb2_grpc.GenerationServiceServicer):
+    async def Generate(
+        self, request: generation_pb2.GenerateRequest, context: object
+    ) -> generation_pb2.GenerateResponse:
+        return generation_pb2.GenerateResponse(model=request.source)
+
+
+async def refuse(method: str, context: Any, full: QueueFull) -> None:
+    raise AssertionError("nothing is refused here")
+
+
+def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Admission:
+    return Admission(peer_of, refuse)
+
+
+@asynccontextmanager
+async def started(
+    *arguments: tuple[str, int], admission: Admission | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """A server that admits up to 256 calls at a time, and a stub."""
+    server: Any = new_server(admission or open_admission(), [], arguments)
+    generation_pb2_grpc.add_GenerationServiceServicer_to_server(Servicer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield server, generation_pb2_grpc.GenerationServiceStub(channel)
+    await server.stop(0)
+
+
+async def ends(calls: list[Any]) -> Counter[str]:
+    """Waits for calls, and counts the codes with which they end."""
+    return Counter([(await call.code()).name for call in calls])
+
+
+class FullHouse:
+    """Admits so many calls, and no more."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def enter(self, caller: str) -> None:
+        if not self.free:
+            raise QueueFull("no place", 0.25, Bound.BACKLOG)
+        self.free -= 1
+
+    def leave(self, caller: str) -> None:
+        """Gives no place back."""
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> FullHouse:
+    """The pending calls of the next server."""
+    pending = FullHouse(0)
+    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda: pending)
+    return pending
+
+
+async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost() -> None:
+    async with serving() as service:
+        # Together in one turn, so that many arrive before the first one is served.
+        codes = await ends([service.generation.Generate(request("a")) for _ in range(600)])
+        assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"]
+        assert await service.value("requests_total") == 600
+
+
+async def test_a_refused_call_says_when_to_come_back(full: FullHouse) -> None:
+    async with serving() as service:
+        call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine"),))
+        error = await failure(call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert error.details() == "no place"
+        assert trailers(error)["x-request-id"] == "mine"
+        assert b"RetryInfo" in trailers(error)["grpc-status-details-bin"]
+
+
+@pytest.mark.parametrize("method", ["GenerateStream", "GenerateBatch", "Score", "Tokenize"])
+async def test_every_method_that_does_work_is_refused(full: FullHouse, method: str) -> None:
+    async with serving() as service:
+        kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
+        call = getattr(service.generation, method)(kind())
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        name = f"GenerationService.{method}"
+        assert await service.value("requests_total", method=name, code="RESOURCE_EXHAUSTED") == 1
+        assert await service.value("rejected_total", reason="backlog") == 1
+
+
+async def test_models_are_listed_however_many_calls_wait(full: FullHouse) -> None:
+    async with serving() as service:
+        assert (await service.models.ListModels(model_pb2.ListModelsRequest())).models
+
+
+async def test_a_bulk_call_is_refused_before_it_is_read(full: FullHouse) -> None:
+    async with serving() as service:
+        call = service.generation.GenerateBulk()
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_refused_calls_share_a_line_of_the_log(
+    full: FullHouse, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{ADMISSION}._LOG_INTERVAL_S", 0.0)
+    caplog.set_level(logging.INFO)
+    async with serving() as service:
+        await ends([service.generation.Generate(request("a")) for _ in range(20)])
+        await asyncio.sleep(0.01)
+    lines = [record.fields for record in caplog.records if record.msg == "calls refused on arrival"]
+    assert sum(line["calls"] for line in lines) == 20 and len(lines) < 20
+    assert {line["method"] for line in lines} == {"GenerationService.Generate"}
+
+
+async def test_a_place_is_free_again_once_the_call_is_served(service: Service) -> None:
+    for _ in range(30):
+        codes = await ends([service.generation.Generate(request("a")) for _ in range(10)])
+        assert codes == {"OK": 10}
+
+
+async def test_calls_are_served_in_their_order_of_arrival() -> None:
+    seen = []
+    async with started() as (_, stub):
+        calls = [stub.Generate(generation_pb2.GenerateRequest(source=str(i))) for i in range(100)]
+        for call in calls:
+            seen.append((await call).model)
+    assert seen == [str(i) for i in range(100)]
+
+
+async def test_calls_that_grpc_ends_itself_are_counted() -> None:
+    bounds = [("grpc.server.max_pending_requests", 1)]
+    bounds += [("grpc.server.max_pending_requests_hard_limit", 2)]
+    async with started(*bounds) as (server, stub):
+        assert isinstance(server, AcceptingServer)
+        # One turn in which nothing is taken is enough.
+        codes = await ends([stub.Generate(SOURCE) for _ in range(500)])
+        assert codes["OK"] + codes["CANCELLED"] == 500 and codes["CANCELLED"]
+        assert server.calls_never_accepted() == codes["CANCELLED"]
+        assert (await stub.Generate(SOURCE)).model == "a"
+        assert server.calls_never_accepted() == codes["CANCELLED"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/\udcff", "/a.b/\udcc3(", "", "/seqserve.v1.GenerationService/A"]
+)
+async def test_a_method_that_there_is_not_ends_its_own_call(path: str, service: Service) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+    writer.write(HELLO + opened(1, call(**{":path": path})))
+    await reader.readuntil(b"no such method")
+    writer.close()
+    assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+
+
+async def test_a_fault_on_arrival_ends_its_own_call_and_the_next_ones_are_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # More than there are tasks that take calls: each one would end with its call.
+    faults = iter([True] * 20)
+
+    def peer_of(context: Any) -> str:
+        if next(faults, False):
+            raise LookupError("a fault")
+        return "peer"
+
+    async with started(admission=open_admission(peer_of)) as (_, stub):
+        for _ in range(20):
+            assert await stub.Generate(SOURCE, timeout=10).code() is grpc.StatusCode.INTERNAL
+        assert (await stub.Generate(SOURCE, timeout=10)).model == "a"
+    assert caplog.messages.count("a call could not be admitted") == 20
+
+
+def without_parts(patch: pytest.MonkeyPatch) -> None:
+    """A release whose server takes calls otherwise."""
+    patch.setattr(cygrpc, "AioServer", object)
+
+
+def with_more_arguments(patch: pytest.MonkeyPatch) -> None:
+    """A release whose server is constructed otherwise."""
+    patch.setattr(AcceptingServer, "__init__", lambda self, *arguments, xds: None)
+
+
+@pytest.mark.parametrize("changed", [without_parts, with_more_arguments])
+async def test_another_grpc_gets_its_own_server(
+    changed: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    changed(monkeypatch)
+    made = []
+    monkeypatch.setattr(grpc.aio, "server", lambda **arguments: made.append(arguments))
+    new_server(open_admission(), [], [("grpc.so_reuseport", 0)])
+    assert made == [{"interceptors": [], "options": [("grpc.so_reuseport", 0)]}]
+    assert "calls are not refused on arrival" in caplog.messages
+
+
+def test_only_calls_missing_at_two_scrapes_are_lost() -> None:
+    missing = iter([7, 3, 5, 5, 0])
+    metrics = Metrics()
+    metrics.show_calls_never_accepted(lambda: next(missing))
+    lost = [metrics.registry.get_sample_value("seqserve_lost_calls_total") for _ in range(5)]
+    assert lost == [0, 3, 3, 5, 5]

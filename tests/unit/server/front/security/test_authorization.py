@@ -1,0 +1,366 @@
+"""Authorization: which calls need a token, and how calls without one end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+from google.rpc.error_details_pb2 import ErrorInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.unit.server.front.echo import PATIENCE_S
+from tests.unit.server.front.security.test_tokens import line
+from tests.unit.server.front.service import (
+    Service,
+    details,
+    failure,
+    request,
+    serving,
+    trailers,
+)
+
+from seqserve.auth import Scope
+from seqserve.open_inference import open_inference_pb2
+from seqserve.v1 import generation_pb2, model_pb2
+from seqserve_server.contract.request import Spec
+from seqserve_server.front.call.interceptor import CallInterceptor
+from seqserve_server.front.engine_client.engine import Receive
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tokens import SCOPES, AuthorizationInterceptor, Tokens, scope_of
+from seqserve_server.front.telemetry.metrics import Metrics
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+LARGE = b"a" * 300_000
+Metadata = tuple[tuple[str, str], ...]
+
+
+def bearer(token: str) -> Metadata:
+    return (("authorization", f"Bearer {token}"),)
+
+
+GOOD = bearer("good")
+BAD: list[Metadata] = [
+    (),
+    bearer("wrong"),
+    bearer(""),
+    bearer("goo"),
+    bearer("good "),
+    (("authorization", "good"),),
+    (("authorization", "Basic good"),),
+    (("x-authorization", "Bearer good"),),
+    # The first of two counts.
+    (*bearer("wrong"), *bearer("good")),
+]
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    both = (Scope.ADMIN, Scope.GENERATE)
+    path.write_text(
+        line("good", *both) + line("caller", name="web") + line("operator", Scope.ADMIN, name="op")
+    )
+    return path
+
+
+# ---- the table
+
+
+@pytest.mark.parametrize(
+    ("method", "scope"),
+    [
+        ("/grpc.health.v1.Health/Check", None),
+        ("/grpc.health.v1.Health/Watch", None),
+        ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Scope.GENERATE),
+        ("/seqserve.v1.GenerationService/Generate", Scope.GENERATE),
+        ("/seqserve.v1.ModelService/ListModels", Scope.GENERATE),
+        ("/seqserve.v1.ModelService/GetGlossary", Scope.GENERATE),
+        ("/seqserve.v1.ModelService/GetModel", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ServerLive", None),
+        ("/inference.GRPCInferenceService/ServerReady", None),
+        ("/inference.GRPCInferenceService/ModelReady", None),
+        ("/inference.GRPCInferenceService/ServerMetadata", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelMetadata", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelConfig", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelInfer", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelStreamInfer", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/RepositoryIndex", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/RepositoryModelLoad", Scope.ADMIN),
+        ("/inference.GRPCInferenceService/RepositoryModelUnload", Scope.ADMIN),
+    ],
+)
+def test_method_needs_the_scope_of_its_row_or_service(method: str, scope: Scope | None) -> None:
+    assert scope_of(method) is scope
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "/seqserve.v1.ModelService/LoadModel",
+        "/seqserve.v1.ModelService/",
+        "/seqserve.v1.ModelService/ListModels/",
+        "/seqserve.v2.GenerationService/Generate",
+        "/x.grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health",
+        "/inference.GRPCInferenceServices/ServerLive",
+        "/inference/GRPCInferenceService/ServerLive",
+        "grpc.health.v1.Health/Check",
+        "/",
+        "",
+    ],
+)
+def test_unlisted_method_needs_the_admin_scope(method: str) -> None:
+    assert scope_of(method) is Scope.ADMIN
+
+
+def test_every_method_of_our_services_has_a_row() -> None:
+    for file in (generation_pb2, model_pb2, open_inference_pb2):
+        for service in file.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                name = f"/{service.full_name}/{method.name}"
+                assert name in SCOPES or f"/{service.full_name}/" in SCOPES, name
+
+
+# ---- calls of every shape, on a server with the two interceptors alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """A server of one service that has no row in the table, with a method of each shape."""
+
+    target: str
+    reached: list[str]
+    """What calls reached: requests that were read, and handlers that ran."""
+
+    async def call(self, kind: str, metadata: Metadata, *, ends: bool = True) -> list[bytes]:
+        """Calls a method and returns its responses; a stream of requests may stay open.
+
+        It uses synchronous gRPC in a thread, because asyncio's client may report INTERNAL for a
+        call that ends while requests are still being sent.
+        """
+        return await asyncio.to_thread(self._call, kind, metadata, ends)
+
+    def _call(self, kind: str, metadata: Metadata, ends: bool) -> list[bytes]:
+        may_end = threading.Event()
+
+        def requests() -> Iterator[bytes]:
+            yield LARGE
+            if not ends:
+                may_end.wait(PATIENCE_S)
+
+        sent = requests() if kind.startswith("stream") else LARGE
+        with grpc.insecure_channel(self.target) as channel:
+            callable_: Any = getattr(channel, kind)(f"/x.Door/{kind}")
+            try:
+                answer = callable_(sent, metadata=metadata, timeout=PATIENCE_S)
+                return list(answer) if kind.endswith("stream") else [answer]
+            finally:
+                may_end.set()
+
+
+KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+def handlers(reached: list[str]) -> grpc.GenericRpcHandler:
+    def read(data: bytes) -> bytes:
+        reached.append("read")
+        return data
+
+    async def one(request: Any, context: Any) -> bytes:
+        reached.append("ran")
+        return b"answer"
+
+    async def many(request: Any, context: Any) -> AsyncIterator[bytes]:
+        reached.append("ran")
+        yield b"answer"
+
+    made: dict[str, Callable[..., Any]] = {
+        kind: getattr(grpc, f"{kind}_rpc_method_handler") for kind in KINDS
+    }
+    methods = {
+        kind: make(many if kind.endswith("stream") else one, read) for kind, make in made.items()
+    }
+    return grpc.method_handlers_generic_handler("x.Door", methods)
+
+
+@pytest_asyncio.fixture
+async def door(tokens: Path) -> AsyncIterator[Door]:
+    calls = CallInterceptor(Metrics())
+    gate = AuthorizationInterceptor(Tokens(tokens), calls.refusing)
+    server = grpc.aio.server(interceptors=[gate, calls])
+    reached: list[str] = []
+    server.add_generic_rpc_handlers((handlers(reached),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield Door(target=f"127.0.0.1:{port}", reached=reached)
+    await server.stop(None)
+    await asyncio.wait_for(calls.active.wait_idle(), PATIENCE_S)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_shape_of_call_is_refused_with_the_same_message(door: Door, kind: str) -> None:
+    messages = set()
+    for metadata in BAD:
+        error = await failure(door.call(kind, metadata))
+        assert error.code() is UNAUTHENTICATED
+        messages.add(error.details())
+        assert details(error, ErrorInfo).reason == "NO_VALID_TOKEN"
+    assert messages == {"send a valid token as metadata: `authorization: Bearer TOKEN`"}
+    assert door.reached == []
+
+
+@pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
+async def test_open_stream_is_refused_at_once(door: Door, kind: str) -> None:
+    error = await failure(door.call(kind, (), ends=False))
+    assert error.code() is UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_shape_of_call_passes_with_a_valid_token(door: Door, kind: str) -> None:
+    assert await door.call(kind, GOOD) == [b"answer"]
+    assert "ran" in door.reached
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_shape_of_call_is_denied_without_the_scope(door: Door, kind: str) -> None:
+    error = await failure(door.call(kind, bearer("caller")))
+    assert error.code() is DENIED
+    assert error.details() == (
+        "the token lacks the scope 'admin', which this method needs; `seqserve token --scope admin`"
+        " makes one that has it"
+    )
+    assert details(error, ErrorInfo).reason == "SCOPE_MISSING"
+    assert door.reached == []
+
+
+@pytest.mark.parametrize("metadata", [(), bearer("caller"), GOOD])
+async def test_unknown_method_is_unimplemented_whatever_the_token(
+    door: Door, metadata: Metadata
+) -> None:
+    async with grpc.aio.insecure_channel(door.target) as channel:
+        error = await failure(channel.unary_unary("/x.Door/Window")(b"", metadata=metadata))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+# ---- the whole service
+
+
+@pytest_asyncio.fixture
+async def guarded(tokens: Path) -> AsyncIterator[Service]:
+    async with serving(security=Security(tokens=Tokens(tokens))) as service:
+        yield service
+
+
+async def test_calls_of_the_service_need_a_token(guarded: Service) -> None:
+    generate, models = guarded.generation.Generate, guarded.models.ListModels
+    answer = await generate(request("a"), metadata=bearer("caller"))
+    assert answer.hypotheses[0].text == "a"
+    assert len((await models(model_pb2.ListModelsRequest(), metadata=bearer("caller"))).models) == 3
+    stream = guarded.generation.GenerateStream(request("ab"), metadata=bearer("caller"))
+    assert [message async for message in stream][-1].result.hypotheses[0].text == "ab"
+    for call in (
+        generate(request("a")),
+        models(model_pb2.ListModelsRequest()),
+        guarded.generation.GenerateStream(request("a")),
+    ):
+        assert (await failure(call)).code() is UNAUTHENTICATED
+    # The admin scope does not include generation.
+    error = await failure(generate(request("a"), metadata=bearer("operator")))
+    assert error.code() is DENIED
+    assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
+
+
+async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:
+    submitted, submit = [], guarded.remote.submit
+
+    def noted(spec: Spec, receive: Receive) -> int:
+        submitted.append(spec)
+        return submit(spec, receive)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guarded.remote, "submit", noted)
+        for token in ("caller", "good"):
+            await guarded.generation.Generate(request("a"), metadata=bearer(token))
+    assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
+
+
+async def test_open_inference_needs_tokens_too(guarded: Service) -> None:
+    inference, pb = guarded.inference, open_inference_pb2
+    assert (await inference.ServerLive(pb.ServerLiveRequest())).live
+    assert (await inference.ServerReady(pb.ServerReadyRequest())).ready
+    assert (await inference.ModelReady(pb.ModelReadyRequest(name="echo"))).ready
+    metadata = inference.ServerMetadata
+    assert (await failure(metadata(pb.ServerMetadataRequest()))).code() is UNAUTHENTICATED
+    assert (await metadata(pb.ServerMetadataRequest(), metadata=bearer("caller"))).name
+    load, asked = inference.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="echo")
+    assert (await failure(load(asked, metadata=bearer("caller")))).code() is DENIED
+    # Authorized, and then fails because there is no folder.
+    error = await failure(load(asked, metadata=bearer("operator")))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_health_needs_no_token_and_reflection_needs_one(guarded: Service) -> None:
+    health = health_pb2_grpc.HealthStub(guarded.channel)
+    assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
+    watch = health.Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == 1
+    watch.cancel()
+    reflect = reflection_pb2_grpc.ServerReflectionStub(guarded.channel).ServerReflectionInfo
+    asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
+    assert (await failure(reflect(iter(asked)))).code() is UNAUTHENTICATED
+    answers = [answer async for answer in reflect(iter(asked), metadata=bearer("caller"))]
+    assert len(answers) == 1
+
+
+async def test_log_line_names_the_token_and_never_shows_it(
+    guarded: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    generate = guarded.generation.Generate
+    await generate(request("a"), metadata=bearer("caller"))
+    denied = (*bearer("operator"), ("x-request-id", "mine-1"))
+    error = await failure(generate(request("a"), metadata=denied))
+    assert trailers(error)["x-request-id"] == "mine-1"
+    await failure(generate(request("a"), metadata=bearer("wrong")))
+    well, denied_line, refused = [
+        record.fields for record in caplog.records if hasattr(record, "fields")
+    ]
+    assert (well["code"], well["caller"]) == ("OK", "web")
+    assert (denied_line["id"], denied_line["caller"]) == ("mine-1", "op")
+    assert (denied_line["code"], denied_line["reason"]) == ("PERMISSION_DENIED", "SCOPE_MISSING")
+    assert (refused["code"], refused["reason"]) == ("UNAUTHENTICATED", "NO_VALID_TOKEN")
+    assert refused["peer"].startswith("ipv4:127.0.0.1:") and "caller" not in refused
+    assert "peer" not in well
+    for token in ("good", "caller", "operator", "wrong"):
+        assert f"Bearer {token}" not in caplog.text
+
+
+async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service) -> None:
+    await failure(guarded.generation.Generate(request("a")))
+    await failure(guarded.channel.unary_unary("/seqserve.v1.GenerationService/Made-up")(b""))
+    labels = {"method": "GenerationService.Generate", "code": "UNAUTHENTICATED", "model": ""}
+    assert await guarded.value("requests_total", **labels) == 1
+    assert (await guarded.scraped())["seqserve_requests"] == {
+        frozenset({"method", "code", "model", "version"})
+    }
+
+
+async def test_token_is_valid_until_its_line_is_removed(guarded: Service, tokens: Path) -> None:
+    generate = guarded.generation.Generate
+    before = tokens.read_text()
+    tokens.write_text(before + line("new"))
+    for token in ("caller", "new"):
+        await generate(request("a"), metadata=bearer(token))
+    tokens.write_text(line("new"))
+    assert (await failure(generate(request("a"), metadata=GOOD))).code() is UNAUTHENTICATED
+    tokens.write_text("half a li")
+    await generate(request("a"), metadata=bearer("new"))
