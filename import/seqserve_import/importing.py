@@ -29,10 +29,10 @@ from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
 from seqserve_import.weights import check_tables, input_limits, load_model
-from seqserve_model.allocator import trim_memory
+from seqserve_model.checkpoint import current_commit
 from seqserve_model.config import TransformerConfig
+from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
-from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.records import Provenance
 from seqserve_server.artifact.template import Template
