@@ -87,7 +87,7 @@ _EXPORTS = {
     "tiny_ssru_artifact": "ssru",
     "repository": "endless",
     "imported_marian": "marian",
-    "imported_nllb": "nllb",
+    "imported": "imported",
 }
 """The export that each fixture gives."""
 
@@ -132,6 +132,12 @@ def tiny_ssru_artifact(exporter: Exporter) -> Path:
 def imported_marian(exporter: Exporter) -> Path:
     """An artifact of ``seqserve import``. Not to be changed."""
     return exporter.repository("marian") / "marian" / "1"
+
+
+@pytest.fixture(scope="session")
+def imported(exporter: Exporter) -> Path:
+    """A model repository with artifacts of ``seqserve import``. Not to be changed."""
+    return exporter.repository("imported")
 
 
 @pytest.fixture(scope="session")

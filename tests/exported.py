@@ -31,6 +31,10 @@ _LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers", "transformers")
 _STAMP = "sources.json"
 
 
+IMPORTED = {"nllb": 12, "mbart25": 4, "marian-two-vocabularies": 3}
+"""Families and seeds of what the export ``imported`` holds."""
+
+
 def _export_fp32(repository: Path) -> None:
     _export_tiny(repository)
 
@@ -86,8 +90,9 @@ def _import_marian(repository: Path) -> None:
     _import("marian", 12, repository, "--licence", "MIT", "--sentences", "40")
 
 
-def _import_nllb(repository: Path) -> None:
-    _import("nllb", 12, repository, "--sentences", "30")
+def _import_several(repository: Path) -> None:
+    for family, seed in IMPORTED.items():
+        _import(family, seed, repository, "--sentences", "30")
 
 
 def _import(family: str, seed: int, repository: Path, *options: str) -> None:
@@ -111,7 +116,7 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
     "ssru": _export_ssru,
     "endless": _export_endless,
     "marian": _import_marian,
-    "nllb": _import_nllb,
+    "imported": _import_several,
 }
 """What can be exported: each writes one version to a repository."""
 

@@ -29,7 +29,6 @@ from .frames import (
 from .process import PATIENCE_S, ServerProcess, until
 
 INVALID, NOT_FOUND = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
-UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
 LONGEST, SHORTEST = "options.max_decoding_length", "options.min_decoding_length"
 METHODS = ("Generate", "GenerateStream")
 
@@ -107,29 +106,11 @@ def test_message_over_the_limit(channel: Any) -> None:
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-@pytest.mark.parametrize(
-    "path", ["/seqserve.v1.GenerationService/Translate", "/seqserve.v2.Nothing/Generate", "/x"]
-)
-def test_unknown_method(channel: Any, path: str) -> None:
-    assert send(channel, path, b"").code() is UNIMPLEMENTED
-
-
 def test_oversized_metadata(channel: Any) -> None:
     call = channel.unary_unary("/seqserve.v1.GenerationService/Generate")
     with pytest.raises(grpc.RpcError) as failure:
         call(request(), metadata=[("x-large", "a" * 100_000)], timeout=PATIENCE_S)
     assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-@pytest.mark.parametrize("path", ["health.v1.Health/Watch", "health.v1.Health/Check"])
-def test_health_refuses_a_malformed_request(channel: Any, path: str) -> None:
-    error = send(channel, f"/grpc.{path}", b"\xff" * 40)
-    assert error.code() is INVALID
-    assert read_details(dict(error.trailing_metadata())[METADATA_KEY]).field == "request"
-
-
-def test_health_lists_nothing(channel: Any) -> None:
-    assert send(channel, "/grpc.health.v1.Health/List", b"").code() is UNIMPLEMENTED
 
 
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])

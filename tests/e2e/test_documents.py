@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve import Client, Result, SourceWarning
+from seqserve import Client, Result
 
 from .long_text import long_text
 from .process import PATIENCE_S, ServerProcess
@@ -41,21 +41,6 @@ def test_a_text_goes_in_and_its_translation_comes_out(shipped: ServerProcess) ->
     assert shipped.is_idle()
 
 
-def test_a_file_is_translated(shipped: ServerProcess, tmp_path: Path) -> None:
-    source, out = tmp_path / "a.md", tmp_path / "b.md"
-    source.write_bytes(f"# {PARAGRAPHS[0]}\r\n\r\n```\r\ncode\r\n```\r\n".encode())
-    command = [sys.executable, "-m", "seqserve", "translate", str(source), "-o", str(out)]
-    done = subprocess.run(
-        [*command, "--target", shipped.target], capture_output=True, timeout=PATIENCE_S
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    with Client(shipped.target) as client:
-        text = client.generate(PARAGRAPHS[0]).text
-        tokens = client.tokenize(SENTENCES[0])
-        assert client.detokenize(tokens.token_ids) == SENTENCES[0]
-    assert out.read_bytes().decode() == f"# {text}\r\n\r\n```\r\ncode\r\n```\r\n"
-
-
 def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None:
     source, out = tmp_path / "a.html", tmp_path / "b.html"
     source.write_text(
@@ -71,25 +56,6 @@ def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None
     assert re.search(r"<b>[^<]*(?:Auto|Wagen)</b> gekauft", translated)
     assert "<i>tanzen</i>?<script>A <b>red</b> car.</script></p>" in translated
     assert re.search(r'\. <a href="x">(?:Willst du|Möchten Sie)</a> ', translated)
-
-
-def test_what_the_model_cannot_read_is_told(shipped: ServerProcess) -> None:
-    with Client(shipped.target) as client:
-        text = "We saw a good film. 안녕하세요 여러분. <b>Hello</b>!"
-        kept = client.generate(text)
-        result = client.generate(text, keep_placeholders=False)
-    unknown = SourceWarning.UNKNOWN_CHARACTERS
-    assert [segment.source_warnings for segment in result.segments] == [
-        (),
-        (unknown, SourceWarning.OTHER_SCRIPT),
-        (unknown, SourceWarning.MARKUP),
-    ]
-    # Of what is kept the model need read nothing.
-    assert kept.segments[2].source_warnings == ()
-    assert set(result.source_warnings) == set(SourceWarning) - {SourceWarning.UNSPECIFIED}
-    # Markup that the model copies does not make it doubt.
-    first, other, _ = (segment.hypotheses[0].confidence or 0.0 for segment in result.segments)
-    assert first > other
 
 
 @pytest.mark.slow

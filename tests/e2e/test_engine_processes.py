@@ -181,14 +181,6 @@ def test_version_whose_engine_keeps_dying_leaves_its_calls_to_another(
     assert f"engine has survived its trial model={NAME}/2" in server.stderr
 
 
-def test_client_that_retries_is_answered(pair: ServerProcess) -> None:
-    with Client(pair.target) as client:
-        os.kill(engine_of(pair, version=2), signal.SIGKILL)
-        for _ in range(3):
-            result = client.generate(SOURCE, version=2, max_decoding_length=3)
-            assert result.version == 2
-
-
 def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path: Path) -> None:
     weights = copy_version(repository, tmp_path / "models", 1) / "weights.bin"
     with (
@@ -265,12 +257,6 @@ def test_small_model_has_a_process_for_every_four_workers(
     with ServerProcess(repository, tmp_path, *options) as server, Client(server.target) as client:
         assert len(server.engines()) == processes
         assert client.generate(SOURCE, max_decoding_length=3).generated_tokens <= 3
-
-
-def test_more_processes_than_workers_are_refused(repository: Path, tmp_path: Path) -> None:
-    options = ("--workers", "2", "--engine-processes", "3")
-    with pytest.raises(AssertionError, match="--engine-processes: 3 processes need a worker each"):
-        ServerProcess(repository, tmp_path, *options).wait_ready()
 
 
 @pytest.mark.parametrize("is_busy", [False, True])

@@ -69,16 +69,6 @@ def test_over_a_pivot_the_places_lead_to_the_source(client: Client) -> None:
     check(result, source, "{name}", "https://a.example/b")
 
 
-def test_what_is_nothing_else_stays(client: Client) -> None:
-    for source in ("{name}", "https://a.example/b?c=1", "🎉🎉", "%s: %d"):
-        assert client.generate(source).text == source
-
-
-def test_it_can_be_turned_off(client: Client) -> None:
-    result = client.generate("Hello {name}, welcome back!", keep_placeholders=False)
-    assert result.hypotheses[0].kept == ()
-
-
 def test_every_alternative_keeps_it(client: Client) -> None:
     result = client.generate("We could not find {{count}}.", beam_size=5, num_hypotheses=5)
     hypotheses = result.hypotheses or result.segments[0].hypotheses

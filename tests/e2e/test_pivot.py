@@ -60,12 +60,6 @@ def test_the_alignment_leads_from_the_german_words_to_the_korean_ones(client: Cl
     assert words["Kaffee"] in "커피가"
 
 
-def test_a_pair_that_is_not_there_is_refused_with_those_that_are(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match="no model writes 'fr'") as refused:
-        client.generate("커피", source_language="ko", target_language="fr")
-    assert refused.value.field == "options.target_language"
-
-
 def test_the_command_prints_pairs_and_the_models_of_an_answer(
     shipped: ServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,16 +85,3 @@ def test_languages_are_detected_in_every_kind_of_call(client: Client) -> None:
     with pytest.raises(InvalidArgument, match="probably in 'de' already") as refused:
         client.generate("Ich bin kein Arzt.", **auto)
     assert refused.value.field == "options.source_language"
-
-
-def test_pairs_are_listed_with_the_models_that_answer(client: Client) -> None:
-    listed = {
-        (pair.source_language, pair.target_language): pair.models
-        for pair in client.language_pairs()
-    }
-    assert listed == {
-        ("en", "de"): ("en-de",),
-        ("en", "ko"): ("en-ko",),
-        ("ko", "en"): ("ko-en",),
-        ("ko", "de"): ("ko-en", "en-de"),
-    }

@@ -89,7 +89,3 @@ def test_in_a_batch_as_alone_beside_requests_without_it(client: Client) -> None:
     alone = [decode(*call) for call in calls]
     with ThreadPoolExecutor(len(calls)) as pool:
         assert list(pool.map(lambda call: decode(*call), calls)) == alone
-
-
-def test_models_tell_which_version_has_one(client: Client) -> None:
-    assert {model.version: model.has_shortlist for model in client.models()} == {1: False, 2: True}
