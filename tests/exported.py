@@ -80,7 +80,7 @@ def _export_tiny(
 
 
 def _export_endless(repository: Path) -> None:
-    from tests.e2e.endless_model import export_endless
+    from tests.support.endless_model import export_endless
 
     export_endless(repository, tiny.make_tokenizer(), tiny.make_description())
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import Message
-from tests.e2e.frames import END_STREAM, HELLO, NO_WINDOW, Kind, call, connected, frame, opened
-from tests.e2e.frames import message as encoded
-from tests.e2e.process import ServerProcess
 from tests.resources import anonymous_mb
+from tests.support.frames import END_STREAM, HELLO, NO_WINDOW, Kind, call, connected, frame, opened
+from tests.support.frames import message as encoded
+from tests.support.process import ServerProcess
 
 from seqserve.v1 import generation_pb2
 

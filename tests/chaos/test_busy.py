@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.e2e.batch_jobs import SingleCalls, batch_jobs, lines
-from tests.e2e.process import ServerProcess, until
-from tests.soak.test_memory import MODELS
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client
+
+from .batch_jobs import SingleCalls, batch_jobs, lines
 
 LINES = 3000
 """Over all jobs."""

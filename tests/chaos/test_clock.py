@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.endless_model import MAX_TARGET
-from tests.e2e.process import PATIENCE_S, ServerProcess
 from tests.resources import Resources, until_released
+from tests.support.endless_model import MAX_TARGET
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess
 
 from seqserve import AsyncClient, DeadlineExceeded, Overloaded, Result, StopReason
 
-from .call_accounts import CallAccounts
-from .unaffected_client import ONCE, UnaffectedClient
+from .unaffected_client import CallAccounts, UnaffectedClient
 
 # Preloaded, it replaces the C library's clock for Python and for gRPC's core.
 _JUMPS = r"""

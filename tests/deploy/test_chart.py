@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 from tests.certificates import Certificates
-from tests.e2e.conftest import MODELS
-from tests.e2e.gateway import gateway_of
-from tests.e2e.process import ServerProcess, until
+from tests.support.gateway import gateway_of
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token

@@ -14,9 +14,8 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]
 from tests.certificates import Certificates
-from tests.e2e.conftest import MODELS
-from tests.e2e.gateway import gateway_of
-from tests.e2e.process import ServerProcess, until
+from tests.support.gateway import gateway_of
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client, RetryPolicy
 from seqserve.errors import DeadlineExceeded, InvalidArgument, Overloaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import re
@@ -10,17 +9,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.message import Message
 from tests.resources import anonymous_mb, memory_mb
-
-from seqserve.v1 import generation_pb2, generation_pb2_grpc
-
-from .frames import (
+from tests.support.frames import (
     END_STREAM,
     HELLO,
     NO_WINDOW,
@@ -32,9 +27,10 @@ from .frames import (
     opened,
     reset,
 )
-from .process import ServerProcess, until
+from tests.support.process import ROOT, ServerProcess, eventually, until
 
-ROOT = Path(__file__).parents[2]
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
+
 NAME = "en-de"
 VERSIONS = (2, 4)
 """Those that a server loads by default."""
@@ -176,12 +172,12 @@ async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -
             stub.GenerateBatch(batch, metadata=[("x-caller", str(number))]) for number in range(3)
         ]
         enough_mb = before_mb + 2 * KEPT_MB
-        await asyncio.to_thread(until, lambda: anonymous_mb(server.pid) > enough_mb)
+        await eventually(lambda: anonymous_mb(server.pid) > enough_mb)
         for each in calls:
             each.cancel()
     began_s = time.monotonic()
-    await asyncio.to_thread(until, lambda: server.value("answer_bytes") == 0)
-    await asyncio.to_thread(until, lambda: anonymous_mb(server.pid) < before_mb + KEPT_MB)
+    await eventually(lambda: server.value("answer_bytes") == 0)
+    await eventually(lambda: anonymous_mb(server.pid) < before_mb + KEPT_MB)
     print(f"\nback after {time.monotonic() - began_s:.1f} s")
 
 

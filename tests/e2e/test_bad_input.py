@@ -9,13 +9,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from seqserve import Client
-from seqserve._transport.details import METADATA_KEY, read_details
-from seqserve.v1 import generation_pb2
-
-from .endless_model import MAX_TARGET, NAME
-from .frames import (
+from tests.support.endless_model import MAX_TARGET, NAME
+from tests.support.frames import (
     END_STREAM,
     HELLO,
     NO_WINDOW,
@@ -26,7 +21,11 @@ from .frames import (
     message,
     opened,
 )
-from .process import PATIENCE_S, ServerProcess, until
+from tests.support.process import PATIENCE_S, ServerProcess, until
+
+from seqserve import Client
+from seqserve._transport.details import METADATA_KEY, read_details
+from seqserve.v1 import generation_pb2
 
 INVALID, NOT_FOUND = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
 LONGEST, SHORTEST = "options.max_decoding_length", "options.min_decoding_length"

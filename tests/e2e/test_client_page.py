@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.support.process import ROOT, ServerProcess
 
 from seqserve import Client
 
-from .process import ServerProcess
-
 Run = Callable[[str], dict[str, Any]]
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECTIONS = {
     title: code

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.process import MODELS, PATIENCE_S, members, until
 
 from seqserve_server import Offline
 
-from .process import PATIENCE_S, members, until
-
-MODELS = Path(__file__).parents[2] / "models"
 LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(1200)]
 TOO_LONG = 600
 

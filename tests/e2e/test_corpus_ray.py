@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.process import MODELS, PATIENCE_S, until
 
 from seqserve_server import Offline
 
-from .process import PATIENCE_S, until
-
-MODELS = Path(__file__).parents[2] / "models"
 LINES = [f"Tom has {number} books." for number in range(2000)]
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]

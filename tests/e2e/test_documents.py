@@ -5,28 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.process import PATIENCE_S, ServerProcess
 
 from seqserve import Client, Result
 
 from .long_text import long_text
-from .process import PATIENCE_S, ServerProcess
 
-MODELS = Path(__file__).parents[2] / "models"
 PARAGRAPHS = ["I am learning German. Tom is reading a book.", "We watched a film at 3.30."]
 TEXT = f"{PARAGRAPHS[0]}\r\n\r\n\r\n  {PARAGRAPHS[1]}\r\n"
 SENTENCES = ["I am learning German.", "Tom is reading a book.", PARAGRAPHS[1]]
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that divides texts unless a request says otherwise."""
-    options = ("--slots", "8", "--workers", "1", "--segmentation", "sentences")
-    with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped"), *options) as server:
-        yield server
 
 
 def test_a_text_goes_in_and_its_translation_comes_out(shipped: ServerProcess) -> None:

@@ -14,18 +14,16 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from tests.resources import cpu_s
+from tests.support.endless_model import MAX_TARGET, NAME, copy_version, tamper
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, repeating, until
 
-from seqserve import AsyncClient, Client, ModelState, Result, RetryPolicy
+from seqserve import AsyncClient, Client, ModelState, Result
 from seqserve.errors import Unavailable
-
-from .endless_model import MAX_TARGET, NAME, copy_version, tamper
-from .process import PATIENCE_S, ServerProcess, repeating, until
-from .test_lifecycle import taken
 
 CALLS = 6
 SOURCE = "The old train waits for"
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
-ONCE = RetryPolicy(max_attempts=1)
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -40,12 +38,6 @@ def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with ServerProcess(folder / "models", folder, *options) as server:
         yield server
         server.stop()
-
-
-def cpu_s(pid: int) -> float:
-    """Reads fields 14 (utime) and 15 (stime) of proc_pid_stat(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def engine_of(server: ServerProcess, version: int) -> int:
@@ -148,7 +140,7 @@ async def killed_under_load(server: ServerProcess, engine: int) -> list[Result |
         calls = [client.generate(SOURCE, version=1, **ENDLESS) for _ in range(CALLS)]
         together = asyncio.gather(*calls, return_exceptions=True)
         # One row belongs to the other version.
-        await asyncio.to_thread(until, lambda: taken(server) == CALLS + 1)
+        await eventually(lambda: server.under_way() == CALLS + 1)
         os.kill(engine, signal.SIGKILL)
         return await together
 

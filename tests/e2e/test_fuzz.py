@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve._transport.details import METADATA_KEY, read_details
 
-from .process import PATIENCE_S, ServerProcess, until
 from .random_requests import Rpc, damaged, messages, metadata, rpcs_of
 
 WATCHED_S = 0.05

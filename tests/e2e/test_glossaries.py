@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client
 from seqserve.command.main import main
-
-from .conftest import MODELS
-from .process import ServerProcess, until
 
 COFFEE = "The coffee tastes good."
 

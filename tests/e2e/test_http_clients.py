@@ -15,14 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
-
-from .conftest import MODELS
-from .gateway import Gateway, gateway_of
-from .process import PATIENCE_S, ServerProcess
+from tests.support.gateway import Gateway, gateway_of
+from tests.support.process import MODELS, PATIENCE_S, ROOT, ServerProcess
 
 pytestmark = pytest.mark.newcomer
 
-ROOT = Path(__file__).parents[2]
 COFFEE, KAFFEE = "The coffee tastes good.", "Der Kaffee schmeckt gut."
 LANGUAGES = {"en": ["de", "ko"], "ko": ["de", "en"]}
 

@@ -14,11 +14,10 @@ import pytest
 import torch
 from tests import checkpoints
 from tests.exported import IMPORTED
+from tests.support.process import ServerProcess
 
 from seqserve import Client
 from seqserve.errors import InvalidArgument
-
-from .process import ServerProcess
 
 TOKENS = 12
 SOURCES = ["t20 t21 t22", "t40", "t33 t9 t71 t25 t60"]

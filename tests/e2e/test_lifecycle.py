@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.endless_model import MAX_TARGET, NAME, copy_version, tamper
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
 
-from seqserve import AsyncClient, Client, Result, RetryPolicy
+from seqserve import AsyncClient, Client, Result
 from seqserve.errors import FailedPrecondition, Unavailable
 from seqserve.model import ModelState
-
-from .endless_model import MAX_TARGET, NAME, copy_version, tamper
-from .process import PATIENCE_S, ServerProcess, until
 
 CALLS = 12
 SOURCE = "The old train waits for"
 LONG: dict[str, Any] = {"min_decoding_length": 1500, "max_decoding_length": 1500}
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
-ONCE = RetryPolicy(max_attempts=1)
 
 
 @pytest.mark.parametrize("is_told_to_all", [False, True], ids=["the server", "its group"])
@@ -47,9 +45,9 @@ async def end_under_load(
     """Sends so many calls that some must wait, stops the server meanwhile, and calls once more."""
     async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
         calls = [asyncio.create_task(client.generate(SOURCE, **LONG)) for _ in range(CALLS)]
-        await asyncio.to_thread(until, lambda: taken(server) == CALLS)
+        await eventually(lambda: server.under_way() == CALLS)
         end(signal.SIGTERM)
-        await asyncio.to_thread(until, lambda: server.get("/readyz")[0] == 503)
+        await eventually(lambda: server.get("/readyz")[0] == 503)
         assert server.get("/healthz")[0] == 200
         with pytest.raises(Unavailable) as refused:
             await client.generate("Nobody")
@@ -57,11 +55,6 @@ async def end_under_load(
         assert refused.value.retry_after_s is not None
         assert not all(call.done() for call in calls), "the accepted calls ended before the refusal"
         return await asyncio.gather(*calls)
-
-
-def taken(server: ServerProcess) -> float:
-    """Counts the calls that run or wait."""
-    return server.rows_in_use() + server.value("queue_depth")
 
 
 def test_calls_beyond_the_drain_timeout_get_unavailable(repository: Path, tmp_path: Path) -> None:

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.support.endless_model import MAX_TARGET, NAME
+from tests.support.process import PATIENCE_S, ROOT, ServerProcess, until
 
 from seqserve import Client
 from seqserve.command.main import main
 from seqserve.open_inference import open_inference_pb2
 
 from . import triton
-from .endless_model import MAX_TARGET, NAME
-from .process import PATIENCE_S, ServerProcess, until
 
-ROOT = Path(__file__).parents[2]
 TEXTS = ["The old train", "Nobody", "Grüße 🙂"]
 SHORT = {"max_decoding_length": 12}
 

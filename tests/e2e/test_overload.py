@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.support.flood import CALLER, Load, Outcomes
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import AsyncClient, Client, StopReason
 from seqserve.v1 import model_pb2, model_pb2_grpc
-
-from .flood import CALLER, Load, Outcomes
-from .process import PATIENCE_S, ServerProcess, until
 
 SLOTS, MAX_QUEUE = 8, 16
 SENT = 2 * MAX_QUEUE

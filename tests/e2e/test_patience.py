@@ -12,10 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import Client
-
-from .process import PATIENCE_S, ServerProcess, until
 
 LINES = 300
 OUTAGE_S = 4.0

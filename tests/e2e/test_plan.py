@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.endless_model import NAME
 
 from seqserve import Client
 from seqserve.command import measured_replica
@@ -18,8 +19,6 @@ from seqserve.errors import Unreachable
 from seqserve.load.answer import Caller
 from seqserve.load.load import Load
 from seqserve.retry import RetryPolicy
-
-from .endless_model import NAME
 
 NEVER = RetryPolicy(max_attempts=1, connect_timeout_s=0)
 

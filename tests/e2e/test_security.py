@@ -15,6 +15,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.certificates import Certificates
+from tests.support.frames import conversed
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess
 
 from seqserve import (
     TLS,
@@ -22,7 +24,6 @@ from seqserve import (
     InvalidArgument,
     NotFound,
     PermissionDenied,
-    RetryPolicy,
     Unauthenticated,
     Unavailable,
 )
@@ -30,10 +31,7 @@ from seqserve.command.main import main
 from seqserve_server.front import healthcheck
 
 from .client_hello import client_hello
-from .frames import conversed
-from .process import PATIENCE_S, ServerProcess
 
-ONCE = RetryPolicy(max_attempts=1)
 SOURCE = "The old train waits for"
 
 

@@ -1,23 +1,25 @@
-"""Answers of a real server: alone and in a batch, as a stream, cut short."""
+"""Answers of a real server: alone and in a batch, as a stream, in a bulk call, cut short."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import grpc
 import pytest
 from tests.resources import Resources, until_released
+from tests.support.endless_model import MAX_SOURCE, MAX_TARGET, NAME
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
-from seqserve import AsyncClient, Client, Result
+from seqserve import AsyncClient, CallError, Client, InvalidArgument, Result
 from seqserve.errors import DeadlineExceeded
 from seqserve.results import StopReason
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .endless_model import MAX_SOURCE, MAX_TARGET, NAME
-from .process import PATIENCE_S, ServerProcess, until
-
 CALLS = 200
+SOURCE = "The old train waits in the garden."
+LONGEST = 12
 TEXT = "The old train waits for the garden. Nobody paints eleven books? Grüße 🙂 from my neighbour!"
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET, "timeout_s": PATIENCE_S}
 
@@ -134,4 +136,76 @@ def test_leaving_an_unread_stream_cancels_the_call(server: ServerProcess) -> Non
         next(call)
         until(server.is_idle)
         call.cancel()
+    until(lambda: server.calls_by_code() - before == {"CANCELLED": 1})
+
+
+def beam(**options: Any) -> dict[str, Any]:
+    return {"beam_size": 4, "num_hypotheses": 4, "max_decoding_length": LONGEST} | options
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    beam(),
+    beam(terms={"train": "Zug"}),
+    {"terms": {"train": "Eisenbahn"}, "max_decoding_length": LONGEST},
+    beam(coverage_penalty=1.0),
+    beam(target_prefix="Ein", prefix_bias_beta=0.5),
+    {"num_hypotheses": 3, "return_alternatives": True, "max_decoding_length": LONGEST},
+    {"top_k": 5, "seed": 7, "num_hypotheses": 2, "max_decoding_length": LONGEST},
+    {"top_p": 0.9, "seed": 8, "repetition_penalty": 1.2, "max_decoding_length": LONGEST},
+    {"no_repeat_ngram_size": 2, "min_decoding_length": 5, "max_decoding_length": LONGEST},
+    {"segmentation": "sentences", "max_decoding_length": LONGEST},
+    {"stop_sequences": ["e"], "return_token_scores": True, "max_decoding_length": LONGEST},
+]
+
+
+def test_every_option_in_a_batch_as_alone(shipped: ServerProcess, translator: Client) -> None:
+    alone = [translator.generate(SOURCE, **options) for options in WAYS]
+
+    async def together() -> list[Result]:
+        async with AsyncClient(shipped.target) as calling:
+            calls = (calling.generate(SOURCE, **options) for options in WAYS * 4)
+            return await asyncio.gather(*calls)
+
+    for number, result in enumerate(asyncio.run(together())):
+        expected = alone[number % len(WAYS)]
+        assert (result.hypotheses, result.segments) == (expected.hypotheses, expected.segments)
+    assert shipped.is_idle()
+
+
+BULK = 120
+BAD = {7: "", 70: TEXT * 40}
+"""Sources of the bulk call that fail, by their number."""
+
+
+def bulk_source_of(number: int) -> str:
+    return BAD.get(number, TEXT[number % 7 : 1 + number % 7 + number % 60])
+
+
+def test_in_one_bulk_call_as_alone(server: ServerProcess, client: Client) -> None:
+    sources = map(bulk_source_of, range(BULK))
+    outcomes: dict[int, Result | CallError] = {}
+    for number, outcome in client.generate_bulk(sources, max_decoding_length=9):
+        assert number not in outcomes
+        outcomes[number] = outcome
+    assert sorted(outcomes) == list(range(BULK))
+    for number, outcome in outcomes.items():
+        if number in BAD:
+            assert isinstance(outcome, InvalidArgument) and outcome.field == "source"
+        else:
+            assert isinstance(outcome, Result)
+            alone = client.generate(bulk_source_of(number), max_decoding_length=9)
+            assert outcome.hypotheses == alone.hypotheses
+    assert server.is_idle()
+
+
+def test_bulk_client_that_leaves_early_frees_all(server: ServerProcess, client: Client) -> None:
+    before = server.calls_by_code()
+    # One source is answered; the others would run for long.
+    bulk = client.generate_bulk(itertools.chain([""], itertools.repeat("Nobody")), **ENDLESS)
+    number, outcome = next(bulk)
+    assert number == 0 and isinstance(outcome, InvalidArgument)
+    until(lambda: server.rows_in_use() == 16)
+    bulk.close()
+    until(server.is_idle)
     until(lambda: server.calls_by_code() - before == {"CANCELLED": 1})

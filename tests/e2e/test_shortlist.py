@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import tiny
+from tests.support.process import ServerProcess
 
 from seqserve import Client, Result
 from seqserve_export.parity import HeldOut
@@ -18,8 +19,6 @@ from seqserve_model.data import Pair
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.text.tokenizer import Tokenizer
-
-from .process import ServerProcess
 
 FREQUENT = range(24)
 SOURCES = tiny.SENTENCES[::9]

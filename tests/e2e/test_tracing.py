@@ -10,11 +10,11 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 from opentelemetry.sdk.trace import TracerProvider
+from tests.support.process import ServerProcess, until
 
 from seqserve import Client
 
 from .collector import Collector
-from .process import ServerProcess, until
 
 SOURCE = "The old train waits for"
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.sentences import everyday
+from tests.support.process import PATIENCE_S
 
 from seqserve import Client
-
-from .process import PATIENCE_S
 
 
 def lines(count: int, seed: int = 0) -> list[str]:
