@@ -21,7 +21,7 @@ import torch
 from bench.provenance import Provenance
 from bench.tables import Table, document, fill_page, marker
 from bench.turns import speed_table
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 
 _REPORT = Path(__file__).parent / "report.json"
 _PAGE = Path("docs/benchmarks.md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from seqserve.load.answer import Answer
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.requests import generate_request
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from seqserve import Client
 from seqserve.errors import CallError
-from seqserve.palette import GREY
+from seqserve.pictures import GREY
 from seqserve_model.data import Pair, Split, read_pairs, split_pairs
 from seqserve_model.made.language import Language
 from seqserve_model.made.sentences import Sentences

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.drivers import libretranslate, marian, optimum
 from seqserve import __version__
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_model.revision import current_commit
 
 _INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from seqserve.load.answer import Answer
-from seqserve.load.latency import Quantiles, served_rate, share_within, steady_rate
+from seqserve.load.answer import Answer, Quantiles, served_rate, share_within, steady_rate
 
 
 @dataclass(frozen=True, slots=True)

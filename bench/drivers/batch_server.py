@@ -29,7 +29,7 @@ import uvloop
 
 from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Driver, Row, gc_freeze
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions

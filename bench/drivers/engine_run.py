@@ -16,7 +16,7 @@ from bench.drivers.ctranslate2 import CTranslate2Driver
 from bench.drivers.seqserve import SeqserveDriver
 from bench.drivers.server_process import proportional_bytes
 from bench.drivers.subprocess_driver import SubprocessDriver, answer, command
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_server.contract.options import DecodingOptions
 
 Load = Callable[[Path, int, int], Driver[list[int]]]

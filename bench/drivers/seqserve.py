@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.drivers import Driver, Rows, TextDriver
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.drivers import Closing, libretranslate
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -35,8 +35,8 @@ from bench.scenarios.offline import shipped_artifacts
 from bench.scenarios.online import in_turn
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
-from seqserve.load.http_connection import HttpConnection
-from seqserve.load.latency import percentile
+from seqserve.load.answer import percentile
+from seqserve.load.http_caller import HttpConnection
 from seqserve.load.loops import call
 from seqserve_server.artifact.manifest import Manifest
 

@@ -18,9 +18,8 @@ from bench.drivers.server_process import Server, ServerProcess
 from bench.sentences import everyday
 from bench.tables import Table
 from seqserve.load.answer import Caller
-from seqserve.load.generator import send
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.load import Load
+from seqserve.load.load import Load, send
 from seqserve.load.result import result_of
 
 _MODULE = "bench.drivers.null_server"

@@ -35,7 +35,7 @@ from bench.scenarios.gpu_tables import BEAM_SIZE, OURS, Report, shown_limits
 from bench.scenarios.roofline import Work
 from bench.tables import spread, spread_of_ratios
 from bench.turns import equal_share, take_turns
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 
 LENGTH = 32
 """Target tokens of each source."""

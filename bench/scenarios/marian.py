@@ -30,7 +30,7 @@ from bench.scenarios import online
 from bench.sentences import everyday, news
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import check_equal, equal_share, take_turns
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_export.restore import restore
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.artifact.manifest import Manifest

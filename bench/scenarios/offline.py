@@ -24,7 +24,7 @@ from bench.models import SHIPPED, marian_base, newest, random_sources, write_unp
 from bench.sentences import everyday
 from bench.tables import Table
 from bench.turns import Build, compare, fastest, speed_table
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize

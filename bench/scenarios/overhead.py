@@ -23,7 +23,7 @@ from bench.drivers.engine_process import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.loops import closed_loop
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.tokenizer import Tokenizer

@@ -25,7 +25,7 @@ from bench.models import SHIPPED, newest
 from bench.sentences import everyday
 from bench.tables import Table, shown, spread_of_ratios
 from bench.turns import take_turns
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.runtime import doubling
 from seqserve_server.text.tokenizer import Tokenizer

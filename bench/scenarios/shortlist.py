@@ -30,7 +30,7 @@ from bench.models import MARIAN_BASE, marian_base, random_sources
 from bench.scenarios.offline import FORCED, Case, Weights, builds, write_artifacts
 from bench.tables import Table, shown
 from bench.turns import check_equal, compare, equal_share, layoutless
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer

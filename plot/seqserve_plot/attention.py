@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from seqserve.attention import AttentionResult, AttentionWeights, Kind, parts_of
-from seqserve.columns import width_of
 from seqserve.errors import OptionError
+from seqserve.output import width_of
 from seqserve_plot.picture import grid, heat_map, name_cells
 
 # Of a token in a cell, of a letter of its name, of the title and the margins, in inches.

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from seqserve.errors import OptionError
-from seqserve.palette import GREY
+from seqserve.pictures import GREY
 from seqserve_plot.picture import grid
 
 _SPEEDS = {"sentences": "shipped model, real sentences", "marian": "Marian base shape"}

@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from seqserve.errors import OptionError
-from seqserve.palette import themed
+from seqserve.pictures import themed
 from seqserve_plot.fonts import DEFAULT, families_for
 from seqserve_plot.style import AMOUNT, SETTINGS
 

@@ -7,7 +7,7 @@ from typing import Any
 from cycler import cycler
 from matplotlib.colors import LinearSegmentedColormap
 
-from seqserve.palette import BLUE, COLOURS, GREY, ORANGE, SERIES
+from seqserve.pictures import BLUE, COLOURS, GREY, ORANGE, SERIES
 
 _CLEAR_BLUE, _CLEAR_ORANGE = f"{BLUE}00", f"{ORANGE}00"
 

@@ -24,7 +24,7 @@ from tests.support.frames import (
 from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import Client
-from seqserve._transport.details import METADATA_KEY, read_details
+from seqserve._transport.status import METADATA_KEY, read_details
 from seqserve.v1 import generation_pb2
 
 INVALID, NOT_FOUND = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND

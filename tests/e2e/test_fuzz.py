@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.support.process import PATIENCE_S, ServerProcess, until
 
-from seqserve._transport.details import METADATA_KEY, read_details
+from seqserve._transport.status import METADATA_KEY, read_details
 
 from .random_requests import Rpc, damaged, messages, metadata, rpcs_of
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support.process import ROOT, ServerProcess
 
 from seqserve import Client
-from seqserve.command.table import COMMANDS
+from seqserve.command.main import COMMANDS
 
 from .long_text import long_text
 

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from seqserve.command.run.source_file import SourceFile
-from seqserve.documents.json_lines import place_of, without_text
-from seqserve.documents.json_syntax import DECODER
+from seqserve.command.document_files import SourceFile
+from seqserve.documents.json_files import DECODER, place_of, without_text
 from seqserve.documents.plain_text import fault_of
 from seqserve.files import written_whole
 from seqserve_server.corpus.answer import Answer

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from seqserve.errors import SeqserveError
-from seqserve.spawned_process import leave_interrupts, spawn
+from seqserve.processes import leave_interrupts, spawn
 from seqserve_server.contract.errors import EngineFault, StartupError
 from seqserve_server.corpus.answer import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from seqserve.command.journal import JournalFile, key_of
 from seqserve.command.progress import Progress
-from seqserve.command.run.journal import JournalFile, key_of
 from seqserve.files import written_whole
 from seqserve_server.corpus.answer import NOTHING, Answer, failed
 from seqserve_server.corpus.corpus_file import CorpusFile, Place

@@ -8,10 +8,9 @@ import pytest
 from bench.drivers.server_process import Server, ServerProcess
 from bench.scenarios.generator import Plan, measure, tables
 
-from seqserve.load.generator import send
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.load import Load
+from seqserve.load.load import Load, send
 from seqserve.requests import generate_request
 
 

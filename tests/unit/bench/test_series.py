@@ -10,8 +10,7 @@ from bench.calls import check_answers
 from bench.scenarios import online
 from bench.series import HighestRate, Run, Series, highest_rate
 
-from seqserve.load.answer import Answer
-from seqserve.load.latency import Quantiles
+from seqserve.load.answer import Answer, Quantiles
 
 
 def answer(due_s: float, total_s: float) -> Answer:
