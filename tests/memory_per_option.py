@@ -8,21 +8,17 @@ for more, or half a minute has passed.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import Message
 from tests.resources import anonymous_mb
-from tests.support.frames import END_STREAM, HELLO, NO_WINDOW, Kind, call, connected, frame, opened
-from tests.support.frames import message as encoded
-from tests.support.process import ServerProcess
+from tests.support.process import MODELS, ServerProcess
+from tests.support.unread import unread
 
 from seqserve.v1 import generation_pb2
 
-MODELS = Path(__file__).parents[1] / "models"
-SERVICE = "/seqserve.v1.GenerationService/"
 SOURCE = "The old train waits near the quiet garden and nobody knows why. " * 7
 LONGEST_S = 30.0
 MOST = 1008
@@ -70,35 +66,21 @@ class Held:
 
 def measured(method: str, request: Message) -> str:
     """Fills a server and gives the columns of its row."""
-    data = encoded(request.SerializeToString())
     with (
         tempfile.TemporaryDirectory() as folder,
         ServerProcess(MODELS, Path(folder), "--log-level", "warning") as server,
-        connected(server.target) as connection,
+        unread(server.target, "caller") as caller,
     ):
-        connection.sendall(HELLO + NO_WINDOW)
-        threading.Thread(target=_drain, args=(connection,), daemon=True).start()
         held, begun, end_s = Held(server), 0, time.monotonic() + LONGEST_S
-        while time.monotonic() < end_s and not server.value("answers_waiting"):
-            if begun >= MOST:
-                break
+        while begun < MOST and time.monotonic() < end_s and not server.value("answers_waiting"):
             if server.is_idle():
-                for stream in range(2 * begun + 1, 2 * (begun + AT_ONCE) + 1, 2):
-                    body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + body)
+                for _ in range(AT_ONCE):
+                    caller.call(method, request)
                 begun += AT_ONCE
             held.measure()
         while not server.is_idle():
             held.measure()
     return f"{begun} | {held.reserved:.0f} MB | {held.front:.0f} MB | {held.engine:.0f} MB"
-
-
-def _drain(connection: Any) -> None:
-    try:
-        while connection.recv(1 << 16):
-            pass
-    except OSError:
-        pass
 
 
 def main() -> None:
