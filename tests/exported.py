@@ -177,7 +177,6 @@ class Exporter:
 
 
 def is_current(folder: Path) -> bool:
-    """Returns whether a cached export came from the sources and libraries of now."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         return stamp == _stamp(map(Path, stamp["sources"]))
@@ -196,7 +195,6 @@ def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def _loaded_sources() -> list[Path]:
-    """Lists our files that this process has imported."""
     files = [Path(getattr(module, "__file__", None) or "/") for module in sys.modules.values()]
     ours = {file for file in files if any(file.is_relative_to(folder) for folder in _SOURCES)}
     return sorted(file.relative_to(_ROOT) for file in ours)

@@ -28,7 +28,6 @@ AT_ONCE = 16
 
 
 def generate(**options: Any) -> generation_pb2.GenerateRequest:
-    """Asks for an answer of the greatest length."""
     given = generation_pb2.GenerationOptions(
         min_decoding_length=128, max_decoding_length=128, **options
     )
@@ -84,7 +83,6 @@ def measured(method: str, request: Message) -> str:
 
 
 def main() -> None:
-    """Prints the table."""
     print("| unread calls of one caller | calls | reserved | front | largest engine |")
     print("| --- | --- | --- | --- | --- |")
     for name, method, request in ROWS:

@@ -20,7 +20,6 @@ _TOLERANCE_THREADS = 8
 
 
 def memory_mb(server: ServerProcess) -> float:
-    """Sums the memory of a server's processes: the front and one for each engine."""
     return anonymous_mb(server.pid, *server.engines())
 
 
@@ -56,7 +55,6 @@ class Resources:
 
     @classmethod
     def of(cls, server: ServerProcess) -> Resources:
-        """Reads the resources of a server now."""
         pids = (server.pid, *server.engines())
         threads, files = (
             sum(len(os.listdir(f"/proc/{pid}/{kind}")) for pid in pids) for kind in ("task", "fd")

@@ -66,7 +66,6 @@ class SingleCalls:
 
 
 def alone(client: Client, seconds: float = 2.0) -> SingleCalls:
-    """Calls while nothing else does."""
     calls, over = SingleCalls(client), threading.Event()
     timer = threading.Timer(seconds, over.set)
     timer.start()

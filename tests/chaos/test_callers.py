@@ -50,7 +50,6 @@ def request(length: int, source: str = "Nobody") -> generation_pb2.GenerateReque
 
 
 async def rest_of(call: Any) -> list[Any]:
-    """Reads a call to its end."""
     messages = []
     while (message := await call.read()) is not grpc.aio.EOF:
         messages.append(message)

@@ -100,7 +100,6 @@ def files(server: ServerProcess) -> int:
 
 
 async def called_alone(server: ServerProcess) -> None:
-    """Makes a call on its own connection."""
     alone = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(server.target, alone) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.chaos
 
 
 def flip(content: bytes, draw: random.Random) -> bytes:
-    """Changes a single bit."""
     place = draw.randrange(len(content))
     return content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
 

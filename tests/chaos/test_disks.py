@@ -145,6 +145,5 @@ def copied(file: Path, folder: Path, most_bytes: int) -> bool:
 
 
 def served(server: ServerProcess) -> int:
-    """Returns the version that answers."""
     with Client(server.target, retry=ONCE) as client:
         return client.generate("Nobody", max_decoding_length=3).version

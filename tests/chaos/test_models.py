@@ -145,7 +145,6 @@ async def test_an_engine_that_hangs_is_restarted(
 
 
 def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
-    """Returns whether the version that hung answers again."""
     with Client(server.target, retry=ONCE) as client:
         try:
             result = client.generate(SOURCE, version=STUCK, max_decoding_length=30)

@@ -49,7 +49,6 @@ releases = pytest.mark.parametrize("name", RELEASES)
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, list[Manifest]]:
-    """The manifests of every release."""
     return {name: render(values) for name, values in RELEASES.items()}
 
 
@@ -348,7 +347,6 @@ class Pod:
 
 
 def within(folder: Path, text: str) -> str:
-    """Puts a path of a container into a folder."""
     return text.replace("/secrets/", f"{folder}/secrets/")
 
 

@@ -86,8 +86,6 @@ def watched(
 
 
 def see(prometheus: Prometheus) -> None:
-    """Waits for two scrapes of the server."""
-
     def scrapes() -> float:
         [found] = prometheus.query('count_over_time(up{job="seqserve"}[10m])')
         return float(found["value"][1])
@@ -120,7 +118,6 @@ def happen(server: ServerProcess, client: Client, door: httpx.Client) -> None:
 
 
 def restart(server: ServerProcess, client: Client, door: httpx.Client) -> None:
-    """Kills an engine and waits until the server has another."""
     os.kill(server.engines()[0], signal.SIGKILL)
     until(lambda: server.value("engine_restarts_total") == 1)
     until(lambda: server.get("/readyz")[0] == 200)

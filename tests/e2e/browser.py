@@ -41,7 +41,6 @@ class Browser:
         return self.one(selector).text
 
     def type(self, text: str) -> None:
-        """Replaces the source."""
         self.one("#source").clear()
         self.one("#source").send_keys(text)
 

@@ -81,11 +81,9 @@ class Envoy:
         self._end()
 
     def healthy(self) -> int:
-        """Counts the servers that pass its health check."""
         return int(self._value("cluster.seqserve.membership_healthy"))
 
     def answered(self) -> list[int]:
-        """Lists how many calls each server has answered well."""
         hosts = json.loads(self._admin("/clusters?format=json"))["cluster_statuses"][0]
         return [
             int(stat.get("value", 0))

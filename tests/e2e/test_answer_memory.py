@@ -45,7 +45,6 @@ def options(**given: Any) -> generation_pb2.GenerationOptions:
 
 
 def limit_mb() -> float:
-    """The memory that docker-compose.yml gives to the server, in MiB."""
     found = re.search(r"SEQSERVE_MEMORY:-(\d+)g", (ROOT / "docker-compose.yml").read_text())
     assert found
     return 1024.0 * int(found[1])
@@ -63,7 +62,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @contextlib.contextmanager
 def peak_mb(server: ServerProcess) -> Iterator[list[float]]:
-    """Yields a list with the most memory of a server, over the time of the block."""
     found = [0.0]
 
     def watch() -> None:

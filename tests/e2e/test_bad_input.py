@@ -78,7 +78,6 @@ def channel(server: ServerProcess) -> Iterator[Any]:
 
 
 def send(channel: Any, path: str, data: bytes) -> Any:
-    """Sends raw bytes and returns the error."""
     call = channel.unary_stream(path)(data, timeout=PATIENCE_S)
     with pytest.raises(grpc.RpcError) as failure:
         list(call)

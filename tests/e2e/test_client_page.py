@@ -24,8 +24,6 @@ SECTIONS = {
 
 @pytest.fixture
 def run(shipped: ServerProcess) -> Run:
-    """Runs the code of a section; returns what it has assigned."""
-
     def run(title: str) -> dict[str, Any]:
         # Imported by the first section of the page.
         names: dict[str, Any] = {"Client": Client}

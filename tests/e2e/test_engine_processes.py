@@ -57,7 +57,6 @@ def engine_of(server: ServerProcess, version: int) -> int:
 
 @contextmanager
 def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
-    """Yields the health of a service whenever it changes."""
     with grpc.insecure_channel(server.target) as channel:
         request = health_pb2.HealthCheckRequest(service=name)
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE_S)
@@ -66,7 +65,6 @@ def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
 
 
 def state_of(server: ServerProcess, version: int) -> str:
-    """Reads the state of a version from the metrics."""
     [state] = [
         sample.labels["state"]
         for family in text_string_to_metric_families(server.get("/metrics")[1])
@@ -78,8 +76,6 @@ def state_of(server: ServerProcess, version: int) -> str:
 
 @contextmanager
 def killing(server: ServerProcess, *spared: int) -> Iterator[None]:
-    """Kills the engines of a server as they come, except those that are spared."""
-
     def kill() -> None:
         for pid in server.engines():
             if pid not in spared:

@@ -86,7 +86,6 @@ def target(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def takes_away(rpc: Rpc, data: bytes) -> bool:
-    """Returns whether a request would rightly unload the model."""
     if not rpc.path.endswith(LEAVING):
         return False
     message: Any = rpc.message()

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, Any]:
-    """The networks whose checkpoints were imported."""
     return {family: checkpoints.make(family, seed) for family, seed in IMPORTED.items()}
 
 
@@ -45,7 +44,6 @@ def client(imported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def numbers(text: str) -> list[int]:
-    """Returns the ids of words, which are their numbers."""
     return [int(word[1:]) for word in text.split()]
 
 

@@ -12,7 +12,6 @@ PLACED = {Placement.GENERATED, Placement.ALIGNED, Placement.INSERTED}
 
 
 def check(result: Result, source: str, *kept: str) -> None:
-    """Checks that a text has what its source keeps, and says so."""
     best = result.hypotheses[0]
     assert [part.text for part in best.kept] == [*kept]
     for part in best.kept:

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.support.flood import CALLER, Load, Outcomes
 from tests.support.process import PATIENCE_S, ServerProcess, until
 
-from seqserve import AsyncClient, Client, StopReason
+from seqserve import AsyncClient
 from seqserve.v1 import model_pb2, model_pb2_grpc
 
 SLOTS, MAX_QUEUE = 8, 16
@@ -37,7 +37,6 @@ def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 async def occupied(client: AsyncClient, server: ServerProcess) -> list[asyncio.Task[object]]:
-    """Occupies every slot until it is released."""
     running = [asyncio.create_task(client.generate("Nobody", **ENDLESS)) for _ in range(SLOTS)]
     async with asyncio.timeout(PATIENCE_S):
         while server.rows_in_use() < SLOTS:
@@ -105,18 +104,3 @@ def test_health_reflection_and_models_pass(narrow: ServerProcess) -> None:
 
     asyncio.run(main())
     assert narrow.value("rejected_total", model="") == 0
-
-
-def test_time_limit_returns_the_tokens_so_far(narrow: ServerProcess) -> None:
-    with Client(narrow.target) as client:
-        whole = client.generate("Nobody", max_decoding_length=2000)
-        cut = client.generate("Nobody", time_limit_ms=300, **ENDLESS)
-        assert cut.stop_reason is StopReason.TIME_LIMIT
-        assert cut.text and cut.timings.total_ms >= 300
-        shared = min(len(whole.tokens), len(cut.tokens))
-        assert whole.tokens[:shared] == cut.tokens[:shared]
-        *pieces, last = client.stream("Nobody", time_limit_ms=300, **ENDLESS)
-        assert last.result is not None and last.result.stop_reason is StopReason.TIME_LIMIT
-        assert "".join(piece.text for piece in (*pieces, last)) == last.result.text
-    until(narrow.is_idle)
-    assert narrow.value("stop_total", reason="time_limit") == 2

@@ -56,7 +56,6 @@ def until_state(server: ServerProcess, version: int, state: ModelState) -> Model
 
 
 def failures(server: ServerProcess) -> float:
-    """Counts failed calls."""
     calls = server.value("requests_total", model=NAME)
     return calls - server.value("requests_total", model=NAME, code="OK")
 

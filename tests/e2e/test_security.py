@@ -49,7 +49,6 @@ class Guarded:
 
 
 def new_token(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """Makes a token with the command."""
     assert main(["token", *argv]) == 0
     return capsys.readouterr().out.strip()
 

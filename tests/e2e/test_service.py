@@ -109,7 +109,6 @@ def test_calls_leave_nothing_behind(server: ServerProcess, client: Client) -> No
 
 
 def counts(server: ServerProcess) -> dict[str, float]:
-    """Counters of calls that end early."""
     codes = ("CANCELLED", "DEADLINE_EXCEEDED")
     return {
         "cancelled": server.value("cancelled_total"),

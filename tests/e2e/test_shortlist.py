@@ -50,7 +50,6 @@ def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def translations(client: Client, *, version: int, shortlist: bool = True) -> list[Result]:
-    """Translates all sources at once."""
     with ThreadPoolExecutor(len(SOURCES)) as pool:
         return list(
             pool.map(

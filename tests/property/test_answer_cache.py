@@ -60,14 +60,12 @@ class Engine:
         self.running.pop(request_id, None)
 
     def end(self, number: int, event_of: Callable[[GenerateSpec], Finished | Failed]) -> None:
-        """Ends one of the running requests, if there is one."""
         if self.running:
             request_id = list(self.running)[number % len(self.running)]
             spec, receive = self.running.pop(request_id)
             receive(event_of(spec), Timeline(encode_began_s=1.0))
 
     def step(self, number: int) -> None:
-        """Sends the first token of a stream."""
         streams = [each for each in self.running.values() if each[0].streamed]
         if streams:
             spec, receive = streams[number % len(streams)]

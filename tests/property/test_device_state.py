@@ -90,7 +90,6 @@ class Pair:
         self.holes.clear()
 
     def branch(self, source: int) -> None:
-        """Copies a row over all others of its source."""
         self.compact()
         if not self.rows:
             return
@@ -142,7 +141,6 @@ class Pair:
 
 
 def alike(some: list[int], others: list[int]) -> int:
-    """Counts the tokens that both begin with."""
     pairs = zip(some, others, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(some), len(others)))
 

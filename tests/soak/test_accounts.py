@@ -90,7 +90,6 @@ class Callers:
         self.calls: dict[str, Call] = {}
 
     async def call_on(self, seed: int) -> None:
-        """Makes calls of random kinds, one after the other."""
         draw = random.Random(seed)
         kinds, weights = zip(*KINDS.items(), strict=True)
         number = 0
@@ -290,7 +289,6 @@ def counters_of(server: ServerProcess) -> Counters:
 
 
 def total(counters: Counters, name: str, **wanted: str) -> float:
-    """Sums the samples with this name and these labels."""
     return sum(
         value
         for (sample, labels), value in counters.items()
@@ -325,7 +323,6 @@ async def watched(
 
 
 def logged(server: ServerProcess) -> list[dict[str, Any]]:
-    """Reads the log line of each call."""
     lines = [json.loads(line) for line in server.stderr.splitlines()]
     return [line for line in lines if line["event"] == "call"]
 

@@ -147,7 +147,6 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Waits for its end and returns its exit status."""
         return self._process.wait(PATIENCE_S)
 
     def stop(self) -> None:
@@ -188,7 +187,6 @@ class ServerProcess:
         return int(status)
 
     def get(self, path: str) -> tuple[int, str]:
-        """Sends a GET to the metrics port."""
         try:
             with _DIRECT.open(self.metrics_url + path, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.read().decode()

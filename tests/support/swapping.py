@@ -93,7 +93,6 @@ async def swapped(
 
 
 async def until_served(client: AsyncClient, version: int) -> None:
-    """Waits until a version is ready and all others are unloaded."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             models = {model.version: model for model in await client.models()}
