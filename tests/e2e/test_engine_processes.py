@@ -234,7 +234,6 @@ def test_version_with_two_processes_answers_while_one_is_killed(
 @pytest.mark.parametrize(
     ("options", "processes"),
     [
-        (("--workers", "4"), 1),
         (("--workers", "5"), 2),
         (("--workers", "5", "--engine-processes", "1"), 1),
     ],

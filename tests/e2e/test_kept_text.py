@@ -58,12 +58,6 @@ def test_over_a_pivot_the_places_lead_to_the_source(translator: Client) -> None:
     check(result, source, "{name}", "https://a.example/b")
 
 
-def test_every_alternative_keeps_it(translator: Client) -> None:
-    result = translator.generate("We could not find {{count}}.", beam_size=5, num_hypotheses=5)
-    hypotheses = result.hypotheses or result.segments[0].hypotheses
-    assert [each.text.count("{{count}}") for each in hypotheses] == [1] * len(hypotheses)
-
-
 def test_a_text_in_capitals_is_answered_as_its_small_letters_are(translator: Client) -> None:
     small = "hello {Name}, where is the street to a.example.com/B? i like apples."
     source = small.upper().replace("{NAME}", "{Name}").replace("A.EXAMPLE.COM", "a.example.com")
