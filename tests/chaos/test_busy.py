@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from bench.sentences import everyday
+from bench.requests import everyday
 from tests.support.job import Job
 from tests.support.process import MODELS, ServerProcess, until
 

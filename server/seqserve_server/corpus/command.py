@@ -18,8 +18,7 @@ from seqserve.options import flag_of, option, parse
 
 if TYPE_CHECKING:
     from seqserve_server.corpus.corpus_file import CorpusFile
-    from seqserve_server.corpus.engine import EngineSettings
-    from seqserve_server.corpus.pool import Pool
+    from seqserve_server.corpus.engine import EngineSettings, Pool
 
 _EPILOG = """\
 It starts engines of its own and needs no server. The suffix of CORPUS tells its format:
@@ -203,7 +202,7 @@ class CorpusOptions(DecodingOptions):
         return ParquetFile(self.corpus, field, into, has_scores=has_scores)
 
     def facts(self, folder: Path) -> dict[str, object]:
-        """Returns what the answers depend on beside their texts."""
+        """Returns what the answers depend on, except for their texts."""
         from seqserve_server.artifact.files import digest_of
         from seqserve_server.artifact.manifest import FILE
 

@@ -47,7 +47,11 @@ def find(name: str) -> Path | None:
     """Finds the file that a page names."""
     direct = (base / name for base in BASES if (base / name).exists())
     return next(direct, None) or next(
-        (file for folder in ("tests", "model", "server") for file in (ROOT / folder).rglob(name)),
+        (
+            file
+            for folder in ("tests", "model", "recipes", "server")
+            for file in (ROOT / folder).rglob(name)
+        ),
         None,
     )
 

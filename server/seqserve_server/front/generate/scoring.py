@@ -14,13 +14,12 @@ from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.engine_call import EngineCall
 from seqserve_server.front.generate.features.alignment import floats
-from seqserve_server.front.generate.job import in_turns
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.source import SourceReader, check_length
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
-from seqserve_server.front.overload.turns import Steps
+from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import Pieces
 
@@ -117,7 +116,7 @@ async def tokenize(
     max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
     await call.reserve(AnswerSize.tokenized(max_tokens, tokenizer.token_bytes), request)
     steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
-    pieces, length = await in_turns(steps, len(text), request, call)
+    pieces, length = await call.resources.texts.read(call.client_id, steps, len(text), request)
     if len(pieces.ids) > max_tokens:
         reason = f"has {len(pieces.ids):,} tokens, more than {MAX_TOKENS_PER_CHARACTER} a character"
         raise InvalidRequest("text", reason)
@@ -137,7 +136,7 @@ async def tokenize(
 
 def _tokenized(
     tokenizer: Tokenizer, text: str, affixes: Affixes, *, is_target: bool
-) -> Steps[tuple[Pieces, int]]:
+) -> Cooperative[tuple[Pieces, int]]:
     pieces = tokenizer.pieces(text, is_target=is_target)
     if is_target:
         return pieces, len(affixes.target) + len(pieces.ids)
@@ -187,7 +186,7 @@ async def _source_tokens(
 ) -> list[int]:
     options = Options(decoding=default_options(model.manifest), affixes=affixes)
     steps = SourceReader(model, options).read(request.source)
-    source = await in_turns(steps, len(request.source), request, call)
+    source = await call.resources.texts.read(call.client_id, steps, len(request.source), request)
     [part] = source.parts
     call.facts["source_tokens"] = len(part.tokens)
     return part.tokens
