@@ -26,7 +26,8 @@ class CorpusRun:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        self.said += self.process.stderr
+        with self.process.stderr as lines:
+            self.said += lines
 
     @property
     def answered(self) -> int:
