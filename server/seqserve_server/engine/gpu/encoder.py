@@ -106,7 +106,9 @@ class DeviceEncoder:
 
     def _encode_as_they_are(self, sources: Sequence[Sequence[int]], starts: list[int]) -> CrossKV:
         binding = self._session.io_binding()
-        for name, array in packed_inputs(sources, self._names).items():
+        # The binding reads them by their addresses.
+        inputs = packed_inputs(sources, self._names)
+        for name, array in inputs.items():
             binding.bind_cpu_input(name, array)
         packed, last = self._bind_outputs(binding, starts[-1], len(sources))
         self._session.run_with_iobinding(binding, run_options(NOT_RECORDED))
