@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc._cython import cygrpc
-from tests.e2e.frames import HELLO, call, opened
+from tests.support.frames import HELLO, call, opened
 from tests.unit.server.front.service import Service, failure, request, serving, trailers
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
