@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.logged import logged
 
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.front.models import folders
@@ -81,11 +82,6 @@ def test_folder_without_models_is_told_from_one_without_versions(tmp_path: Path)
     assert not list_folders(tmp_path).has_models
     folder(tmp_path, "m")
     assert list_folders(tmp_path).has_models
-
-
-def test_repository_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OSError):
-        version_folders(tmp_path / "nowhere")
 
 
 def test_model_folder_that_is_not_for_us_is_passed_over(
@@ -198,41 +194,39 @@ def test_links_lead_where_they_may(tmp_path: Path) -> None:
     check_inside(tmp_path / "linked" / "m" / "1", tmp_path / "linked")
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The model of a wheel, as pip lays it down."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "site-packages" / "shipped"
-    (folder / "en-de" / "4").mkdir(parents=True)
-    monkeypatch.setattr(folders, "shipped", lambda: folder)
-    return folder
-
-
-def test_the_folder_beside_comes_first(installed: Path) -> None:
-    Path("models/mine/1").mkdir(parents=True)
-    assert standard_repository() == MODELS
-
-
-def test_the_shipped_model_is_next_and_is_logged(
-    installed: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("beside", "found"),
+    [
+        ("models/mine/1/", MODELS),
+        ("", Path("shipped")),
+        # A folder of that name without models is not meant.
+        ("models/user.py", Path("shipped")),
+    ],
+    ids=["the folder beside", "the shipped model", "a folder without models"],
+)
+def test_standard_repository(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    beside: str,
+    found: Path,
 ) -> None:
     caplog.set_level(logging.INFO, "seqserve")
-    assert standard_repository() == installed
-    [record] = caplog.records
-    assert record.message == "shipped model"
-    assert vars(record)["fields"] == {"folder": installed}
-
-
-def test_a_folder_of_that_name_without_models_is_not_meant(installed: Path) -> None:
-    Path("models").mkdir()
-    Path("models/user.py").write_text("")
-    assert standard_repository() == installed
+    monkeypatch.chdir(tmp_path)
+    folder(Path("shipped"), "en-de", "4")
+    monkeypatch.setattr(folders, "shipped", lambda: Path("shipped"))
+    place = Path(beside)
+    (place if beside.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
+    if place.suffix:
+        place.touch()
+    assert standard_repository() == found
+    told = [("shipped model", {"folder": found})]
+    assert logged(caplog) == (told if found.name == "shipped" else [])
 
 
 def test_without_any_the_error_tells_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StartupError) as caught:
+    with pytest.raises(StartupError, match="seqserve models fetch"):
         standard_repository()
-    assert "seqserve models fetch" in str(caught.value)
