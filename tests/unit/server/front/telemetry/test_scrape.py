@@ -1,4 +1,4 @@
-"""The HTTP server for monitoring: paths, limits, faults."""
+"""The HTTP server for monitoring: formats, paths, limits, faults."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as of_text
+from tests.unit.server.front.telemetry.test_metrics import GENERATE, metrics_of_a_server
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.telemetry.scrape import ScrapeLimits, ScrapeServer
+from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.front.telemetry.scrape import ScrapeLimits, ScrapeServer, render
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -49,10 +53,11 @@ def get(server: ScrapeServer, path: str, **headers: str) -> tuple[int, str, str]
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def test_metrics(scrape: ScrapeServer) -> None:
-    code, kind, body = get(scrape, "/metrics?x=1")
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain;version=0.0.4"])
+def test_plain_text_is_the_default(scrape: ScrapeServer, accept: str) -> None:
+    code, kind, body = get(scrape, "/metrics?x=1", **({"Accept": accept} if accept else {}))
     assert code == 200 and kind.startswith("text/plain; version=0.0.4")
-    assert "seqserve_things_total 3.0" in body
+    assert "seqserve_things_total 3.0" in body and "# EOF" not in body and " # {" not in body
 
 
 def test_metrics_in_openmetrics(scrape: ScrapeServer) -> None:
@@ -180,3 +185,41 @@ def test_port_is_free_again(readiness: Readiness) -> None:
     first = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
     first.close()
     ScrapeServer("127.0.0.1", first.port, CollectorRegistry(), readiness).close()
+
+
+# ---- OpenMetrics: the same series as in plain text, and exemplars
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
+
+Parse = Callable[[str], Iterable[Metric]]
+
+
+def series(metrics: Metrics, accept: str, parse: Parse) -> set[tuple[str, frozenset[object]]]:
+    text = render(metrics.registry, accept)[0].decode()
+    return {
+        (sample.name, frozenset(sample.labels.items()))
+        for family in parse(text)
+        for sample in family.samples
+    }
+
+
+def test_series_do_not_depend_on_the_format() -> None:
+    metrics = metrics_of_a_server()
+    # The parser refuses what the format does not allow, such as two families of one name.
+    assert series(metrics, OPENMETRICS, of_openmetrics) == series(metrics, "", of_text)
+
+
+def test_bucket_has_its_last_call_as_exemplar() -> None:
+    metrics = Metrics()
+    for id_, duration_s in (("first", 0.0101), ("second", 0.0102), ("slow", 30.0)):
+        metrics.called("m", 0, GENERATE, duration_s, {"trace_id": id_})
+    text = render(metrics.registry, OPENMETRICS)[0].decode()
+    exemplars = [
+        sample.exemplar
+        for family in of_openmetrics(text)
+        if family.name == "seqserve_request_duration_seconds"
+        for sample in family.samples
+        if sample.exemplar
+    ]
+    found = [(exemplar.labels["trace_id"], exemplar.value) for exemplar in exemplars]
+    assert found == [("second", 0.0102), ("slow", 30.0)]
