@@ -1,4 +1,4 @@
-"""All comparisons in one run: tables, ``bench/report.json`` and its picture, ``report.svg``.
+"""All comparisons in one run: tables, and ``bench/report.json``.
 
 python -m bench            some 22 minutes on two cores; leave the machine alone meanwhile
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -19,9 +18,8 @@ from typing import Any
 import torch
 
 from bench.provenance import Provenance
-from bench.tables import Table, document, fill_page, marker
-from bench.turns import speed_table
-from seqserve.cores import available_cores
+from bench.tables import document, fill_page, marker
+from seqserve.processes import available_cores
 
 _REPORT = Path(__file__).parent / "report.json"
 _PAGE = Path("docs/benchmarks.md")
@@ -31,189 +29,104 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A comparison: a row of the table of parts."""
-
-    text: str
-    measure: Callable[[argparse.Namespace], Iterator[Any]]
-    """Takes options, returns numbers; all but the last are of what is done by then."""
-    tables: Callable[[Any], list[Table]]
-    """Lays the numbers out."""
-    is_apart: bool = False
-    """Whether it runs only if it is named."""
-
-
-def _of(scenario: str, function: str) -> Callable[..., Any]:
-    """Names a function of a scenario, which is imported only when it is called.
+    """A row of the table of parts; its scenario is imported only when it is run.
 
     So a part runs where the packages of other parts are missing.
     """
 
-    def call(*arguments: Any) -> Any:
-        return getattr(import_module(f"bench.scenarios.{scenario}"), function)(*arguments)
+    text: str
+    scenario: str
+    measure: str = "measure"
+    """Function that takes rounds and returns numbers."""
+    tables: str = "tables"
+    """Function that lays the numbers out, of another module of scenarios if it names one."""
+    is_apart: bool = False
+    """Whether it runs only if it is named."""
 
-    return call
+    def function(self, name: str) -> Callable[..., Any]:
+        module, _, name = name.rpartition(".")
+        scenario = import_module(f"bench.scenarios.{module or self.scenario}")
+        return getattr(scenario, name)  # type: ignore[no-any-return]
 
-
-def _rounds(measure: Callable[[int], Any]) -> Callable[[argparse.Namespace], Iterator[Any]]:
-    """Makes a measurement of one that takes rounds and returns all its numbers at the end."""
-
-    def run(options: argparse.Namespace) -> Iterator[Any]:
-        yield measure(options.rounds)
-
-    return run
-
-
-def _online(_rounds: int) -> Any:
-    from bench.scenarios import offline, online
-
-    integers, _ = offline.shipped_artifacts()
-    return online.measure(integers, integers, online.SMALL)
-
-
-def _online_base(_rounds: int) -> Any:
-    from bench import base_size_copy
-    from bench.scenarios import offline, online
-
-    _, floats = offline.shipped_artifacts()
-    with tempfile.TemporaryDirectory() as folder:
-        copies = base_size_copy.write(floats, Path(folder))
-        return online.measure(copies["int8"], copies["fp32"], online.LARGE)
-
-
-def _overhead(_rounds: int) -> Any:
-    from bench.scenarios import offline, overhead
-
-    return overhead.measure(offline.shipped_artifacts()[0], overhead.Plan())
-
-
-def _load(rounds: int) -> Any:
-    from bench.scenarios import generator
-
-    return generator.measure(generator.Plan(rounds=rounds))
-
-
-def _roofline(_rounds: int) -> Any:
-    from bench.scenarios import offline, roofline
-
-    return [roofline.measure(artifact, [1, 8, 32]) for artifact in offline.shipped_artifacts()]
-
-
-def _scaling(options: argparse.Namespace) -> Iterator[Any]:
-    from bench.scenarios import scaling
-
-    yield from scaling.measure(
-        scaling.Plan(
-            rounds=options.rounds,
-            turn_s=options.turn_s,
-            layouts=[scaling.Layout.parse(text) for text in options.layouts],
-            folder=options.folder / "scaling",
-        )
-    )
-
-
-def _gpu(options: argparse.Namespace) -> Iterator[Any]:
-    from bench.scenarios import gpu
-
-    yield from gpu.measure(
-        gpu.Plan(
-            device=options.device,
-            max_s=options.max_seconds,
-            rounds=options.rounds,
-            cases=[gpu.Case.parse(text) for text in options.cases] or gpu.CASES,
-            folder=options.folder / "gpu",
-        )
-    )
+    def numbers(self, options: argparse.Namespace) -> Iterator[Any]:
+        """Yields numbers; all but the last are of what is done by then."""
+        measure = self.function(self.measure)
+        if self.scenario == "gpu":
+            cases = [self.function("Case").parse(text) for text in options.cases]  # type: ignore[attr-defined]
+            plan = self.function("Plan")(
+                device=options.device,
+                max_s=options.max_seconds,
+                rounds=options.rounds,
+                cases=cases or self.function("CASES"),
+                folder=options.folder / "gpu",
+            )
+            yield from measure(plan)
+        elif self.scenario == "scaling":
+            folder = options.folder / "scaling"
+            yield from measure(options.rounds, options.turn_s, options.layouts, folder)
+        else:
+            yield measure(options.rounds)
 
 
 _PARTS = {
     "sentences": _Part(
         "the shipped model on real sentences, greedy, beside the other engines",
-        _rounds(_of("offline", "sentences")),
-        lambda report: [speed_table("the shipped small model; rows on each core", report)],
+        *("offline", "sentences", "sentences_tables"),
     ),
     "decoding": _Part(
         "beams and samples, with the shipped model and with one of Marian's base shape",
-        _rounds(_of("offline", "decoding")),
-        _of("offline", "decoding_tables"),
+        *("offline", "decoding", "decoding_tables"),
     ),
     "marian": _Part(
         "a model of Marian's base shape, random weights, 32 target tokens",
-        _rounds(_of("offline", "marian")),
-        lambda report: [speed_table("Marian base shape; rows on each core", report)],
+        *("offline", "marian", "marian_tables"),
     ),
     "online": _Part(
-        "latency by requests a second, beside batch servers on other engines",
-        _rounds(_online),
-        _of("online", "tables"),
+        "latency by requests a second, beside batch servers on other engines", "online"
     ),
     "online-base": _Part(
         "the same with a copy of the shipped model at Marian's base size",
-        _rounds(_online_base),
-        _of("online", "tables"),
+        *("online", "measure_large"),
         is_apart=True,
     ),
-    "overhead": _Part(
-        "what the server adds to its engine: speed, start, memory",
-        _rounds(_overhead),
-        _of("overhead", "tables"),
-    ),
+    "overhead": _Part("what the server adds to its engine: speed, start, memory", "overhead"),
     "gateway": _Part(
         "over HTTP beside LibreTranslate on the same weights; needs build/libretranslate",
-        _rounds(_of("gateway", "measure")),
-        _of("gateway", "tables"),
+        "gateway",
         is_apart=True,
     ),
     "load": _Part(
         "what `seqserve load` costs itself, beside a server that does nothing",
-        _rounds(_load),
-        _of("generator", "tables"),
+        "generator",
         is_apart=True,
     ),
     "scaling": _Part(
-        "one core and more, in one engine process or in several",
-        _scaling,
-        _of("scaling", "tables"),
-        is_apart=True,
+        "one core and more, in one engine process or in several", "scaling", is_apart=True
     ),
     "gpu": _Part(
         "shapes of usual models on a GPU, random weights, 32 target tokens",
-        _gpu,
-        _of("gpu_tables", "tables"),
+        "gpu",
+        tables="gpu_tables.tables",
         is_apart=True,
-    ),
-    "roofline": _Part(
-        "a decoder step beside the limits of the machine",
-        _rounds(_roofline),
-        _of("roofline", "tables"),
     ),
     "imported": _Part(
         "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
-        _rounds(_of("imported", "measure")),
-        _of("imported", "tables"),
+        "imported",
         is_apart=True,
     ),
     "shortlist": _Part(
         "random weights with a shortlist, beside CTranslate2 with its vocabulary map",
-        _rounds(_of("shortlist", "measure")),
-        _of("shortlist", "tables"),
+        "shortlist",
         is_apart=True,
     ),
     "firefox": _Part(
         "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
-        _rounds(_of("marian", "firefox")),
-        _of("marian", "firefox_tables"),
+        *("marian", "firefox", "firefox_tables"),
         is_apart=True,
     ),
     "native": _Part(
         "a model of Marian's base shape in Marian's files, beside Marian; needs the same",
-        _rounds(_of("marian", "native")),
-        _of("marian", "tables"),
-        is_apart=True,
-    ),
-    "ssru": _Part(
-        "a trained model with a recurrent decoder, beside Marian on its weights; needs the same",
-        _rounds(_of("marian", "ssru")),
-        _of("marian", "tables"),
+        *("marian", "native"),
         is_apart=True,
     ),
 }
@@ -231,19 +144,12 @@ def main() -> int:
     print(provenance.signature, flush=True)
     for name in options.parts:
         part = _PARTS[name]
-        for numbers in part.measure(options):
+        for numbers in part.numbers(options):
             report[name] = numbers
             # Parts that are left out keep the numbers and the provenance of an earlier run.
             report.setdefault("provenance", {})[name] = asdict(provenance)
             _write(report, options.report)
         print(f"\n{name}: {part.text}\n\n{_document(report, name)}", flush=True)
-    if all(name in report for name, part in _PARTS.items() if not part.is_apart):
-        from seqserve_plot.bench import draw
-        from seqserve_plot.picture import save
-
-        picture = options.report.with_suffix(".svg")
-        save(draw(report), picture)
-        print(f"drawn: {picture}")
     minutes = (time.perf_counter() - began_s) / 60
     print(f"written: {options.report}, after {minutes:.0f} minutes")
     return 0
@@ -260,11 +166,11 @@ def _write(report: Report, path: Path) -> None:
 
 def _document(report: Report, name: str) -> str:
     provenance = Provenance(**report["provenance"][name])
-    return document(_PARTS[name].tables(report[name]), provenance.signature)
+    part = _PARTS[name]
+    return document(part.function(part.tables)(report[name]), provenance.signature)
 
 
 def _write_page(report: Report, options: argparse.Namespace) -> int:
-    """Writes tables into a page, and their numbers beside it, as ``docs/benchmarks.json``."""
     page = options.page.read_text(encoding="utf-8")
     names = [name for name in options.parts if name in report and marker(name) in page]
     if not names:
@@ -288,9 +194,8 @@ def _options() -> argparse.Namespace:
         prog="python -m bench",
         description="Compares with other engines in one run; all parts take some 22 minutes on two"
         " cores. Leave the machine alone meanwhile.",
-        epilog=f"parts:\n{parts}\n\nTables are printed, all numbers go to bench/report.json, and"
-        " a picture of all parts to\nbench/report.svg. A later run of some parts keeps the numbers"
-        " of the others.\n\nexamples:\n"
+        epilog=f"parts:\n{parts}\n\nTables are printed, and all numbers go to bench/report.json. A"
+        " later run of some parts\nkeeps the numbers of the others.\n\nexamples:\n"
         "  python -m bench                          all parts of `make bench`\n"
         "  python -m bench sentences --rounds 3     one part, quickly\n"
         "  python -m bench --page                   the tables of docs/benchmarks.md, from the"

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.models import MARIAN_BASE, write_unproven
-from bench.sentences import everyday
+from bench.requests import everyday
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize

@@ -46,9 +46,6 @@ def run(
         sentences: How many of the proof.
         texts: The sentences of the proof; the model writes its own where there are none.
         is_checked: Whether an artifact that differs too much is refused.
-
-    Raises:
-        SystemExit: The import failed; its own output names the reason.
     """
     module = "seqserve_import.command" if is_checked else "bench.import_checkpoint"
     command = [

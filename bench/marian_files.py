@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.drivers import Driver, TextDriver
 from bench.drivers.marian import MarianModel, quantize, student_folder
 from seqserve_import.families.marian_native import EPSILON, FIRST_LAYER, weight_names
 from seqserve_import.marian.weights import SETTINGS, Bin
@@ -28,7 +27,6 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import Transformer
-from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import EOS, UNK
 
 CONVENTIONS: dict[str, Any] = {
@@ -59,11 +57,7 @@ _CELLS = {DecoderCell.ATTENTION: "self-attention", DecoderCell.SSRU: "rnn"}
 
 
 def student(pair: str, place: Path) -> MarianModel:
-    """Returns the model of Firefox of two languages, ``enpt`` or ``pten``; writes to a folder.
-
-    Raises:
-        SystemExit: Marian's environment is missing.
-    """
+    """Returns the model of Firefox of two languages, ``enpt`` or ``pten``; writes to a folder."""
     try:
         folder = student_folder(pair)
     except FileNotFoundError as error:
@@ -85,12 +79,7 @@ def write_student(folder: Path, path: Path) -> None:
 
 
 def write(model: Transformer, place: Path) -> MarianModel:
-    """Writes a model of ours into a folder, as floats and for the integer kernels.
-
-    Raises:
-        ValueError: The model is not of Marian's kind.
-        SystemExit: Marian's environment is missing.
-    """
+    """Writes a model of ours into a folder, as floats and for the integer kernels."""
     folder = place / "native"
     folder.mkdir()
     floats, vocabulary = folder / "model.npz", folder / "vocab.yml"
@@ -101,11 +90,7 @@ def write(model: Transformer, place: Path) -> MarianModel:
 
 
 def write_floats(model: Transformer, path: Path) -> None:
-    """Writes the weights and the settings of a model as an ``.npz``.
-
-    Raises:
-        ValueError: The model is not of Marian's kind.
-    """
+    """Writes the weights and the settings of a model as an ``.npz``."""
     config = model.config
     if replace(config, **_KIND) != config or config.activation not in _ACTIVATIONS:
         raise ValueError(f"not of Marian's kind: {config}")
@@ -137,7 +122,6 @@ def _settings(config: TransformerConfig) -> dict[str, Any]:
 
 
 def _weights(model: Transformer) -> dict[str, NDArray[Any]]:
-    """Names the weights as Marian does: projections ``[in, out]``, vectors ``[1, width]``."""
     config = model.config
     names = weight_names(config.norm_position, config.decoder_cell)
     weights: dict[str, NDArray[Any]] = {
@@ -163,18 +147,3 @@ def write_vocabulary(config: TransformerConfig, path: Path) -> None:
     """Writes the vocabulary of a model as Marian reads it."""
     numbered = words(config.vocabulary_size, config.eos_id, config.unk_id)
     path.write_text(json.dumps({word: id_ for id_, word in enumerate(numbered)}, indent=0))
-
-
-def of_texts(driver: Driver[str], tokenizer: Tokenizer) -> TextDriver[str]:
-    """Puts Marian with numbered words behind the tokenizer of the model."""
-    numbered = words(tokenizer.vocabulary_size, tokenizer.eos_id, tokenizer.unk_id)
-    ids = {word: id_ for id_, word in enumerate(numbered)}
-
-    def encode(text: str) -> str:
-        # Marian adds the end token itself.
-        return " ".join(numbered[id_] for id_ in tokenizer.encode(text)[:-1])
-
-    def decode(line: str) -> str:
-        return tokenizer.decode([ids[word] for word in line.split()])
-
-    return TextDriver(driver, encode, decode)

@@ -200,29 +200,18 @@ def write_unproven(
     )
 
 
-def newest(model: Path, precision: str = "", *, is_recurrent: bool | None = None) -> Path:
-    """Finds the highest version of a model.
-
-    Args:
-        model: Folder of its versions.
-        precision: Only versions of this one; any where empty.
-        is_recurrent: Whether the decoder is recurrent (SSRU); either where None.
-
-    Raises:
-        SystemExit: There is none.
-    """
+def newest(model: Path, precision: str) -> Path:
+    """Finds the highest version of a model at a precision, in the folder of its versions."""
     versions = [
         folder
         for folder in (model.iterdir() if model.is_dir() else ())
-        if folder.name.isdecimal()
-        and (not precision or Manifest.read(folder).precision == precision)
-        and (is_recurrent is None or _is_recurrent(folder) == is_recurrent)
+        if folder.name.isdecimal() and Manifest.read(folder).precision == precision
     ]
     if not versions:
-        decoders = {None: "", True: " with a recurrent decoder", False: " with self-attention"}
-        raise SystemExit(f"{model}: holds no {precision} version{decoders[is_recurrent]}")
+        raise SystemExit(f"{model}: holds no {precision} version")
     return max(versions, key=lambda folder: int(folder.name))
 
 
-def _is_recurrent(folder: Path) -> bool:
-    return Manifest.read(folder).architecture.cell_width is not None
+def shipped_artifacts() -> tuple[Path, Path]:
+    """Finds the shipped model at int8 and fp32."""
+    return newest(SHIPPED, "int8"), newest(SHIPPED, "fp32")

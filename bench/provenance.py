@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.drivers import libretranslate, marian, optimum
 from seqserve import __version__
-from seqserve.cores import available_cores
-from seqserve_model.revision import current_commit
+from seqserve.processes import available_cores
+from seqserve_model.checkpoint import current_commit
 
 _INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 _SHOWN = {
@@ -100,7 +100,6 @@ def _versions() -> dict[str, str]:
 
 
 def _processor() -> tuple[str, list[str]]:
-    """Names the processor, and all its instruction sets where Linux lists them."""
     cpu, flags = platform.processor() or platform.machine(), list[str]()
     for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
         name, _, value = line.partition(":")

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
+from onnx import helper
 from torch import Tensor
 
 from bench.models import (
@@ -50,6 +51,8 @@ SHAPES = {
 }
 """By the name of a model that has the shape."""
 _NOISE = 0.02
+_PRODUCTS = {"Gemm": 1, "MatMul": 1, "MatMulIntegerToFloat": 1}
+"""Operators that read a weight, and which of their inputs it is."""
 
 
 def folder_name(shape: str) -> str:
@@ -111,12 +114,7 @@ def write(halved: Transformer, traced: Path, folder: Path) -> None:
 
 
 def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Finds the places of all weights; the scorer has each one under its name in the model.
-
-    Raises:
-        KeyError: A graph of another kind of model has a weight that the model lacks.
-        ValueError: One has another size.
-    """
+    """Finds the places of all weights; the scorer has each one under its name in the model."""
     named: dict[str, Tensor] = {
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),
@@ -129,6 +127,35 @@ def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any
         if weight.nbytes != int(place["length"]):
             raise ValueError(f"{scorer}: {entry.name} has {place['length']} bytes")
         yield int(place["offset"]), weight
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the products of a step are made of."""
+
+    weights: int
+    """Numbers that are read, each multiplied once for every row."""
+    bytes: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Work:
+        """Counts the weights that the decoder graph multiplies with."""
+        graph = onnx.load(str(folder / "decoder.onnx"), load_external_data=False).graph
+        tensors = {entry.name: entry for entry in graph.initializer}
+        # An int8 weight comes through a Transpose, which is done when the graph is loaded.
+        origin = {
+            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"
+        }
+        work = cls(0, 0)
+        for node in graph.node:
+            if node.op_type in _PRODUCTS:
+                name = node.input[_PRODUCTS[node.op_type]]
+                tensor = tensors.get(origin.get(name, name))
+                if tensor is not None:
+                    size = int(np.prod(tensor.dims))
+                    width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+                    work = cls(work.weights + size, work.bytes + size * width)
+        return work
 
 
 def main(folder: Path, *names: str) -> None:

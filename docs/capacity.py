@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from tests.e2e.process import ServerProcess
 
 from seqserve.load.capacity import Replica
-from seqserve.palette import GREY
+from seqserve.pictures import GREY
 from seqserve_plot.picture import grid, save
 
 DOCS = Path(__file__).parent

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from seqserve.command.attention import AttentionOptions, map_of
+from seqserve.command.analysis import AttentionOptions, map_of
 from seqserve.command.main import main as seqserve
 from seqserve_plot.attention import of_artifact
 

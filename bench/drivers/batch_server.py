@@ -27,9 +27,9 @@ from typing import Any, Generic, TypeVar
 import grpc
 import uvloop
 
-from bench.calls import MAX_DECODING_LENGTH
 from bench.drivers import Driver, Row, gc_freeze
-from seqserve.cores import available_cores
+from bench.requests import MAX_DECODING_LENGTH
+from seqserve.processes import available_cores
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
@@ -42,12 +42,7 @@ class BatchQueue(Generic[T]):
     """A batch leaves when it is full or its oldest item has waited; first come, first served."""
 
     def __init__(self, max_items: int, delay_s: float) -> None:
-        """Begins empty; may be used by any number of threads.
-
-        Args:
-            max_items: Items of a full batch.
-            delay_s: How long an item waits for others; longer only while every consumer is busy.
-        """
+        """Begins empty; an item waits longer than ``delay_s`` only while every consumer is busy."""
         self._max_items = max_items
         self._delay_s = delay_s
         self._items: deque[tuple[float, T]] = deque()
@@ -78,7 +73,6 @@ class BatchQueue(Generic[T]):
             self._changed.notify_all()
 
     def _time_left(self) -> float | None:
-        """Returns the time left for the next batch to grow; None for no limit."""
         if self._is_closed or len(self._items) >= self._max_items:
             return 0.0
         if not self._items:
@@ -111,14 +105,7 @@ class Batcher(Generic[Row]):
         rows: int,
         delay_s: float,
     ) -> None:
-        """Starts the workers.
-
-        Args:
-            decode: Decodes a batch; called from every worker.
-            workers: Batches that run at once.
-            rows: Most rows of a batch.
-            delay_s: How long a request waits for others.
-        """
+        """Starts the workers, each of which decodes batches of up to ``rows`` rows."""
         self._decode = decode
         self._loop = asyncio.get_running_loop()
         self._queue: BatchQueue[_Item[Row]] = BatchQueue(rows, delay_s)
@@ -284,7 +271,6 @@ async def _serve(
     encode: Callable[[str], Row],
     respond: Callable[[Row, Row], generation_pb2.GenerateResponse],
 ) -> None:
-    """Serves on this machine until SIGTERM or Ctrl-C, and prints where."""
     batcher = Batcher(
         driver.decode_batch,
         workers=available_cores(),

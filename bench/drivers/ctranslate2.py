@@ -81,7 +81,6 @@ class CTranslate2Driver(Driver[list[int]]):
 
 
 def _translated(options: DecodingOptions) -> dict[str, Any]:
-    """Names options as CTranslate2 does."""
     named: dict[str, Any] = {
         "beam_size": options.beam_size,
         "length_penalty": options.length_penalty,
@@ -122,15 +121,11 @@ def _words(tokens: Iterable[int]) -> str:
 
 
 def check_decoder(config: TransformerConfig, engine: str) -> None:
-    """Refuses a model that an engine cannot compute.
-
-    Raises:
-        ValueError: The decoder is recurrent.
-    """
+    """Refuses a model that an engine cannot compute."""
     if config.decoder_cell is not DecoderCell.ATTENTION:
         raise ValueError(
             f"{engine} knows no decoder with {config.decoder_cell.value}; compare such a model with"
-            " Marian (python -m bench ssru)"
+            " Marian (bench/marian_files.py writes its files)"
         )
 
 
@@ -138,11 +133,7 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
-        """Takes a model of which CTranslate2 knows the norms, activation and positions.
-
-        Raises:
-            ValueError: The decoder is recurrent, which it does not know.
-        """
+        """Takes a model of which CTranslate2 knows the norms, activation and positions."""
         check_decoder(model.config, "CTranslate2")
         self._model = model
 

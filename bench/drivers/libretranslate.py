@@ -1,13 +1,13 @@
-"""LibreTranslate from PyPI as a server, offline, with our weights and our tokenizer.
+"""LibreTranslate from PyPI, offline, and the plainest server, with our weights and our tokenizer.
 
-    build/libretranslate/bin/python -m bench.drivers.libretranslate PACKAGES EOS_ID PORT
+    build/libretranslate/bin/python -m bench.drivers.libretranslate libretranslate FOLDER EOS_ID ...
 
-It runs in an environment of its own, ``build/libretranslate``, which ``make
-build/libretranslate/.ready`` makes, and is a process of its own; what runs there, from :func:`main`
-on, imports no package of ours. Three things are replaced. The tokenizer, since our vocabulary is no
-model of SentencePiece. The longest target, which our model bounds. And the divider of sentences,
-whose model would be downloaded: a text is a sentence here, which is in LibreTranslate's favour. All
-else is as it comes, threads and log too.
+Both run in an environment of their own, ``build/libretranslate``, which ``make
+build/libretranslate/.ready`` makes; what runs there, from :class:`NumberedTokenizer` on, imports no
+package of ours. The plainest server is what people write: FastAPI and CTranslate2, one call for
+each request of the same route. LibreTranslate runs as it comes, threads and log too, but for our
+tokenizer, the longest target of our model, and its divider of sentences, whose model would be
+downloaded: a text is a sentence here, which is in LibreTranslate's favour.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from bench.drivers.numbered_tokenizer import NumberedTokenizer
 
 ENVIRONMENT = Path(__file__).parents[2] / "build" / "libretranslate"
 INTERPRETER = ENVIRONMENT / "bin" / "python"
@@ -34,11 +33,7 @@ MAX_DECODING_LENGTH = 127
 
 
 def packages_of(artifact: Path, folder: Path) -> Path:
-    """Writes an artifact's weights as packages of Argos, in eight bits; returns their folder.
-
-    Raises:
-        SystemExit: The environment of LibreTranslate is missing.
-    """
+    """Writes an artifact's weights as packages of Argos, in eight bits; returns their folder."""
     from bench.drivers.ctranslate2 import CTranslate2Converter
     from seqserve_export.restore import restore
 
@@ -77,9 +72,28 @@ def write_package(model: Path, tokenizer: Path, packages: Path) -> None:
         (folder / "metadata.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
-def main() -> None:
-    """Serves until the process is ended."""
-    packages, eos_id, port = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+class NumberedTokenizer:
+    """Our tokenizer for numbered words: texts to words such as ``t17``, the end last, and back."""
+
+    def __init__(self, path: Path, eos_id: int) -> None:
+        """Reads ``tokenizer.json``."""
+        from tokenizers import Tokenizer
+
+        self._tokenizer, self._eos_id = Tokenizer.from_file(str(path)), eos_id
+
+    def encode(self, text: str) -> list[str]:
+        """Encodes a source."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [f"t{number}" for number in [*ids, self._eos_id]]
+
+    def decode(self, words: Sequence[str]) -> str:
+        """Decodes a target."""
+        text: str = self._tokenizer.decode([int(word[1:]) for word in words])
+        return text
+
+
+def serve_libretranslate(packages: Path, eos_id: int, port: str) -> None:
+    """Serves packages of Argos."""
     home = packages.parent / "home"
     os.environ["ARGOS_PACKAGES_DIR"] = str(packages)
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
@@ -115,7 +129,6 @@ def _replace(eos_id: int) -> None:
 
 
 def _announce(port: str) -> None:
-    """Says that the server is ready, once it is."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
         try:
@@ -126,5 +139,47 @@ def _announce(port: str) -> None:
             time.sleep(0.05)
 
 
+def serve_plainly(package: Path, eos_id: int, port: int, cores: int, beam_size: int) -> None:
+    """Serves one package by FastAPI and CTranslate2."""
+    import ctranslate2
+    import uvicorn
+    from fastapi import FastAPI
+    from pydantic import create_model
+
+    tokenizer = NumberedTokenizer(package / "tokenizer.json", eos_id)
+    translator = ctranslate2.Translator(
+        str(package / "model"), inter_threads=cores, intra_threads=1
+    )
+    app = FastAPI()
+    body = create_model("Body", q=(str | list[str], ...))
+
+    # Not async: FastAPI runs it in a thread, and CTranslate2 releases the interpreter lock.
+    def translate(request: Any) -> dict[str, Any]:
+        is_array = isinstance(request.q, list)
+        texts = request.q if is_array else [request.q]
+        sources = [tokenizer.encode(text) for text in texts]
+        results = translator.translate_batch(
+            sources,
+            beam_size=beam_size,
+            max_batch_size=32,
+            max_decoding_length=MAX_DECODING_LENGTH,
+        )
+        answers = [tokenizer.decode(result.hypotheses[0]) for result in results]
+        return {"translatedText": answers if is_array else answers[0]}
+
+    translate.__annotations__["request"] = body
+    app.post("/translate")(translate)
+
+    @app.on_event("startup")  # type: ignore[untyped-decorator]
+    def announce() -> None:
+        print(f"plain server ready on 127.0.0.1:{port}", flush=True)
+
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
 if __name__ == "__main__":
-    main()
+    server, folder, eos_id, port, *sizes = sys.argv[1:]
+    if server == "plain":
+        serve_plainly(Path(folder), int(eos_id), int(port), *map(int, sizes))
+    else:
+        serve_libretranslate(Path(folder), int(eos_id), port)

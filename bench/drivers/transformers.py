@@ -135,11 +135,7 @@ _PRECISIONS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf
 
 
 def random_model(config: TransformerConfig, device: str, dtype: torch.dtype) -> Any:
-    """Draws a model of transformers that has the shape of ours, on a device.
-
-    Raises:
-        ValueError: None has it.
-    """
+    """Draws a model of transformers that has the shape of ours, on a device."""
     if config.positions is PositionScheme.T5:
         with torch.device(device):
             return T5ForConditionalGeneration(_t5(config)).eval().to(dtype)
@@ -164,11 +160,7 @@ _MODELS: dict[tuple[NormPosition, PositionScheme, bool], tuple[Any, Any]] = {
 
 @torch.no_grad()
 def marian_of(ours: Transformer) -> Any:
-    """Makes a ``MarianMTModel`` that computes what our model computes.
-
-    Raises:
-        ValueError: The model is of another kind.
-    """
+    """Makes a ``MarianMTModel`` that computes what our model computes."""
     config = ours.config
     check_decoder(config, "transformers")
     theirs = MarianMTModel(_shape(config)).eval()
@@ -247,12 +239,10 @@ def _copy_attention(theirs: Any, ours: Any, order: Tensor) -> None:
 
 
 def _copy_in(theirs: nn.Linear, ours: nn.Linear, order: Tensor) -> None:
-    """Copies a projection that reads the residual stream."""
     theirs.weight.copy_(ours.weight[:, order])
     theirs.bias.copy_(ours.bias)
 
 
 def _copy_out(theirs: Any, ours: Any, order: Tensor) -> None:
-    """Copies a projection that writes to the residual stream, or a norm of it."""
     theirs.weight.copy_(ours.weight[order])
     theirs.bias.copy_(ours.bias[order])

@@ -22,7 +22,6 @@ from typing import Any
 
 import uvloop
 
-from bench.calls import caller_of
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
     Server,
@@ -31,12 +30,12 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.scenarios.offline import shipped_artifacts
+from bench.models import shipped_artifacts
+from bench.requests import caller_of, everyday
 from bench.scenarios.online import in_turn
-from bench.sentences import everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
-from seqserve.load.http_connection import HttpConnection
-from seqserve.load.latency import percentile
+from seqserve.load.answer import percentile
+from seqserve.load.http_caller import HttpConnection
 from seqserve.load.loops import call
 from seqserve_server.artifact.manifest import Manifest
 
@@ -80,9 +79,6 @@ def measure(rounds: int) -> dict[str, Any]:
     Returns:
         For each size of a beam the figures of each server by round, and their resident memory; what
         HTTP adds to a call alone.
-
-    Raises:
-        SystemExit: The environment of LibreTranslate is missing.
     """
     plan = Plan(rounds=rounds)
     integers, _ = shipped_artifacts()
@@ -100,7 +96,6 @@ def measure(rounds: int) -> dict[str, Any]:
 def _started(
     artifact: Path, packages: Path, beam_size: int, folder: Path
 ) -> Iterator[dict[str, _Running]]:
-    """Starts all servers; they end with the block."""
     place = folder / f"beam_{beam_size}"
     place.mkdir()
     server = seqserve_server(artifact, place)
@@ -108,7 +103,7 @@ def _started(
     with ExitStack() as stack:
 
         def start(each: Server) -> ServerProcess:
-            return stack.enter_context(ServerProcess(each, place / f"{each.module}.log"))
+            return stack.enter_context(ServerProcess(each, place / f"{each.name}.log"))
 
         ours = start(server)
         gateway = start(
@@ -124,7 +119,6 @@ def _started(
 
 
 def _set_beam(models: Path, beam_size: int) -> None:
-    """Makes a beam the default of our model, as it is the default of the others."""
     [path] = models.glob("*/*/manifest.json")
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["generation"]["beam_size"] = beam_size
@@ -154,7 +148,6 @@ async def _measured(running: dict[str, _Running], plan: Plan) -> dict[str, Any]:
 
 
 async def _round(address: str, plan: Plan) -> Figures:
-    """Measures a server once in each way."""
     sentences = everyday()
     began_s = time.perf_counter()
     await _array(address, sentences)
@@ -181,7 +174,6 @@ async def _array(address: str, sentences: Sequence[str]) -> list[str]:
 
 
 async def _closed(address: str, callers: int, seconds: float) -> list[float]:
-    """Lets callers send one sentence after another; returns how long each took."""
     end_s = time.perf_counter() + seconds
     times_s: list[float] = []
     sentences = cycle(everyday())
@@ -220,7 +212,6 @@ async def _jobs(address: str, plan: Plan) -> float:
 
 
 async def _lone(ours: _Running, plan: Plan) -> Figures:
-    """Measures calls one at a time: over gRPC, and over both routes of HTTP, in turns."""
     server = ours.processes[0]
     async with AsyncExitStack() as stack:
         grpc = await stack.enter_async_context(caller_of(server.address))

@@ -1,83 +1,94 @@
 """What ``seqserve load`` costs itself, and how much one process of it can send.
 
-The server does nothing (:mod:`bench.drivers.null_server`), in a process of its own. A closed loop
+The server answers at once and does nothing, in a process of its own: the same bytes to every
+request, over gRPC, streamed too, or over HTTP. A closed loop
 shows the most that both can do; an open loop, how late the generator is at a rate.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import signal
 import statistics
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.calls import caller_of
+import grpc
+import uvloop
+
 from bench.drivers.server_process import Server, ServerProcess
-from bench.sentences import everyday
+from bench.requests import caller_of, everyday
 from bench.tables import Table
 from seqserve.load.answer import Caller
-from seqserve.load.generator import send
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.load import Load
+from seqserve.load.load import Load, send
 from seqserve.load.result import result_of
+from seqserve.v1 import generation_pb2 as pb
 
-_MODULE = "bench.drivers.null_server"
+_MODULE = "bench.scenarios.generator"
 _FORM = HttpForm(path="/v1/generate", text_field="source")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is measured, and for how long."""
-
-    rate_per_s: float = 2000.0
-    """Of the open loop; streams have a quarter of it, for they are ten messages each."""
-    in_flight: int = 32
-    """In the closed loop."""
-    seconds: float = 3.0
-    """Of each loop in each round."""
-    rounds: int = 3
+def null_server(*options: str) -> Server:
+    """Returns the server that does nothing; ``--http`` speaks HTTP in place of gRPC."""
+    return Server("null", _MODULE, options)
 
 
-def measure(plan: Plan) -> dict[str, Any]:
+def measure(
+    rounds: int, *, rate_per_s: float = 2000.0, in_flight: int = 32, seconds: float = 3.0
+) -> dict[str, Any]:
     """Runs both loops against a server of each kind, by turns.
+
+    Args:
+        rounds: Turns of each.
+        rate_per_s: Of the open loop; a quarter for streams, which are ten messages each.
+        in_flight: Of the closed loop.
+        seconds: Of each loop in each round.
 
     Returns:
         Medians of the rounds, by the way to call.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        ServerProcess(Server("null", _MODULE, []), Path(folder) / "grpc.log") as grpc,
-        ServerProcess(Server("null", _MODULE, ["--http"]), Path(folder) / "http.log") as http,
+        ServerProcess(null_server(), Path(folder) / "grpc.log") as grpc,
+        ServerProcess(null_server("--http"), Path(folder) / "http.log") as http,
     ):
         callers: dict[str, Caller] = {
             "gRPC": caller_of(grpc.address),
             "gRPC, streams of 10 pieces": caller_of(grpc.address, streamed=True),
             "HTTP": HttpCaller(http.address, _FORM),
         }
-        rounds = [
-            {name: _measured(caller, name, plan) for name, caller in callers.items()}
-            for _ in range(plan.rounds)
+        runs = [
+            {
+                name: _measured(
+                    caller, rate_per_s / 4 if "streams" in name else rate_per_s, in_flight, seconds
+                )
+                for name, caller in callers.items()
+            }
+            for _ in range(rounds)
         ]
     return {
-        "plan": asdict(plan),
+        "in_flight": in_flight,
         "ways": {
             name: {
-                key: statistics.median(round_[name][key] for round_ in rounds)
-                for key in rounds[0][name]
+                key: statistics.median(round_[name][key] for round_ in runs)
+                for key in runs[0][name]
             }
             for name in callers
         },
     }
 
 
-def _measured(caller: Caller, name: str, plan: Plan) -> dict[str, float]:
-    rate_per_s = plan.rate_per_s / 4 if "streams" in name else plan.rate_per_s
-    shape = Load(sources=everyday(), seconds=plan.seconds, in_flight=plan.in_flight, warm_ups=100)
+def _measured(
+    caller: Caller, rate_per_s: float, in_flight: int, seconds: float
+) -> dict[str, float]:
+    shape = Load(sources=everyday(), seconds=seconds, in_flight=in_flight, warm_ups=100)
     closed = _sent(shape, caller)
     opened = _sent(
-        Load(sources=everyday(), seconds=plan.seconds, rate_per_s=rate_per_s, warm_ups=100), caller
+        Load(sources=everyday(), seconds=seconds, rate_per_s=rate_per_s, warm_ups=100), caller
     )
     return {
         "most_per_s": closed["request_throughput"],
@@ -110,10 +121,85 @@ def tables(report: dict[str, Any]) -> list[Table]:
     ]
     head = [
         "one process of `seqserve load`, a server that does nothing",
-        f"most, {report['plan']['in_flight']} in flight, 1/s",
+        f"most, {report['in_flight']} in flight, 1/s",
         "CPU µs a request",
         "open loop, 1/s",
         "CPU µs a request",
         "late by, p50, p99, ms",
     ]
     return [Table(head, rows)]
+
+
+_TOKENS = 10
+_ANSWER = pb.GenerateResponse(
+    model="null",
+    version=1,
+    hypotheses=[pb.Hypothesis(text="Nothing at all.")],
+    source_tokens=_TOKENS,
+    generated_tokens=_TOKENS,
+)
+_BYTES = _ANSWER.SerializeToString()
+_PIECES = [
+    pb.GenerateStreamResponse(piece=pb.Piece(text="at all ")).SerializeToString()
+    for _ in range(_TOKENS)
+]
+_LAST = pb.GenerateStreamResponse(result=_ANSWER).SerializeToString()
+_JSON = b'{"generated_tokens": 10, "translatedText": "Nothing at all."}'
+_HTTP = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(_JSON), _JSON)
+
+
+async def _generate(request: bytes, context: Any) -> bytes:
+    return _BYTES
+
+
+async def _generate_stream(request: bytes, context: Any) -> AsyncIterator[bytes]:
+    for piece in _PIECES:
+        yield piece
+    yield _LAST
+
+
+class _Http(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        # A request of a caller that waits for each answer comes in one piece.
+        self._transport.write(_HTTP)
+
+
+async def _serve_grpc() -> str:
+    server = grpc.aio.server()
+    handlers = {
+        "Generate": grpc.unary_unary_rpc_method_handler(_generate),
+        "GenerateStream": grpc.unary_stream_rpc_method_handler(_generate_stream),
+    }
+    service = pb.DESCRIPTOR.services_by_name["GenerationService"].full_name
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    _RUNNING.append(server)
+    return f"127.0.0.1:{port}"
+
+
+async def _serve_http() -> str:
+    server = await asyncio.get_running_loop().create_server(_Http, "127.0.0.1", 0)
+    _RUNNING.append(server)
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+_RUNNING: list[Any] = []
+"""Lives as long as the process."""
+
+
+async def _main(over_http: bool) -> None:
+    address = await (_serve_http() if over_http else _serve_grpc())
+    print(f"ready on {address}", flush=True)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    await stopped.wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--http", action="store_true", help="speak HTTP, not gRPC")
+    uvloop.run(_main(parser.parse_args().http))

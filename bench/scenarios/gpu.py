@@ -23,19 +23,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bench.comparison import equal_share, take_turns
 from bench.drivers import Rows
 from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
 from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.drivers.device_models import ModelWriter
 from bench.drivers.remote_object import RemoteObject
 from bench.models import random_sources
-from bench.random_artifact import SHAPES, folder_name
+from bench.random_artifact import SHAPES, Work, folder_name
 from bench.scenarios.gpu_served import served
 from bench.scenarios.gpu_tables import BEAM_SIZE, OURS, Report, shown_limits
-from bench.scenarios.roofline import Work
 from bench.tables import spread, spread_of_ratios
-from bench.turns import equal_share, take_turns
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 
 LENGTH = 32
 """Target tokens of each source."""

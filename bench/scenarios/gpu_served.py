@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.drivers.server_process import Server, ServerProcess
 from bench.models import random_sources
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_model.config import TransformerConfig
 from seqserve_server.artifact.manifest import WEIGHTS, Manifest
 

@@ -7,13 +7,12 @@ no two are in memory together.
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,19 @@ from transformers import (
 )
 
 from bench import import_checkpoint
-from bench.drivers import Rows, engine_run
-from bench.drivers.ctranslate2 import CTranslate2Converter
-from bench.drivers.engine_run import EngineRun
+from bench.comparison import check_equal, equal_share, take_turns
+from bench.drivers import Driver, Rows, gc_freeze
+from bench.drivers.remote_object import RemoteObject
+from bench.drivers.server_process import proportional_bytes
 from bench.models import MARIAN_BASE, numbered_words, random_sources
 from bench.tables import Table, shown, spread_of_ratios
-from bench.turns import check_equal, equal_share, take_turns
+from seqserve.processes import available_cores
 from seqserve_export.precision import Precision
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import load
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.text.vocabulary import EOS
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
@@ -50,15 +51,32 @@ _REFERENCE = "seqserve fp32"
 _SENTENCES = 16
 """Of each proof: with random weights most targets are as long as they may be."""
 _MB = 1e6
+_PATIENCE_S = 1200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRun:
+    """What one run took, and what it wrote."""
+
+    ready_s: float
+    """From the start of the process until the model is loaded; its files are in the system's
+    cache."""
+    resident_bytes: int
+    """In RAM after decoding, pages of mapped files included."""
+    seconds: float
+    rows: Rows
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Speed of decoding alone."""
+        return sum(map(len, self.rows)) / self.seconds
 
 
 def _t5_small() -> Any:
-    """60 million weights; the defaults of transformers are its shape."""
     return T5ForConditionalGeneration(T5Config(vocab_size=32_128, **IDS))
 
 
 def _nllb_600m() -> Any:
-    """615 million weights, 262 million of them the one table of 256,206 words."""
     layers = {f"{stack}_layers": 12 for stack in ("encoder", "decoder")}
     heads = {f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")}
     inner = {f"{stack}_ffn_dim": 4096 for stack in ("encoder", "decoder")}
@@ -95,16 +113,13 @@ def write(shape: str, folder: Path) -> None:
 
 def convert(checkpoint: Path, folder: Path) -> None:
     """Writes the same weights for CTranslate2."""
+    from bench.drivers.ctranslate2 import CTranslate2Converter
+
     CTranslate2Converter(load(Checkpoint(checkpoint)).model).convert(str(folder))
 
 
 def measure(rounds: int) -> list[dict[str, Any]]:
-    """Measures every shape; names each stage, because the large one takes half an hour.
-
-    Raises:
-        SystemExit: An import failed, or outputs at fp32 differ, and so cannot be compared.
-        RuntimeError: An engine failed.
-    """
+    """Measures every shape; names each stage, because the large one takes half an hour."""
     return [_measure(shape, min(rounds, 3)) for shape in SHAPES]
 
 
@@ -112,25 +127,24 @@ def _measure(shape: str, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         checkpoint, converted = folder / "checkpoint", folder / "converted"
-        # In processes of their own, which take their memory with them.
         _say(f"{shape}: writing a checkpoint")
-        _run_apart(write, shape, checkpoint)
+        _apart(write, shape, checkpoint)
         imports = [_import(checkpoint, folder, name.value) for name in _PRECISIONS]
         _say(f"{shape}: converting it for CTranslate2")
-        _run_apart(convert, checkpoint, converted)
+        _apart(convert, checkpoint, converted)
         vocabulary_size = Manifest.read(folder / "fp32" / "1").architecture.vocabulary_size
         config = replace(MARIAN_BASE, vocabulary_size=vocabulary_size)
         sources = random_sources(4 * _ROWS, config=config)
         engines = {
-            "seqserve int8": ("seqserve", folder / "int8" / "1"),
-            _REFERENCE: ("seqserve", folder / "fp32" / "1"),
-            _BASE: (_BASE, converted),
-            "CTranslate2 fp32": ("CTranslate2 fp32", converted),
-            "transformers fp32": ("transformers fp32", checkpoint),
+            "seqserve int8": folder / "int8" / "1",
+            _REFERENCE: folder / "fp32" / "1",
+            _BASE: converted,
+            "CTranslate2 fp32": converted,
+            "transformers fp32": checkpoint,
         }
         turns = {
-            name: partial(_run, f"{shape}: {name}", *engine, sources)
-            for name, engine in engines.items()
+            name: partial(_run, f"{shape}: {name}", name, place, sources)
+            for name, place in engines.items()
         }
         runs = take_turns(turns, rounds)
     equal = {name: equal_share(runs[_REFERENCE][0].rows, runs[name][0].rows) for name in runs}
@@ -152,19 +166,57 @@ _PRECISIONS = (Precision.FP32, Precision.INT8)
 
 def _run(stage: str, engine: str, folder: Path, sources: Rows) -> EngineRun:
     _say(stage)
-    return engine_run.run(engine, folder, sources, rows=_ROWS, length=_LENGTH)
+    began_s = time.perf_counter()
+    with RemoteObject(stage, start, engine, folder, _ROWS, _LENGTH) as process:
+        process.wait(_PATIENCE_S)
+        ready_s = time.perf_counter() - began_s
+        seconds, rows = process.call("turn", sources, timeout_s=_PATIENCE_S)
+        resident_bytes = proportional_bytes(process.pid)
+    return EngineRun(ready_s=ready_s, resident_bytes=resident_bytes, seconds=seconds, rows=rows)
 
 
-def _run_apart(function: Any, *arguments: Any) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise SystemExit(f"{function.__name__}: ended with {process.exitcode}")
+class _Engine:
+    """A driver that measures its turn itself, without pipes."""
+
+    def __init__(self, driver: Driver[list[int]]) -> None:
+        self._driver = driver
+
+    def turn(self, sources: Rows) -> tuple[float, Rows]:
+        began_s = time.perf_counter()
+        targets = self._driver.decode(sources)
+        return time.perf_counter() - began_s, targets
+
+
+def start(engine: str, folder: Path, rows: int, length: int) -> _Engine:
+    """Starts an engine; each is imported alone, or it would count with another one's start."""
+    layout = available_cores(), 1
+    forced = DecodingOptions(max_decoding_length=length, min_decoding_length=length)
+    name, _, precision = engine.partition(" ")
+    driver: Driver[list[int]]
+    if name == "seqserve":
+        from bench.drivers.seqserve import SeqserveDriver
+
+        driver = SeqserveDriver(folder, rows, forced)
+    elif name == "CTranslate2":
+        from bench.drivers.ctranslate2 import CTranslate2Driver
+
+        driver = CTranslate2Driver(
+            folder, precision.replace("fp32", "float32"), layout, rows, forced
+        )
+    else:
+        from bench.drivers.transformers import TransformersDriver
+
+        driver = TransformersDriver.load(folder, rows, length, layout)
+    gc_freeze()
+    return _Engine(driver)
+
+
+def _apart(make: Callable[..., None], *arguments: Any) -> None:
+    with RemoteObject(make.__name__, make, *arguments) as process:
+        process.wait(_PATIENCE_S)
 
 
 def _import(checkpoint: Path, repository: Path, precision: str) -> dict[str, Any]:
-    """Imports a checkpoint; random weights may lose more by rounding than a real one."""
     _say(f"importing at {precision}")
     done = import_checkpoint.run(
         checkpoint, repository, precision, sentences=_SENTENCES, is_checked=False
@@ -178,7 +230,6 @@ def _import(checkpoint: Path, repository: Path, precision: str) -> dict[str, Any
 
 
 def _figures(runs: list[EngineRun], base: list[EngineRun]) -> dict[str, Any]:
-    """Computes medians, and ratios within the rounds."""
     return {
         "tokens_per_s": statistics.median(run.tokens_per_s for run in runs),
         "ready_s": statistics.median(run.ready_s for run in runs),

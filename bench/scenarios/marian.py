@@ -1,19 +1,15 @@
 """This engine beside Marian on a model in Marian's files, text in and text out.
 
 Each engine has its own tokenizer, unless Marian's vocabulary is numbered words. Speeds are in
-source tokens, as the makers of such models give them. Three models: Firefox's tiny student from
-English to Portuguese; random weights of Marian's base shape; and a trained model of ours with a
-recurrent decoder, as a student's is.
+source tokens, as the makers of such models give them. Two models: Firefox's tiny student from
+English to Portuguese, and random weights of Marian's base shape.
 """
 
 from __future__ import annotations
 
 import random
-import statistics
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
@@ -21,17 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import import_checkpoint, marian_files
-from bench.drivers import Driver, gc_freeze
+from bench.comparison import Build, check_equal
+from bench.comparison import compare as _compare
+from bench.drivers import Driver
 from bench.drivers.marian import MarianDriver, MarianModel
 from bench.drivers.seqserve import SeqserveDriver
 from bench.drivers.server_process import batch_server, seqserve_server
-from bench.models import MARIAN_BASE, SHIPPED, marian_base, newest
+from bench.models import MARIAN_BASE, marian_base
+from bench.requests import everyday, news
 from bench.scenarios import online
-from bench.sentences import everyday, news
-from bench.tables import Table, shown, spread_of_ratios
-from bench.turns import check_equal, equal_share, take_turns
-from seqserve.cores import available_cores
-from seqserve_export.restore import restore
+from bench.tables import Table, shown
+from seqserve.processes import available_cores
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
@@ -61,8 +57,6 @@ class Pair:
     model: MarianModel
     artifacts: dict[str, Path]
     """For this engine, by precision, ``fp32`` and ``int8``."""
-    tokenizer: Tokenizer | None = None
-    """Of Marian's texts, where its vocabulary is numbered words and texts are not."""
 
 
 class _Way(NamedTuple):
@@ -82,11 +76,7 @@ def _ways(model: MarianModel) -> list[_Way]:
 
 
 def firefox(rounds: int, plan: online.Plan = FIREFOX_PLAN) -> dict[str, Any]:
-    """Compares on Firefox's English to Portuguese: engines in turn, then servers.
-
-    Raises:
-        SystemExit: Marian's environment is missing, or an import failed.
-    """
+    """Compares on Firefox's English to Portuguese: engines in turn, then servers."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, known = marian_files.student("enpt", folder), everyday()[:_IMPORTED]
@@ -106,7 +96,6 @@ def firefox(rounds: int, plan: online.Plan = FIREFOX_PLAN) -> dict[str, Any]:
 
 
 def _serve(pair: Pair, plan: online.Plan, folder: Path) -> dict[str, Any]:
-    """Compares servers on everyday sentences, in eight bits with the shortlist."""
     options = pair.model.options("int8", has_shortlist=True, rows=_ROWS)
     servers = [
         seqserve_server(pair.artifacts["int8"], folder),
@@ -122,9 +111,6 @@ def native(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]
     ``seqserve import`` reads Marian's files, so both engines compute one network, which their words
     show. The end token never wins: every target has as many tokens as Marian allows, a multiple of
     its source's.
-
-    Raises:
-        SystemExit: Marian's environment is missing, an import failed, or words differ at fp32.
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -149,7 +135,8 @@ def native(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]
             texts = _random_texts(max(2 * count * cores, 8))
             layout = {"cores": cores, "rows": count, "rounds": min(rounds, 3)}
             tables.append(compare(pair, texts, **layout, length=_TARGET_TOKENS))
-            _check_words(tables[-1])
+            # Eight bits of random weights say nothing.
+            check_equal({"seqserve fp32": _peers(tables[-1])["seqserve fp32"]["equal_share"]})
         return tables
 
 
@@ -163,29 +150,7 @@ def _random_texts(count: int) -> list[str]:
     ]
 
 
-def ssru(rounds: int, model: Path = SHIPPED) -> list[dict[str, Any]]:
-    """Compares on a trained model of ours: Marian gets its weights and its tokenizer's ids.
-
-    Args:
-        rounds: Turns of each engine.
-        model: Folder of versions, recurrent ones at fp32 and at int8 among them.
-
-    Raises:
-        SystemExit: There are none, Marian's environment is missing, or words differ at fp32.
-    """
-    artifacts = {name: newest(model, name, is_recurrent=True) for name in ("fp32", "int8")}
-    tokenizer = Tokenizer.load(artifacts["fp32"] / "tokenizer.json")
-    with tempfile.TemporaryDirectory() as place:
-        written = marian_files.write(restore(artifacts["fp32"]), Path(place))
-        pair = Pair(model=written, artifacts=artifacts, tokenizer=tokenizer)
-        tables = _layouts("everyday", pair, everyday(), rounds)
-    for table in tables:
-        _check_words(table)
-    return tables
-
-
 def _layouts(name: str, pair: Pair, texts: list[str], rounds: int) -> list[dict[str, Any]]:
-    """Compares with many rows in flight on one core and on all, then with one."""
     tables = []
     for cores, rows in dict.fromkeys([(1, _ROWS), (available_cores(), _ROWS), (1, 1)]):
         some = list(islice(cycle(texts), _SENTENCES * cores if rows > 1 else _ALONE))
@@ -209,51 +174,21 @@ def compare(
     """
     tokenizer = Tokenizer.load(pair.artifacts["fp32"] / "tokenizer.json")
     tokens = sum(len(tokenizer.encode(text)) for text in texts)
-    batches = [texts] if rows > 1 else [[text] for text in texts]
-    with _engines(pair, cores, rows, length) as engines:
-        outputs = {key: engine.decode(texts) for key, engine in engines.items()}
-        gc_freeze()
-        turns = {key: partial(_timed, engine, batches) for key, engine in engines.items()}
-        seconds = take_turns(turns, rounds)
-    reference = outputs["Marian", "fp32"]
-    return {
-        "cores": cores,
-        "rows": rows,
-        "ways": [
-            {
-                "name": way.name,
-                **{
-                    engine: {
-                        "tokens_per_s": tokens / statistics.median(seconds[engine, way.name]),
-                        "equal_share": equal_share(reference, outputs[engine, way.name]),
-                    }
-                    for engine in ("seqserve", "Marian")
-                },
-                "ratio": spread_of_ratios(
-                    seconds["Marian", way.name], seconds["seqserve", way.name]
-                ),
-            }
-            for way in _ways(pair.model)
-        ],
-    }
+    engines: list[Build[str]] = []
+    for way in _ways(pair.model):
+        engines.append(partial(_seqserve, pair.artifacts[way.precision], way, cores, rows, length))
+        engines.append(partial(_marian, pair, way, cores, rows))
+    table = _compare(
+        engines, texts, rows, rounds, may_differ=True, reference="Marian fp32", tokens=tokens
+    )
+    return {"cores": cores, **table}
 
 
-@contextmanager
-def _engines(
-    pair: Pair, cores: int, rows: int, length: int
-) -> Iterator[dict[tuple[str, str], Driver[str]]]:
-    """Starts both engines in every way; yields them by their names and ways."""
-    with ExitStack() as stack:
-        engines: dict[tuple[str, str], Driver[str]] = {}
-        for way in _ways(pair.model):
-            ours = _seqserve(pair.artifacts[way.precision], way, cores, rows, length)
-            engines["seqserve", way.name] = stack.enter_context(ours)
-            options = pair.model.options(way.precision, has_shortlist=way.has_shortlist, rows=rows)
-            theirs: Driver[str] = MarianDriver(options, cores)
-            if pair.tokenizer:
-                theirs = marian_files.of_texts(theirs, pair.tokenizer)
-            engines["Marian", way.name] = stack.enter_context(theirs)
-        yield engines
+def _marian(pair: Pair, way: _Way, cores: int, rows: int) -> Driver[str]:
+    options = pair.model.options(way.precision, has_shortlist=way.has_shortlist, rows=rows)
+    driver: Driver[str] = MarianDriver(options, cores)
+    driver.name = f"Marian {way.name}"
+    return driver
 
 
 def _seqserve(artifact: Path, way: _Way, cores: int, rows: int, length: int) -> Driver[str]:
@@ -264,32 +199,20 @@ def _seqserve(artifact: Path, way: _Way, cores: int, rows: int, length: int) -> 
         suppressed=((manifest.tokens.unk,),),
         shortlist=way.has_shortlist,
     )
-    return SeqserveDriver(artifact, rows, options, cores).of_texts()
-
-
-def _timed(engine: Driver[str], batches: Sequence[list[str]]) -> float:
-    began_s = time.perf_counter()
-    for batch in batches:
-        engine.decode(batch)
-    return time.perf_counter() - began_s
-
-
-def _check_words(table: dict[str, Any]) -> None:
-    """Refuses a comparison of engines that compute something else.
-
-    Raises:
-        SystemExit: Their words differ at fp32.
-    """
-    [floats] = [way for way in table["ways"] if way["name"] == "fp32"]
-    check_equal({"seqserve fp32": floats["seqserve"]["equal_share"]})
+    driver = SeqserveDriver(artifact, rows, options, cores).of_texts()
+    driver.name = f"seqserve {way.name}"
+    return driver
 
 
 def tables(report: list[dict[str, Any]]) -> list[Table]:
-    """Lays out what :func:`native` and :func:`ssru` returned: a row for each layout."""
-    first, *others = [way["name"] for way in report[0]["ways"]]
+    """Lays out what :func:`native` returned: a row for each layout."""
+    first, *others = [
+        name.removeprefix("Marian ") for name in _peers(report[0]) if name.startswith("Marian")
+    ]
     head = ["source tokens/s", f"seqserve, {first}", f"Marian, {first}", "**seqserve / Marian**"]
     head += [f"{name}, ratio" for name in others]
-    return [Table([*head, "words of fp32: seqserve, Marian"], [_row(table) for table in report])]
+    rows = [_row(table, first, others) for table in report]
+    return [Table([*head, "words of fp32: seqserve, Marian"], rows)]
 
 
 def firefox_tables(report: dict[str, Any]) -> list[Table]:
@@ -297,13 +220,18 @@ def firefox_tables(report: dict[str, Any]) -> list[Table]:
     return [*tables(report["engines"]), *online.tables(report["servers"])]
 
 
-def _row(table: dict[str, Any]) -> list[str]:
+def _peers(table: dict[str, Any]) -> dict[str, Any]:
+    return {peer["name"]: peer for peer in table["peers"]}
+
+
+def _row(table: dict[str, Any], first: str, others: list[str]) -> list[str]:
     flight = "one at a time" if table["rows"] == 1 else f"{table['rows']} in flight on each core"
     text = f"{table['text']}, " if "text" in table else ""
-    first = table["ways"][0]
+    peers = _peers(table)
+    compared = [peers[f"{engine} {first}"] for engine in ("seqserve", "Marian")]
     return [
         f"{text}{flight}, cores: {table['cores']}",
-        *(f"{first[engine]['tokens_per_s']:,.0f}" for engine in ("seqserve", "Marian")),
-        *(shown(way["ratio"]) for way in table["ways"]),
-        ", ".join(f"{first[engine]['equal_share']:.0%}" for engine in ("seqserve", "Marian")),
+        *(f"{peer['tokens_per_s']:,.0f}" for peer in compared),
+        *(shown(peers[f"seqserve {way}"]["ratios"][f"Marian {way}"]) for way in (first, *others)),
+        ", ".join(f"{peer['equal_share']:.0%}" for peer in compared),
     ]

@@ -13,18 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from bench.calls import MAX_DECODING_LENGTH
+from bench.comparison import Build, compare, fastest, speed_table
 from bench.drivers import Rows, optimum
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
 from bench.drivers.seqserve import SeqserveDriver
 from bench.drivers.transformers import TransformersDriver, marian_of
-from bench.models import SHIPPED, marian_base, newest, random_sources, write_unproven
-from bench.sentences import everyday
+from bench.models import marian_base, random_sources, shipped_artifacts, write_unproven
+from bench.requests import MAX_DECODING_LENGTH, everyday
 from bench.tables import Table
-from bench.turns import Build, compare, fastest, speed_table
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize
@@ -51,6 +50,9 @@ _WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+_Build: TypeAlias = Build[list[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     """One model for every engine."""
@@ -73,14 +75,13 @@ class Case:
     options: DecodingOptions
 
 
-def _seqserve(weights: Weights, case: Case) -> list[Build]:
+def _seqserve(weights: Weights, case: Case) -> list[_Build]:
     return [
         partial(SeqserveDriver, artifact, case.rows, case.options) for artifact in weights.artifacts
     ]
 
 
-def _ctranslate2(weights: Weights, case: Case) -> list[Build]:
-    """Returns CTranslate2 at both precisions, each in the layout that is fastest here."""
+def _ctranslate2(weights: Weights, case: Case) -> list[_Build]:
     cores = available_cores()
     # One thread a worker, or all in one.
     layouts = dict.fromkeys([(cores, 1), (1, cores)])
@@ -94,14 +95,14 @@ def _ctranslate2(weights: Weights, case: Case) -> list[Build]:
     ]
 
 
-def _transformers(weights: Weights, case: Case) -> list[Build]:
+def _transformers(weights: Weights, case: Case) -> list[_Build]:
     assert weights.checkpoint is not None
     # Takes long to try: one thread a worker was faster wherever both layouts were tried.
     layout = (available_cores(), 1)
     return [partial(TransformersDriver.load, weights.checkpoint, case.rows, LENGTH, layout)]
 
 
-def _optimum(weights: Weights, case: Case) -> list[Build]:
+def _optimum(weights: Weights, case: Case) -> list[_Build]:
     if not optimum.INTERPRETER.exists():
         print("Optimum is left out: `make build/optimum/.ready` sets it up")
         return []
@@ -114,25 +115,18 @@ def _optimum(weights: Weights, case: Case) -> list[Build]:
     return [partial(optimum.OptimumDriver, folder, case.rows, LENGTH, layout)]
 
 
-Engine = Callable[[Weights, Case], list[Build]]
+Engine = Callable[[Weights, Case], list[_Build]]
 PAIR: tuple[Engine, ...] = (_seqserve, _ctranslate2)
 _ALL: tuple[Engine, ...] = (*PAIR, _transformers, _optimum)
 
 
-def builds(weights: Weights, case: Case, engines: Sequence[Engine] = PAIR) -> list[Build]:
+def builds(weights: Weights, case: Case, engines: Sequence[Engine] = PAIR) -> list[_Build]:
     """Returns how to start the engines of a case, at every precision that they have."""
     return [build for engine in engines for build in engine(weights, case)]
 
 
-def shipped_artifacts() -> tuple[Path, Path]:
-    """Finds the shipped model at int8 and fp32; other engines do not know recurrent decoders."""
-    integers, floats = (newest(SHIPPED, name, is_recurrent=False) for name in ("int8", "fp32"))
-    return integers, floats
-
-
 @contextmanager
 def _shipped() -> Iterator[tuple[Weights, Rows]]:
-    """Writes the shipped model for other engines; yields everyday sentences too."""
     integers, _ = shipped_artifacts()
     tokenizer = Tokenizer.load(integers / FILE)
     # No other version has the same weights.
@@ -147,7 +141,6 @@ def _shipped() -> Iterator[tuple[Weights, Rows]]:
 
 @contextmanager
 def _base(*, has_checkpoint: bool = False) -> Iterator[Weights]:
-    """Writes random weights of Marian's base shape for every engine."""
     model = marian_base()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -181,6 +174,11 @@ def sentences(rounds: int, rows: Sequence[int] = (1, 8, 32, 64)) -> list[dict[st
     return tables
 
 
+def sentences_tables(report: list[dict[str, Any]]) -> list[Table]:
+    """Lays out what :func:`sentences` returned."""
+    return [speed_table("the shipped small model; rows on each core", report)]
+
+
 def marian(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]]:
     """Compares with every engine, on random weights of Marian's base shape."""
     tables = []
@@ -191,6 +189,11 @@ def marian(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]
             case = Case(sources, count, FORCED)
             tables.append(compare(builds(weights, case, _ALL), sources, count, min(rounds, 3)))
     return tables
+
+
+def marian_tables(report: list[dict[str, Any]]) -> list[Table]:
+    """Lays out what :func:`marian` returned."""
+    return [speed_table("Marian base shape; rows on each core", report)]
 
 
 def decoding(rounds: int, rows: int = _BEAMED_ROWS) -> dict[str, list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from bench.calls import caller_of, check_answers, http_caller_of
+from bench import base_size_copy
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
     Server,
@@ -29,8 +29,9 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.sentences import everyday
-from bench.series import Run, Series
+from bench.latency import Run, Series
+from bench.models import shipped_artifacts
+from bench.requests import caller_of, check_answers, everyday, http_caller_of
 from bench.tables import Table
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
@@ -80,18 +81,21 @@ LARGE = Plan(
 """For its copy at Marian's base size."""
 
 
-def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
-    """Runs the comparison.
+def measure(_rounds: int) -> dict[str, Any]:
+    """Compares with the shipped model; the rounds are the plan's."""
+    integers, _ = shipped_artifacts()
+    return _measure(integers, integers, SMALL)
 
-    Args:
-        artifact: What our server serves.
-        weights: The artifact whose weights the others get.
-        plan: What is measured.
 
-    Returns:
-        All figures, in milliseconds and per second; None stands for a time that is infinite, since
-        too many requests failed.
-    """
+def measure_large(_rounds: int) -> dict[str, Any]:
+    """Compares with its copy at Marian's base size, as :func:`measure` does."""
+    _, floats = shipped_artifacts()
+    with tempfile.TemporaryDirectory() as folder:
+        copies = base_size_copy.write(floats, Path(folder))
+        return _measure(copies["int8"], copies["fp32"], LARGE)
+
+
+def _measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder, shared = Path(place), ("--artifact", weights)
         servers = [seqserve_server(artifact, folder)]

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from bench.calls import caller_of, check_answers
-from bench.drivers.engine_process import EngineProcess, LoopRun
+from bench.drivers.seqserve import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
-from bench.sentences import everyday
+from bench.models import shipped_artifacts
+from bench.requests import caller_of, check_answers, everyday
 from bench.tables import Table, shown, spread, spread_of_ratios
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.loops import closed_loop
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.tokenizer import Tokenizer
@@ -74,16 +74,13 @@ class ServerRun:
         return (self.front_cpu_s + workers_s * self.outside_s / self.step_s) / self.cpu_s
 
 
-def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
+def measure(rounds: int) -> dict[str, Any]:
     """Runs the comparison.
-
-    Args:
-        artifact: What is served.
-        plan: What is measured.
 
     Returns:
         Medians over the rounds and the starts; spreads are median, low and high.
     """
+    artifact, plan = shipped_artifacts()[0], Plan(rounds=rounds)
     manifest = Manifest.read(artifact)
     texts = everyday() * plan.repeat
     random.Random(plan.seed).shuffle(texts)
@@ -97,13 +94,13 @@ def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
             EngineProcess(artifact, sources, plan.in_flight) as engine,
             ServerProcess(command, log) as server,
         ):
-            rounds = uvloop.run(_rounds(engine, server, texts, plan))
+            runs = uvloop.run(_rounds(engine, server, texts, plan))
     return {
         "model": manifest.label,
         "precision": manifest.precision,
         "plan": asdict(plan),
         "requests": len(texts),
-        **throughput(rounds, len(texts)),
+        **throughput(runs, len(texts)),
         "start": {
             name: spread([start[name] for start in starts])
             for name in ("ready_s", "ready_mb", "loaded_mb")
@@ -112,7 +109,6 @@ def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
 
 
 def _start(command: Server, log: Path, texts: Sequence[str], plan: Plan) -> dict[str, float]:
-    """Measures one start; what processes of the server share is counted once."""
     with ServerProcess(command, log) as server:
         ready_mb = server.resident_bytes() / _MB
         uvloop.run(_load_once(server, texts[: 4 * plan.in_flight], plan))
@@ -151,7 +147,6 @@ async def _rounds(
 async def _serve_all(
     server: ServerProcess, caller: GrpcCaller, texts: Sequence[str], in_flight: int
 ) -> ServerRun:
-    """Sends all texts, ``in_flight`` at a time, and reads the server's clocks before and after."""
     steps_s, cpu_s = _step_seconds(server), _cpu_seconds(server)
     client_cpu_s, began_s = time.process_time(), time.perf_counter()
     answers = await closed_loop(caller, texts, in_flight)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import base_size_copy
-from bench.drivers.engine_process import EngineProcess, LoopRun
-from bench.models import SHIPPED, newest
-from bench.sentences import everyday
+from bench.comparison import take_turns
+from bench.drivers.seqserve import EngineProcess, LoopRun
+from bench.models import shipped_artifacts
+from bench.requests import everyday
 from bench.tables import Table, shown, spread_of_ratios
-from bench.turns import take_turns
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.runtime import doubling
 from seqserve_server.text.tokenizer import Tokenizer
@@ -48,11 +47,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Reads ``2,8``, two processes of eight workers.
-
-        Raises:
-            ValueError: There are not two numbers.
-        """
+        """Reads ``2,8``, two processes of eight workers."""
         processes, workers = map(int, text.split(","))
         return cls(processes, workers)
 
@@ -66,8 +61,6 @@ class Plan:
     """How long a turn takes, about; at least all sentences are decoded once for each core."""
     layouts: Sequence[Layout] = ()
     """All of :func:`layouts` if there are none; one core alone is always among them."""
-    folder: Path | None = None
-    """Keeps the larger model for a later run; None if none will come."""
 
 
 def layouts(cores: int) -> list[Layout]:
@@ -76,19 +69,21 @@ def layouts(cores: int) -> list[Layout]:
     return list(dict.fromkeys(pair for n in sizes for pair in (Layout(1, n), Layout(n, 1))))
 
 
-def measure(plan: Plan) -> Iterator[list[dict[str, Any]]]:
+def measure(
+    rounds: int, turn_s: float, layouts: Sequence[str], folder: Path
+) -> Iterator[list[dict[str, Any]]]:
     """Measures the shipped model, and its copy at Marian's base size; yields after each."""
-    report = [measure_artifact(newest(SHIPPED, "int8", is_recurrent=False), plan)]
+    parsed = [Layout.parse(text) for text in layouts]
+    plan = Plan(rounds=rounds, turn_s=turn_s, layouts=parsed)
+    report = [measure_artifact(shipped_artifacts()[0], plan)]
     yield report
-    with tempfile.TemporaryDirectory() as place:
-        yield [*report, measure_artifact(_larger(plan.folder or Path(place)), plan)]
+    yield [*report, measure_artifact(_larger(folder), plan)]
 
 
 def _larger(folder: Path) -> Path:
-    """Writes the larger model, if it is not there yet."""
     place = folder / base_size_copy.INT8 / "1"
     if not place.exists():
-        floats = newest(SHIPPED, "fp32", is_recurrent=False)
+        floats = shipped_artifacts()[1]
         return base_size_copy.write_int8(floats, folder)
     return place
 
@@ -147,14 +142,12 @@ def _engine(artifact: Path, layout: Layout, copies: int, number: int) -> EngineP
 
 
 def _seconds(artifact: Path) -> float:
-    """Measures how long one core takes for all sentences once."""
     with _engine(artifact, Layout(1, 1), 1, 0) as engine:
         engine.decode()
         return engine.decode().wall_s
 
 
 def _decode(team: Sequence[EngineProcess]) -> LoopRun:
-    """Lets all engines of a team decode at once."""
     began_s = time.perf_counter()
     with ThreadPoolExecutor(len(team)) as threads:
         runs: list[LoopRun] = list(threads.map(EngineProcess.decode, team))

@@ -23,14 +23,14 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
+from bench.comparison import check_equal, compare, equal_share, layoutless
 from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver, write_map
 from bench.drivers.seqserve import SeqserveDriver
 from bench.models import MARIAN_BASE, marian_base, random_sources
 from bench.scenarios.offline import FORCED, Case, Weights, builds, write_artifacts
 from bench.tables import Table, shown
-from bench.turns import check_equal, compare, equal_share, layoutless
-from seqserve.cores import available_cores
+from seqserve.processes import available_cores
 from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
@@ -73,7 +73,6 @@ def draw_sources(count: int, config: TransformerConfig = MARIAN_BASE) -> Rows:
 
 
 def _weights(config: TransformerConfig) -> Sequence[float]:
-    """Computes the frequencies of all words but the control tokens, summed up."""
     ranks = range(1, config.vocabulary_size - len(CONTROL_TOKENS) + 1)
     return list(accumulate(1 / (rank + _OFFSET) for rank in ranks))
 
@@ -95,11 +94,7 @@ class _Model:
 def measure(
     rounds: int, rows: Sequence[int] = (1, 8, 32), options: DecodingOptions = FORCED
 ) -> list[dict[str, Any]]:
-    """Compares every shape with and without a shortlist, at every number of rows.
-
-    Raises:
-        SystemExit: An engine writes what its shortlist does not allow, or words differ at fp32.
-    """
+    """Compares every shape with and without a shortlist, at every number of rows."""
     tables = []
     for name, config in SHAPES.items():
         with _written(marian_base(config)) as model:
@@ -112,7 +107,6 @@ def measure(
 
 @contextmanager
 def _written(model: Transformer) -> Iterator[_Model]:
-    """Writes a model for both engines."""
     shortlist = draw_shortlist(model.config)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -126,11 +120,6 @@ def _written(model: Transformer) -> Iterator[_Model]:
 
 
 def _prove(model: _Model, rows: int, options: DecodingOptions) -> None:
-    """Checks at fp32 that each engine keeps to its shortlist, and that both write the same alone.
-
-    Raises:
-        SystemExit: One does not, or words differ.
-    """
     sources, batch = (draw_sources(count, model.config) for count in (_PROVEN, rows))
     alone = [model.candidates([source]) for source in sources]
     theirs = partial(CTranslate2Driver, model.weights.converted, "float32", (1, 1))
@@ -144,7 +133,6 @@ def _prove(model: _Model, rows: int, options: DecodingOptions) -> None:
 
 
 def _decode_allowed(driver: Driver[list[int]], sources: Rows, allowed: Sequence[set[int]]) -> Rows:
-    """Decodes sources, and checks that nothing but allowed tokens is written."""
     targets = driver.decode(sources)
     if any(not tokens.issuperset(row) for row, tokens in zip(targets, allowed, strict=True)):
         raise SystemExit(f"{driver.name} writes tokens that its shortlist does not allow")
@@ -152,7 +140,6 @@ def _decode_allowed(driver: Driver[list[int]], sources: Rows, allowed: Sequence[
 
 
 def _compare(model: _Model, rows: int, rounds: int, options: DecodingOptions) -> dict[str, Any]:
-    """Lets both engines take turns at both precisions, with and without a shortlist."""
     # Two full batches for each worker, and not less than tenths of a second.
     sources = draw_sources(max(2 * rows * available_cores(), _MIN_SOURCES), model.config)
     engines = [
@@ -197,7 +184,6 @@ _SUFFIX = " with shortlist"
 
 
 def _gain(peers: dict[str, Any], engine: str) -> str:
-    """Writes the speed with a shortlist, and how many times the speed without it is."""
     plain, listed = peers[engine], peers[engine + _SUFFIX]
     return f"{listed['tokens_per_s']:,.0f} ({listed['ratios'][plain['name']]['median']:.2f})"
 

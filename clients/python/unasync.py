@@ -25,7 +25,6 @@ NAMES = {
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",
     "aclosing": "closing",
-    "aio_channel": "channel",
     "anext": "next",
     "StopAsyncIteration": "StopIteration",
     "tasks": "threads",

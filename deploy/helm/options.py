@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from seqserve.variables import variable_of
+from seqserve.option_values import variable_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_server.front.config import ServeOptions
 

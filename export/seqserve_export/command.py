@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from seqserve.options import parse
 from seqserve_export.options import ExportOptions
-from seqserve_model.openmp import set_passive_wait
+from seqserve_model.command import set_passive_wait
 
 T = TypeVar("T")
 

@@ -16,10 +16,9 @@ from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
 from seqserve_export.precision import Precision
 from seqserve_export.quantization import Calibration, with_same_weights
-from seqserve_model.checkpoint import RunDirectory, load_run, read_json
+from seqserve_model.checkpoint import RunDirectory, current_commit, load_run, read_json
 from seqserve_model.data import Pair, read_pairs
 from seqserve_model.recipe import LanguagesRecipe, Recipe
-from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import Provenance
 from seqserve_server.text.tokenizer import Tokenizer

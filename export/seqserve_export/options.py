@@ -12,7 +12,7 @@ from typing import Any
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve_export.precision import Caches, Precision, Scales
-from seqserve_model.weights import WEIGHTS_HELP, Weights
+from seqserve_model.options import WEIGHTS_HELP, Weights
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_recommended
 from seqserve_server.contract.errors import InvalidRequest

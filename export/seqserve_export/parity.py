@@ -28,8 +28,8 @@ from seqserve_export.forced_decoding import TargetScores, agreement, score_targe
 from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_export.sensitivity import mean_difference, sensitivity
 from seqserve_export.tolerance import TOLERANCES
-from seqserve_model.allocator import trim_memory
 from seqserve_model.batches import padded
+from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches

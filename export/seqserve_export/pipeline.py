@@ -16,7 +16,7 @@ from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Calibration, quantize_in_place
 from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_export.tolerance import check_tolerance
-from seqserve_model.allocator import trim_memory
+from seqserve_model.cpu import trim_memory
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.files import atomic_folder
 from seqserve_server.artifact.manifest import Manifest, Quantization

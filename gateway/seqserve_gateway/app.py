@@ -54,7 +54,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqserve import AsyncClient
 from seqserve.errors import CallError, DeadlineExceeded, Unavailable
-from seqserve.request_id import REQUEST_ID
+from seqserve.metadata import REQUEST_ID
 from seqserve_gateway import deepl, libretranslate, openapi, v1
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.endpoint import Form, Gateway, routes_of

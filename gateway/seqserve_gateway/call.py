@@ -13,11 +13,11 @@ from google.protobuf.message import Message
 from starlette.requests import Request
 
 from seqserve import AsyncClient
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
+from seqserve.arguments import GenerateOptions, Priority
 from seqserve.auth import token_of
-from seqserve.decoding import GenerateOptions, Priority
 from seqserve.errors import CallError
-from seqserve.request_id import REQUEST_ID, request_id
+from seqserve.metadata import REQUEST_ID, request_id
 from seqserve.results import Result
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream

@@ -18,7 +18,7 @@ from seqserve.command.connection import ConnectionOptions
 from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
-from seqserve.pem import read_pair
+from seqserve.tls import read_pair
 
 # An HTTP client sees an outage at once and may retry; a call that one of several servers refuses
 # while it drains goes to another.

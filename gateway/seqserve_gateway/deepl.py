@@ -19,10 +19,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from seqserve.decoding import GenerateOptions
+from seqserve.arguments import GenerateOptions
 from seqserve.documents import html
-from seqserve.glossary import Glossary
 from seqserve.language_codes import AUTO, folded
+from seqserve.model import Glossary
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from seqserve.errors import CallError
-from seqserve.request_id import REQUEST_ID
+from seqserve.metadata import REQUEST_ID
 from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.call import Call, request_id_of, timeout_of
 from seqserve_gateway.failure import Failure, problem

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seqserve.documents.archive import is_text, opened, rewrite, text_of
 from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
-from seqserve.documents.passage import Malformed, Parser
+from seqserve.documents.passage import ParseError, Parser
 from seqserve.errors import OptionError
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import refusal
@@ -57,7 +57,7 @@ async def translated_file(call: Call, file: File, source: str, target: str, fiel
         return File(name, written_text.encode())
     except UnicodeDecodeError:
         raise refusal(field, "is not UTF-8") from None
-    except (Malformed, OptionError) as error:
+    except (ParseError, OptionError) as error:
         raise refusal(field, str(error)) from None
 
 

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from seqserve.errors import OptionError
-from seqserve.pem import read_pair
+from seqserve.tls import read_pair
 from seqserve_gateway.endpoint import Gateway
 
 _log = logging.getLogger(__name__)

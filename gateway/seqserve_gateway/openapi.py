@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from seqserve import __version__
-from seqserve.request_id import PATTERN, REQUEST_ID
+from seqserve.metadata import REQUEST_ID, REQUEST_ID_PATTERN
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import TIMEOUT_HEADER
 from seqserve_gateway.endpoint import Form
@@ -41,7 +41,7 @@ def document_of(forms: Sequence[Form], max_timeout_s: float) -> dict[str, Any]:
             "name": REQUEST_ID,
             "in": "header",
             "description": "Id of the request, in the answer and in the server's log.",
-            "schema": {"type": "string", "pattern": f"^{PATTERN}$"},
+            "schema": {"type": "string", "pattern": f"^{REQUEST_ID_PATTERN}$"},
         },
     ]
     paths = document["paths"] = {}

@@ -10,12 +10,11 @@ from html import escape, unescape
 from itertools import islice
 from typing import TypeAlias
 
+from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
-from seqserve.decoding import GenerateOptions
 from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.passage import Passage, Translation, parts
+from seqserve.documents.passage import Passage, Translation, parts, parts_of, translation_of
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.translation import parts_of, translation_of
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
@@ -145,7 +144,7 @@ async def _answers(
         numbers = [
             number
             for number, passage in enumerate(passages)
-            if passage.has_words and (passage.divided is not None) is is_marked
+            if passage.has_words and (passage.split_passages is not None) is is_marked
         ]
         results = await _results(call, [passages[n] for n in numbers], options, is_marked)
         for number, result in zip(numbers, results, strict=True):
@@ -182,7 +181,7 @@ def _requests(
             group, options, keep = [], {}, set()
         group.append(passage)
         keep.update(passage.kept)
-        if passage.divided:
+        if passage.split_passages:
             options["return_alignment"] = True
         if keep:
             options["keep"] = sorted(keep)
@@ -194,13 +193,13 @@ async def _written(
     call: Call, passage: Passage, result: Result | None, options: GenerateOptions
 ) -> list[str]:
     best = None if result is None else translation_of(result)
-    if passage.divided is not None and (best is None or not best.alignment):
+    if passage.split_passages is not None and (best is None or not best.alignment):
         # Its markup cannot be placed, so it divides the text.
         divided = list(parts_of(passage))
         answers = await _answers(call, divided, options)
         return ["".join(texts[0] for texts in answers)]
     assert best is not None and result is not None
-    others = [] if passage.divided else _others(result)
+    others = [] if passage.split_passages else _others(result)
     translations = [best, *map(Translation, others)]
     return [passage.before + passage.written(each) for each in translations]
 

@@ -19,15 +19,13 @@ from google.protobuf.message import Message
 
 from seqserve import AsyncClient
 from seqserve._async.calls import CallGroup, messages_of
-from seqserve._transport.aio_channel import AsyncGrpcTransport
-from seqserve._transport.connection import Connection
-from seqserve._transport.method import Method
+from seqserve._transport.channels import AsyncGrpcTransport
+from seqserve._transport.connection import Connection, Method
+from seqserve.address import is_local
 from seqserve.arguments import MAX_MESSAGE_BYTES
 from seqserve.auth import metadata_of
-from seqserve.availability import Availability
 from seqserve.errors import OptionError
-from seqserve.retry import Attempts, RetryPolicy
-from seqserve.target import is_local
+from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.tls import TLS
 from seqserve_gateway.failure import Failure
 

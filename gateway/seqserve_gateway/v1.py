@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.responses import Response
 
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.errors import CallError
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway.call import JSON, Call

@@ -32,10 +32,10 @@ from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
 from seqserve_import.tokenizers.proof import check_tokens
 from seqserve_import.weights import check_tables, input_limits, load_model
-from seqserve_model.allocator import trim_memory
+from seqserve_model.checkpoint import current_commit
 from seqserve_model.config import TransformerConfig
+from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
-from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import Provenance
 from seqserve_server.artifact.template import Template

@@ -22,6 +22,7 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,8 @@ from torch import Tensor
 from seqserve.errors import NotWritten, OptionError
 from seqserve.files import written_whole
 from seqserve_model.config import TransformerConfig
+from seqserve_model.options import Weights
 from seqserve_model.transformer import Transformer
-from seqserve_model.weights import Weights
 from seqserve_server.text.tokenizer import FILE, TARGET_FILE, Tokenizer
 
 _RNG = "rng.cpu"
@@ -243,3 +244,13 @@ def _set_optimizer_tensors(
 def _flush_to_disk(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def current_commit() -> str:
+    """Gives the commit of the clone that this code runs from; "" outside a clone."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return result.stdout.strip()

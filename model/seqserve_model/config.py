@@ -154,17 +154,13 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         """Refuses shapes that cannot be built."""
-        for name in _POSITIVE:
-            if getattr(self, name) < 1:
-                raise OptionError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
-        for name in _DROPOUTS:
+        for name in (*_POSITIVE, *_OPTIONAL):
+            value, least = getattr(self, name), 0 if name in _OPTIONAL else 1
+            if value < least:
+                raise OptionError(f"model.{name} is {value}; it must be at least {least}")
+        for name in _SHARES:
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
-        for name in _OPTIONAL:
-            if getattr(self, name) < 0:
-                raise OptionError(f"model.{name} is {getattr(self, name)}; it must be at least 0")
-        if not 0 <= self.norm_epsilon < 1:
-            raise OptionError(f"model.norm_epsilon is {self.norm_epsilon}; it must lie in [0, 1)")
         self._check_heads()
         self._check_positions()
         self._check_vocabularies()
@@ -179,7 +175,6 @@ class TransformerConfig:
                 )
 
     def _first_set(self, *names: str) -> tuple[str, int]:
-        """Finds the first of some sizes that is not 0, with its name."""
         return next((name, size) for name in names if (size := getattr(self, name)))
 
     def _check_positions(self) -> None:
@@ -188,23 +183,20 @@ class TransformerConfig:
                 f"model.positions: marian needs an even width of at least 4, not {self.width}"
             )
         if self.positions is PositionScheme.ROTARY:
-            for size in (self.head_size, self.decoder.head_size):
-                if size % 2:
-                    raise OptionError(
-                        f"model.positions: rotary needs heads of an even size, not {size}"
-                    )
+            odd = next((size for size in (self.head_size, self.decoder.head_size) if size % 2), 0)
+            if odd:
+                raise OptionError(f"model.positions: rotary needs heads of an even size, not {odd}")
             if self.rotary_base <= 1:
                 raise OptionError(f"model.rotary_base is {self.rotary_base}; it must exceed 1")
         if self.positions is PositionScheme.T5:
-            if self.relative_buckets < 4:
-                raise OptionError(
-                    f"model.relative_buckets is {self.relative_buckets}; it must be at least 4"
-                )
+            buckets, distance = self.relative_buckets, self.relative_bucket_distance
+            if buckets < 4:
+                raise OptionError(f"model.relative_buckets is {buckets}; it must be at least 4")
             # The first half of the decoder's buckets hold one distance each.
-            if self.relative_bucket_distance <= self.relative_buckets // 2:
+            if distance <= buckets // 2:
                 raise OptionError(
-                    f"model.relative_bucket_distance ({self.relative_bucket_distance}) must exceed "
-                    f"half of model.relative_buckets ({self.relative_buckets})"
+                    f"model.relative_bucket_distance ({distance}) must exceed half of"
+                    f" model.relative_buckets ({buckets})"
                 )
 
     def _check_vocabularies(self) -> None:
@@ -213,21 +205,18 @@ class TransformerConfig:
                 f"model.source_vocabulary_size ({self.source_tokens}) must be that of targets"
                 f" ({self.vocabulary_size}) where model.shared_embeddings is true"
             )
-        for name in _IDS:
-            self._check_id(name, "vocabulary_size")
+        checked = [(name, "vocabulary_size") for name in _IDS]
         if self.source_vocabulary_size:
-            for name in _IDS_OF_BOTH:
-                self._check_id(name, "source_vocabulary_size")
+            checked += [(name, "source_vocabulary_size") for name in ("pad_id", "eos_id")]
+        for name, vocabulary in checked:
+            if not 0 <= getattr(self, name) < getattr(self, vocabulary):
+                raise OptionError(
+                    f"model.{name} is {getattr(self, name)}; it must be at least 0 and less than "
+                    f"model.{vocabulary} ({getattr(self, vocabulary)})"
+                )
         # Other ids may coincide: Marian and T5 begin with the padding, BART with the end token.
         if self.eos_id == self.pad_id:
             raise OptionError(f"model.eos_id and model.pad_id are both {self.eos_id}")
-
-    def _check_id(self, name: str, vocabulary: str) -> None:
-        if not 0 <= getattr(self, name) < getattr(self, vocabulary):
-            raise OptionError(
-                f"model.{name} is {getattr(self, name)}; it must be at least 0 and less than "
-                f"model.{vocabulary} ({getattr(self, vocabulary)})"
-            )
 
     @property
     def head_size(self) -> int:
@@ -256,11 +245,7 @@ class TransformerConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
-        """Builds a configuration from plain values, as a TOML or JSON file holds them.
-
-        Raises:
-            OptionError: A key is unknown, or a value does not fit it.
-        """
+        """Builds a configuration from plain values, as a TOML or JSON file holds them."""
         return from_plain(cls, "model", values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -276,9 +261,8 @@ _POSITIVE = (
 # fmt: on
 _OF_DECODER = ("decoder_heads", "decoder_attention_width", "decoder_feed_forward_width")
 _OPTIONAL = ("source_vocabulary_size", "attention_width", *_OF_DECODER)
-_DROPOUTS = ("dropout", "attention_dropout")
+_SHARES = ("dropout", "attention_dropout", "norm_epsilon")
 _IDS = ("pad_id", "bos_id", "eos_id", "unk_id")
-_IDS_OF_BOTH = ("pad_id", "eos_id")
 
 
 def to_plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -287,11 +271,7 @@ def to_plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_plain(kind: type[T], section: str, values: Mapping[str, Any]) -> T:
-    """Builds a dataclass from a section of a TOML or JSON file; fields may have a ``minimum``.
-
-    Raises:
-        OptionError: A key is unknown, or a value does not fit it; the message names the key.
-    """
+    """Builds a dataclass from a section of a TOML or JSON file; fields may have a ``minimum``."""
     hints = typing.get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     read = {}

@@ -199,7 +199,6 @@ def _parse(line: bytes, source_column: int, target_column: int, max_chars: int) 
 def _draw(
     groups: Iterator[list[int]], pairs: list[Pair], wanted: int
 ) -> tuple[list[Pair], set[int]]:
-    """Takes groups until they give enough sources; gives one pair a source, and all that go."""
     first_of_source: dict[str, Pair] = {}
     drawn: set[int] = set()
     while len(first_of_source) < wanted and (group := next(groups, None)):

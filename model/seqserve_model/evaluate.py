@@ -23,10 +23,9 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import EvaluateOptions, Tokenize, decoding_defaults
+from seqserve_model.options import EvaluateOptions, Tokenize, Weights, decoding_defaults
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_model.weights import Weights
 from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
@@ -141,7 +140,6 @@ def run(options: EvaluateOptions) -> None:
 
 
 def _check(options: EvaluateOptions) -> None:
-    """Refuses what a run, an artifact or a server cannot do."""
     if options.path and not is_artifact(options.path):
         for name, value in decoding_defaults(options).items():
             raise OptionError(

@@ -1,9 +1,15 @@
-"""The training loss: cross-entropy with label smoothing over the real target tokens.
+"""What a training minimises, and how fast: its loss and its learning rate.
 
-Source: Vaswani et al. 2017, §5.4; Szegedy et al. 2016, §7.
+The loss is cross-entropy with label smoothing over the real target tokens. The learning rate grows
+linearly, then falls with the inverse square root of the step. An optional linear decay to zero over
+the last steps lets a training of fixed length end well.
+
+Source: Vaswani et al. 2017, §5.3 and §5.4; Szegedy et al. 2016, §7.
 """
 
 from __future__ import annotations
+
+import math
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,3 +33,17 @@ def batch_loss(model: Transformer, batch: Batch, *, label_smoothing: float) -> T
         label_smoothing=label_smoothing,
         reduction="sum",
     )
+
+
+def learning_rate(
+    step: int, *, peak: float, warmup_steps: int, decay_steps: int, max_steps: int
+) -> float:
+    """Gives the learning rate of a step, counted from 1 to ``max_steps``.
+
+    It is ``peak`` at the end of the warm-up; ``decay_steps`` of 0 means no decay.
+    """
+    warmup = max(1, warmup_steps)
+    rate = peak * min(step / warmup, math.sqrt(warmup / step))
+    if decay_steps:
+        rate *= min(1.0, max(0.0, max_steps + 1 - step) / decay_steps)
+    return rate

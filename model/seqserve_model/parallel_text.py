@@ -6,26 +6,63 @@ sentence of theirs, on either side, is trained on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from seqserve_model.data import Pair, Split, pairs_apart_from, read_pairs, split_pairs
-from seqserve_model.made.making import Maker
 from seqserve_model.recipe import DataRecipe, TrainingFile
 
 Report = Callable[[str], None]
 """Takes a line about what was read."""
 
 
-def read_split(data: DataRecipe, report: Report) -> Split:
-    """Reads all files of a recipe and divides them; a pair has the largest weight of its files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """The pairs of a recipe's files, without prefixes."""
 
-    Pairs are then made of the training pairs of the first file, and of the files that say so; they
-    have the first one's prefix and a weight of 1. Prefixes are put before the sources once the
-    pairs are divided.
+    files: dict[Pair, TrainingFile]
+    """The file of each pair, the one of the largest weight if several have it."""
+    training: list[Pair]
+    held_out: dict[str, list[Pair]]
+    """``validation`` and ``test``."""
+    barred: list[Pair]
+    """Pairs that share no sentence with training ones."""
+
+    def without_held_out(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Lists the pairs that may be trained on."""
+        return pairs_apart_from(pairs, self.barred)
+
+
+def read_split(data: DataRecipe, report: Report) -> Split:
+    """Reads and divides the files of a recipe, and puts prefixes before the sources.
 
     Raises:
         OptionError: A file cannot be read or holds no pair, or there are too few pairs.
+    """
+    division = divide(data, report)
+    files, training = division.files, division.training
+    own = {name for name in ("validation", "test") if getattr(data, f"{name}_path")}
+    augmented: list[Pair] = []
+    if data.augmented_path:
+        augmented = division.without_held_out(_read(data.augmented_path, data, report))
+    # Without weights an epoch has the order that it always had.
+    weights = [files[pair].weight for pair in training] + [1.0] * len(augmented)
+    return Split(
+        training=_prefixed(training, files) + augmented,
+        **{
+            name: pairs if name in own else _prefixed(pairs, files)
+            for name, pairs in division.held_out.items()
+        },
+        weights=weights if data.files else None,
+    )
+
+
+def divide(data: DataRecipe, report: Report) -> Division:
+    """Reads and divides the files of a recipe, without the augmented pairs.
+
+    Raises:
+        OptionError: As :func:`read_split` does.
     """
     files = _file_of_each_pair(data, report)
     own = {
@@ -48,41 +85,22 @@ def read_split(data: DataRecipe, report: Report) -> Split:
         seed=data.seed,
     )
     # Left out after the draw: what is held out does not depend on it.
-    barred = [*own_pairs, *split.validation, *split.test, *_left_out(data, report)]
+    left_out = _read(data.left_out_path, data, report) if data.left_out_path else []
+    barred = [*own_pairs, *split.validation, *split.test, *left_out]
     others = [pair for pair in apart if not files[pair].held_out]
-    training = pairs_apart_from([*split.training, *others], barred)
-    first = data.training_files[0]
-    times = {file.path: file.made for file in data.training_files} | {first.path: 1}
-    sources = [pair for pair in training for _ in range(times[files[pair].path])]
-    made = pairs_apart_from(Maker(data.made, sources).pairs(), barred)
-    if made:
-        report(f"{len(made):,} pairs made of {', '.join(path for path in times if times[path])}")
-    prefixed = {
-        "training": _prefixed(training, files) + [_with_prefix(pair, first) for pair in made],
-        "validation": _prefixed(split.validation, files),
-        "test": _prefixed(split.test, files),
-    }
-    # Without weights an epoch has the order that it always had.
-    weights = None
-    if data.files:
-        weights = [files[pair].weight for pair in training] + [1.0] * len(made)
-    return Split(**{**prefixed, **own}, weights=weights)
-
-
-def _left_out(data: DataRecipe, report: Report) -> list[Pair]:
-    return _read(data.left_out_path, data, report) if data.left_out_path else []
+    return Division(
+        files=files,
+        training=pairs_apart_from([*split.training, *others], barred),
+        held_out={"validation": split.validation, "test": split.test, **own},
+        barred=barred,
+    )
 
 
 def _prefixed(pairs: list[Pair], files: dict[Pair, TrainingFile]) -> list[Pair]:
-    return [_with_prefix(pair, files[pair]) for pair in pairs]
-
-
-def _with_prefix(pair: Pair, file: TrainingFile) -> Pair:
-    return pair._replace(source=file.prefix + pair.source)
+    return [pair._replace(source=files[pair].prefix + pair.source) for pair in pairs]
 
 
 def _file_of_each_pair(data: DataRecipe, report: Report) -> dict[Pair, TrainingFile]:
-    """Reads the training files; a pair of several belongs to the one of the largest weight."""
     files: dict[Pair, TrainingFile] = {}
     for file in data.training_files:
         for pair in _read(file.path, data, report):

@@ -7,7 +7,7 @@ Formats read: the archives of https://www.manythings.org/anki (``deu.txt`` or ``
 English TAB other language TAB attribution), and the exports of https://tatoeba.org/downloads
 (sentences: id TAB language TAB text [TAB user ...]; links: id TAB id), plain, gzip or bzip2.
 
-It also writes the training pairs of a recipe, with those that are made of them, and can have a
+It also writes the training pairs of a recipe, the augmented ones too, and can have a
 teacher translate their sources: what a large model writes, a small one learns more easily.
 """
 
@@ -17,7 +17,6 @@ import contextlib
 import gzip
 import io
 import sys
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,8 @@ from typing import IO, cast
 from seqserve.errors import OptionError
 from seqserve.files import replaceable
 from seqserve.options import flag_of, option, parse
-from seqserve_model.data import Pair, cannot_be_read, normalise, open_lines
-from seqserve_model.numbers import LARGEST, number_pairs
+from seqserve_model.corpora import LARGEST, Row, number_pairs, read_manythings, read_tatoeba
+from seqserve_model.data import Pair, normalise
 from seqserve_model.options import (
     beam_size_option,
     decoding_defaults,
@@ -35,9 +34,6 @@ from seqserve_model.options import (
 )
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
-
-Row = tuple[str, str, str]
-"""Source, target, attribution."""
 
 _EPILOG = """\
 ARCHIVES are those of https://www.manythings.org/anki. On https://tatoeba.org/downloads there are
@@ -53,8 +49,6 @@ examples:
   seqserve prepare --recipe model/configs/en-de.toml --out data/en-de-training.tsv
   seqserve prepare --recipe model/configs/en-de.toml --teacher models/teacher/1 --beam-size 5 \\
     --nearest 60 --out data/en-de-distilled.tsv.gz"""
-
-_LICENCE = "CC-BY 2.0 (France) Attribution: tatoeba.org"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +81,7 @@ class PrepareOptions:
     )
     recipe: Path | None = option(
         None,
-        help="Write the pairs that this recipe trains on, those that are made included.",
+        help="Write the pairs that this recipe trains on, the augmented ones too.",
         group="from a recipe",
     )
     teacher: Path | None = option(
@@ -162,37 +156,6 @@ def prepare(rows: Iterable[Row], out: Path) -> Counts:
     return counts
 
 
-def read_manythings(path: Path) -> Iterator[Row]:
-    """Reads the pairs of a manythings archive: English, the other language, attribution."""
-    for line in _lines(path):
-        columns = [*line.split("\t"), "", ""]
-        yield columns[0], columns[1], columns[2]
-
-
-def read_tatoeba(sentences: Path, links: Path, source: str, target: str) -> Iterator[Row]:
-    """Reads the pairs of Tatoeba's exports that go from one language to another.
-
-    Only the sentences of the two languages are held in memory; the links are read as they come.
-    """
-    sides: dict[str, dict[str, tuple[str, str]]] = {source: {}, target: {}}
-    for line in _lines(sentences):
-        columns = [*line.split("\t"), "", "", ""]
-        if columns[1] in sides:
-            sides[columns[1]][columns[0]] = columns[2], columns[3]
-    for language, found in sides.items():
-        if not found:
-            raise OptionError(
-                f"{sentences}: has no sentence in {language!r}; Tatoeba's codes "
-                "have three letters, such as eng and deu"
-            )
-    for line in _lines(links):
-        first, _, second = line.partition("\t")
-        one, other = sides[source].get(first), sides[target].get(second.split("\t")[0])
-        if one and other:
-            note = f"{_LICENCE} {_credit(first, one[1])} & {_credit(second, other[1])}"
-            yield one[0], other[0], note
-
-
 def _rows(options: PrepareOptions) -> Iterator[Row]:
     tatoeba = options.sentences is not None or options.links is not None
     numbers, recipe = options.numbers is not None, options.recipe is not None
@@ -219,7 +182,6 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
 
 
 def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair]:
-    """Puts a model's translations in the place of targets."""
     # Not above: the other rows need no torch.
     from seqserve_model.evaluate import is_artifact
     from seqserve_model.teacher import Teacher
@@ -254,10 +216,6 @@ def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
             yield source, target, note
 
 
-def _credit(number: str, user: str) -> str:
-    return f"#{number}" if user in ("", "\\N") else f"#{number} ({user})"
-
-
 @contextlib.contextmanager
 def _create(path: Path, *, packed: bool) -> Iterator[IO[str]]:
     with contextlib.ExitStack() as stack:
@@ -267,40 +225,6 @@ def _create(path: Path, *, packed: bool) -> Iterator[IO[str]]:
             archive = gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0)
             binary = cast(IO[bytes], stack.enter_context(archive))
         yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a text file, or of the one text in an archive."""
-    try:
-        # What is not UTF-8 is marked, not fatal: one bad line must not cost the others.
-        with (
-            _open(path) as file,
-            io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace") as text,
-        ):
-            for number, line in enumerate(text, 1):
-                if "\0" in line:
-                    raise OptionError(f"{path}: is no text: line {number} has a byte of zero")
-                yield line.rstrip("\r\n")
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise OptionError(cannot_be_read(path, error)) from None
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    # A pipe is not asked: it can be opened only once.
-    is_zip = path.is_file() and zipfile.is_zipfile(path)
-    if path.suffix == ".zip" and path.is_file() and not is_zip:
-        raise OptionError(f"{path}: is no zip archive, or damaged; download it again")
-    if is_zip:
-        with zipfile.ZipFile(path) as archive:
-            texts = [n for n in archive.namelist() if n.endswith(".txt") and n[0] != "_"]
-            if len(texts) != 1:
-                raise OptionError(f"{path}: holds {len(texts)} texts where one is expected")
-            with archive.open(texts[0]) as file:
-                yield file
-        return
-    with open_lines(path) as file:
-        yield file
 
 
 def _say(text: str) -> None:

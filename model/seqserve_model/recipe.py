@@ -73,31 +73,6 @@ class TrainingFile:
     weight: float = _key(1.0, "how often an epoch has its pairs, on average: 2, 0.5", 0.001)
     prefix: str = _key("", "put before each source, to tell this task from the other files'")
     held_out: bool = _key(True, "whether validation and test pairs are drawn from this file too")
-    made: int = _key(
-        0, "pairs are made of its pairs this many times as often as of the first file's", 0
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeRecipe:
-    """Pairs made of the first file's training pairs, and others': the section ``[data.made]``.
-
-    A weight is a number of made pairs for each training pair: 0.2 makes one of five.
-    """
-
-    source_language: str = _key("en", "decides the forms of numbers, dates, names: en, de, ko")
-    target_language: str = _key("de", "as source_language")
-    names: float = _key(0.0, "other people and places in both sides", 0)
-    numbers: float = _key(0.0, "another number in both sides", 0)
-    endings: float = _key(0.0, "another mark at the end, several or none", 0)
-    letters: float = _key(0.0, "small letters or titles in the source, capitals in both", 0)
-    joined: float = _key(0.0, "two or three sentences as one text", 0)
-    around: float = _key(0.0, "quotes, brackets, bullets, emoji, addresses around a sentence", 0)
-    phrases: float = _key(0.0, "greetings and short phrases as they are typed", 0)
-    words: float = _key(0.0, "single words", 0)
-    messages: float = _key(0.0, "sentences of names, dates, prices, codes, placeholders", 0)
-    nouns: float = _key(0.0, "everyday nouns with their articles, alone and in sentences", 0)
-    seed: int = _key(1, "decides which pairs are made", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +82,9 @@ class DataRecipe:
     path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
     files: list[TrainingFile] = field(default_factory=list)
     """In place of ``path``, several files with weights."""
-    made: MadeRecipe = field(default_factory=MadeRecipe)
+    augmented_path: str = _key(
+        "", "file of pairs derived from the training pairs; added with its repeats, unweighted"
+    )
     left_out_path: str = _key("", "file of pairs that are not trained on, such as a test of yours")
     validation_path: str = _key("", "file to watch the training by; if empty, pairs are held out")
     test_path: str = _key("", "file for the final score; if empty, pairs are held out")
@@ -128,7 +105,8 @@ class DataRecipe:
     def all_paths(self) -> list[str]:
         """Every file that a training reads."""
         paths = [file.path for file in self.training_files]
-        return [*paths, *filter(None, (self.validation_path, self.test_path, self.left_out_path))]
+        others = (self.augmented_path, self.validation_path, self.test_path, self.left_out_path)
+        return [*paths, *filter(None, others)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,12 +210,8 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
         from_plain(TrainingFile, f"data.files[{number}]", section)
         for number, section in enumerate(listed)
     ]
-    rest = {name: value for name, value in values.items() if name not in ("files", "made")}
-    data = dataclasses.replace(
-        from_plain(DataRecipe, "data", rest),
-        files=files,
-        made=_made_section(values.get("made", {})),
-    )
+    rest = {name: value for name, value in values.items() if name != "files"}
+    data = dataclasses.replace(from_plain(DataRecipe, "data", rest), files=files)
     if bool(data.path) == bool(files):
         reason = "and data.files exclude each other" if files else "is missing"
         raise OptionError(
@@ -248,16 +222,6 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
             raise OptionError(f"data.files[{number}].path is missing; name a TSV file to train on")
         _check_weight(f"data.files[{number}].weight", file.weight)
     return data
-
-
-def _made_section(values: Any) -> MadeRecipe:
-    if not isinstance(values, dict):
-        raise OptionError("data.made is no section; write [data.made]")
-    made = from_plain(MadeRecipe, "data.made", values)
-    for name, weight in dataclasses.asdict(made).items():
-        if isinstance(weight, float):
-            _check_weight(f"data.made.{name}", weight)
-    return made
 
 
 def _check_weight(name: str, weight: float) -> None:

@@ -21,21 +21,24 @@ import numpy as np
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples, weighted_rows
-from seqserve_model.checkpoint import RunDirectory, read_json, set_weights, write_json
+from seqserve_model.checkpoint import (
+    RunDirectory,
+    current_commit,
+    read_json,
+    set_weights,
+    write_json,
+)
 from seqserve_model.config import TransformerConfig
+from seqserve_model.cpu import keep_freed_memory, use_byte_dropout
 from seqserve_model.data import Split, write_pairs
-from seqserve_model.dropout import use_byte_dropout
 from seqserve_model.evaluate import torch_device
-from seqserve_model.options import TrainOptions
+from seqserve_model.options import TrainOptions, Weights
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
-from seqserve_model.revision import current_commit
 from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_model.weights import Weights
 from seqserve_server.text.tokenizer import Tokenizer
 
 
@@ -122,7 +125,6 @@ def _vocabulary(recipe: Recipe, run: RunDirectory, split: Split) -> Tokenizer:
 
 
 def _check_lengths(corpora: Corpora) -> None:
-    """Refuses data of which the model reads nothing: neither a batch nor a mean could be made."""
     for name, examples in (("train on", corpora.training), ("validate on", corpora.validation)):
         if not len(examples):
             raise OptionError(

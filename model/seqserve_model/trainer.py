@@ -26,10 +26,9 @@ from seqserve_model.checkpoint import (
 )
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import Scores, TorchTranslator, evaluate
-from seqserve_model.objective import batch_loss
+from seqserve_model.objective import batch_loss, learning_rate
 from seqserve_model.progress import Progress
 from seqserve_model.recipe import Metric, OptimizerRecipe, Precision, Recipe
-from seqserve_model.schedule import learning_rate
 from seqserve_model.transformer import Transformer
 from seqserve_server.text.tokenizer import Tokenizer
 

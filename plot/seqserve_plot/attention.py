@@ -1,20 +1,24 @@
-"""Pictures of attention weights, a head in each cell: the layers below one another."""
+"""Pictures of attention: the weights of every layer and head, and the masks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from seqserve.attention import AttentionResult, AttentionWeights, Kind, parts_of
-from seqserve.columns import width_of
 from seqserve.errors import OptionError
+from seqserve.output import width_of
+from seqserve_model.attention import causal_mask, padding_mask
 from seqserve_plot.picture import grid, heat_map, name_cells
 
 # Of a token in a cell, of a letter of its name, of the title and the margins, in inches.
 _TOKEN, _LETTER, _REST, _SMALLEST = 0.22, 0.09, 0.5, 1.8
+_MASK = (2.6, 2.8)
+_CACHED = "causal, last 2 queries"
 
 
 def draw(result: AttentionResult, kind: Kind) -> Figure:
@@ -93,8 +97,7 @@ def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResul
 
 
 def _weights(array: NDArray[np.float32]) -> AttentionWeights:
-    """Takes the weights ``[L, 1, H, Q, K]`` of one pair."""
-    layers, _, heads, queries, keys = array.shape
+    layers, _, heads, queries, keys = array.shape  # of one pair
     return AttentionWeights(
         layers=layers,
         heads=heads,
@@ -102,3 +105,35 @@ def _weights(array: NDArray[np.float32]) -> AttentionWeights:
         keys=keys,
         weights=tuple(array.ravel().tolist()),
     )
+
+
+def draw_masks(length: int, padding: int) -> Figure:
+    """Draws the masks of a row of ``length`` tokens, of which the last ``padding`` are none.
+
+    Blue cells are keys (columns) that a query (row) may see.
+    """
+    real = padding_mask(torch.tensor([length - padding]), length)[0, 0]  # [1, K]
+    causal = causal_mask(length, length)
+    pictures = {
+        "padding": real.expand(length, length),
+        "causal": causal,
+        "both": real & causal,
+        "cross-attention": real.expand(length + 2, length),
+        _CACHED: causal_mask(2, length),
+    }
+    figure, axes = grid(1, len(pictures), cell=_MASK)
+    for cell, (title, mask) in zip(axes[0], pictures.items(), strict=True):
+        heat_map(
+            cell,
+            mask.float(),
+            title,
+            x="key",
+            y="query",
+            bounds=(0, 1),
+            bar=False,
+        )
+        cell.set_aspect("equal")
+        cell.set_xticks(range(mask.size(1)))
+        first = length - mask.size(0) if title == _CACHED else 0
+        cell.set_yticks(range(mask.size(0)), map(str, range(first, first + mask.size(0))))
+    return figure

@@ -29,7 +29,6 @@ kinds, each with its own --help:
   attention   what a model attended to, every layer and head
   training    loss, scores and learning rate of trainings
   schedule    which request ran at which step, and how full the caches were
-  bench       speed and latency of a report of `make bench`
 
 examples:
   seqserve plot positions rotary --out rotary.svg
@@ -98,9 +97,9 @@ class MasksOptions:
         """Draws the masks."""
         if self.padding > self.length:
             raise OptionError(f"--padding: {self.padding} is more than --length {self.length}")
-        from seqserve_plot import masks
+        from seqserve_plot import attention
 
-        return masks.draw(self.length, self.padding)
+        return attention.draw_masks(self.length, self.padding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,20 +171,6 @@ class ScheduleOptions:
         return schedule.draw(schedule.trace(self.artifact, texts, self.slots), self.slots)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchOptions:
-    """The options of ``seqserve plot bench``."""
-
-    report: Path = option(help="Report of `make bench`, bench/report.json.", positional=True)
-    out: Path = option(help=_OUT, short="-o")
-
-    def draw(self) -> Figure:
-        """Draws the report."""
-        from seqserve_plot import bench
-
-        return bench.draw(bench.read_report(self.report))
-
-
 _KINDS: dict[str, tuple[type[Drawing], str, str]] = {
     "positions": (
         PositionsOptions,
@@ -218,11 +203,6 @@ _KINDS: dict[str, tuple[type[Drawing], str, str]] = {
         "Decodes the lines of a file and draws which ran at which step of the decoder, and how many"
         " tokens its cache held; below, the same lines one batch after another.",
         "seqserve plot schedule models/en-de/2 --file source.txt --out schedule.svg",
-    ),
-    "bench": (
-        BenchOptions,
-        "Draws speed and latency of a report of `make bench`.",
-        "seqserve plot bench bench/report.json --out bench.svg",
     ),
 }
 

@@ -1,9 +1,12 @@
-"""Pictures: a grid of axes, and its PNG or SVG file, the same bytes at every run."""
+"""Pictures: a grid of axes, their style and fonts, and a PNG or SVG file.
+
+A picture has the same bytes at every run. Colours of an SVG follow the reader into dark mode.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +15,76 @@ import matplotlib
 matplotlib.use("agg")
 
 import numpy as np
+from cycler import cycler
+from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontEntry
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
-from seqserve.errors import OptionError
-from seqserve.palette import themed
-from seqserve_plot.fonts import DEFAULT, families_for
-from seqserve_plot.style import AMOUNT, SETTINGS
+from seqserve.errors import OptionError, SeqserveError
+from seqserve.pictures import BLUE, COLOURS, GREY, ORANGE, SERIES, themed
 
 Matrix = Any
 """An array ``[R, C]`` of numbers, as numpy or torch has it."""
 
 _COLUMN_WIDTH, _ROW_HEIGHT = 4.2, 3.6
 _SUFFIXES = (".png", ".svg")
+DEFAULT = "DejaVu Sans"
+"""It comes with matplotlib, so a picture without other letters is the same everywhere."""
+# Has a box for every letter there is.
+_LAST_RESORT = "Last Resort"
+_CLEAR_BLUE, _CLEAR_ORANGE = f"{BLUE}00", f"{ORANGE}00"
+
+
+def _map(name: str, *stops: tuple[float, str]) -> LinearSegmentedColormap:
+    return LinearSegmentedColormap.from_list(f"seqserve-{name}", stops)
+
+
+AMOUNT = _map("amount", (0, _CLEAR_BLUE), (1, BLUE))
+"""Of numbers from little to much: the ground shows through where there is little."""
+_AROUND_ZERO = (0.5, _CLEAR_ORANGE), (0.5, _CLEAR_BLUE)
+SIGN = _map("sign", (0, ORANGE), *_AROUND_ZERO, (1, BLUE))
+"""Of negative and positive numbers, with the ground at 0."""
+ANGLE = _map("angle", (0, GREY), (0.25, ORANGE), *_AROUND_ZERO, (0.75, BLUE), (1, GREY))
+"""Of angles from -π to π, which are the same."""
+
+_INK, _FAINT, _LINE = (COLOURS[name].light for name in ("ink", "faint", "line"))
+
+SETTINGS: Any = {
+    "figure.facecolor": COLOURS["surface"].light,
+    "savefig.facecolor": COLOURS["surface"].light,
+    "axes.facecolor": "none",
+    "axes.edgecolor": _LINE,
+    "axes.labelcolor": _FAINT,
+    "axes.titlecolor": _INK,
+    "axes.titlesize": "medium",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=SERIES),
+    "figure.titlesize": "medium",
+    "grid.color": _LINE,
+    "legend.edgecolor": _LINE,
+    "legend.facecolor": COLOURS["surface"].light,
+    "text.color": _INK,
+    "xtick.color": _LINE,
+    "ytick.color": _LINE,
+    "xtick.labelcolor": _FAINT,
+    "ytick.labelcolor": _FAINT,
+    # Ids of the parts of an SVG follow from it; text stays text, drawn with the reader's fonts.
+    "svg.hashsalt": "seqserve",
+    "svg.fonttype": "none",
+}
+"""Settings of matplotlib while a picture is made and saved."""
+
 # Pictures are made in many places, so the style is set for the whole process.
 matplotlib.rcParams.update(SETTINGS)
+
+
+class FontError(SeqserveError):
+    """No font of this machine has a letter."""
 
 
 def grid(
@@ -133,3 +188,44 @@ def save(figure: Figure, path: Path) -> None:
                 path.write_text(themed(path.read_text(encoding="utf-8")), encoding="utf-8")
         except OSError as error:
             raise OptionError(f"--out: {path} cannot be written: {error.strerror}") from None
+
+
+def families_for(letters: Iterable[str]) -> list[str]:
+    """Lists the families whose fonts together have all letters, the usual one first.
+
+    Raises:
+        FontError: A letter is in no font; the message says what to install.
+    """
+    missing = {ord(letter) for letter in letters if letter.isprintable()}
+    missing -= _letters_of(font_manager.findfont(DEFAULT))
+    families = [DEFAULT]
+    for entry in _others() if missing else []:
+        if covered := missing & _letters_of(entry.fname):
+            families.append(entry.name)
+            missing -= covered
+        if not missing:
+            break
+    if missing:
+        shown = " ".join(chr(code) for code in sorted(missing)[:5])
+        raise FontError(
+            f"no font of this machine has {shown}; install one that does (for Korean, Chinese and"
+            " Japanese: fonts-noto-cjk, for Korean alone fonts-nanum), or name a picture that ends"
+            " in .svg, whose text is drawn with the fonts of who looks at it"
+        )
+    return families
+
+
+def _others() -> list[FontEntry]:
+    # Upright and of the usual weight first, in the same order at every run.
+    entries = (
+        entry
+        for entry in font_manager.fontManager.ttflist
+        if not entry.name.startswith(_LAST_RESORT)
+    )
+    return sorted(
+        entries, key=lambda entry: (entry.style != "normal", str(entry.weight) != "400", entry.name)
+    )
+
+
+def _letters_of(path: str) -> set[int]:
+    return set(font_manager.get_font(path).get_charmap())

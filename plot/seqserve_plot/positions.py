@@ -20,8 +20,7 @@ from seqserve_model.positions import (
     make_positions,
 )
 from seqserve_model.transformer import Transformer
-from seqserve_plot.picture import grid, heat_map
-from seqserve_plot.style import ANGLE, SIGN
+from seqserve_plot.picture import ANGLE, SIGN, grid, heat_map
 
 
 @torch.no_grad()

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqserve_plot.picture import add_bar, frame, grid
-from seqserve_plot.style import AMOUNT
+from seqserve_plot.picture import AMOUNT, add_bar, frame, grid
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Event
 from seqserve_server.contract.limits import EngineLimits, Provider

@@ -20,8 +20,8 @@ from tests.e2e.process import ServerProcess, until
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token
 from seqserve.errors import Unauthenticated
+from seqserve.option_values import variable_of
 from seqserve.options import parse
-from seqserve.variables import variable_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_server.front.config import ServeOptions
 

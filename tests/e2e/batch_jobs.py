@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.sentences import everyday
+from bench.requests import everyday
 
 from seqserve import Client
 

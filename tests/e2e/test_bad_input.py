@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seqserve import Client
-from seqserve._transport.details import METADATA_KEY, read_details
+from seqserve._transport.status import METADATA_KEY, read_details
 from seqserve.v1 import generation_pb2
 
 from .endless_model import MAX_TARGET, NAME

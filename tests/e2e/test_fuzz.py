@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from seqserve._transport.details import METADATA_KEY, read_details
+from seqserve._transport.status import METADATA_KEY, read_details
 
 from .process import PATIENCE_S, ServerProcess, until
 from .random_requests import Rpc, damaged, messages, metadata, rpcs_of

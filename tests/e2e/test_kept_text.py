@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from bench.kept import KINDS, SENTENCES
 
 from seqserve import Client, Placement, Result
 
 from .process import ServerProcess
 
-TEMPLATES = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+SENTENCES = Path(__file__).with_name("placeholders.txt").read_text(encoding="utf-8")
+TEMPLATES = SENTENCES.splitlines()
+KINDS = {
+    "printf": "%s",
+    "Python": "{name}",
+    "ICU": "{0}",
+    "Android": "%1$s",
+    "i18next": "{{count}}",
+    "Mustache": "{{{user.name}}}",
+    "tag of XML": '<x id="1"/>',
+    "Markdown's link": "[Berlin](https://berlin.example/map)",
+    "URL": "https://shop.example.org/a?id=7",
+    "mail": "anna.berg@example.org",
+    "version": "2.4.1-rc1",
+    "unit, by `keep`": "50 MB/s",
+    "emoji": "🎉",
+    "hashtag": "#WinterSale",
+    "code": "`git pull`",
+}
 PLACED = {Placement.GENERATED, Placement.ALIGNED, Placement.INSERTED}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seqserve import Client
-from seqserve.command.table import COMMANDS
+from seqserve.command.main import COMMANDS
 
 from .long_text import long_text
 from .process import ServerProcess

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from seqserve import Client
-from seqserve.command import measured_replica
+from seqserve.command import plan as plan_command
+from seqserve.command.load import measured, send_load
 from seqserve.command.load_options import LoadOptions
-from seqserve.command.load_run import RateSearch, measured, send
 from seqserve.command.main import main
 from seqserve.errors import Unreachable
 from seqserve.load.answer import Caller
 from seqserve.load.load import Load
+from seqserve.load.rate_search import RateSearch
 from seqserve.retry import RetryPolicy
 
 from .endless_model import NAME
@@ -35,14 +36,16 @@ def test_a_server_for_as_long_as_it_is_measured(
     def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
         """Sends a few requests in place of a minute of them."""
         targets.append(options.target)
-        sent = send(options, replace(load, requests=8, in_flight=2), caller)
+        sent = send_load(options, replace(load, requests=8, in_flight=2), caller)
         result: dict[str, Any] = measured(options, load, sent) | {
             "limit_p99_ms": options.p99,
             "highest_request_rate": 10.0,
         }
-        return RateSearch(result=result, answers=sent.answers, probes=[], lone_ms=1.0, faults=[])
+        return RateSearch(
+            result=result, answers=sent.answers, probes=[], unloaded_ms=1.0, warnings=[]
+        )
 
-    monkeypatch.setattr(measured_replica, "find_rate", find_rate)
+    monkeypatch.setattr(plan_command, "find_rate", find_rate)
     # The server that is started is not the one of the variables, and has no guard.
     monkeypatch.setenv("SEQSERVE_TOKEN", "secret")
     monkeypatch.setenv("SEQSERVE_PORT", "1")

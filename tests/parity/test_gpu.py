@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 import pytest
-from bench.sentences import everyday
+from bench.requests import everyday
 from tests.device_requests import WAYS, decode
 from tests.gpu_artifacts import SHAPES, SHIPPED, SIZE, artifact
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 from bench.marian_files import CONVENTIONS, write
 from bench.models import MARIAN_BASE, marian_base, write_unproven
-from bench.scenarios.marian import Pair, compare
-from tests import tiny
 from tests.native_marian import Marian
 from tests.step_graphs import steps_only
 
@@ -78,26 +76,6 @@ def test_greedy_words_are_marians(
     assert found == [words(row) for row in ours]
     assert len({*found}) > 30, "targets do not vary"
     assert min(map(len, ours)) < max(map(len, ours)), "no target ends"
-
-
-def test_texts_are_translated_as_by_marian(tmp_path: Path) -> None:
-    tokenizer, tokens = tiny.make_tokenizer(), 13
-    config = replace(
-        CONFIG,
-        vocabulary_size=tokenizer.vocabulary_size,
-        decoder_cell=DecoderCell.SSRU,
-        norm_position=NormPosition.PRE,
-        max_target_length=3 * tokens,
-    )
-    model = shaken(config, 38)
-    with steps_only():
-        artifact = write_unproven(model, tmp_path, "tiny", tokenizer)
-    texts = [text for text in tiny.SENTENCES if len(tokenizer.encode(text)) == tokens]
-    artifacts = {"fp32": artifact, "int8": artifact}
-    pair = Pair(model=write(model, tmp_path), artifacts=artifacts, tokenizer=tokenizer)
-    table = compare(pair, texts, cores=1, rows=4, rounds=1)
-    [whole] = [way for way in table["ways"] if way["name"] == "fp32"]
-    assert whole["seqserve"]["equal_share"] == 1.0
 
 
 def words(ids: list[int]) -> str:

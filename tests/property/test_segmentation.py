@@ -16,7 +16,7 @@ from seqserve_server.front.generate.joined import TextJoiner
 from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
-from seqserve_server.front.overload.turns import at_once
+from seqserve_server.front.overload.turns import run_now
 
 LIMIT = manifest().limits.max_source_length
 PIECES = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
@@ -56,7 +56,7 @@ OPTIONS = DecodingOptions(max_decoding_length=48)
 
 def divided(text: str, segmentation: Segmentation) -> list[Part]:
     reader = SourceReader(MODEL, Options(decoding=OPTIONS, segmentation=segmentation))
-    return at_once(reader.read(text)).parts
+    return run_now(reader.read(text)).parts
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS)

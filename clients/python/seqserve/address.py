@@ -1,11 +1,19 @@
-"""Addresses of host and port: formatting, and checks for loopback and for ports in use."""
+"""Addresses of servers: ``host:port``, targets of gRPC, and the options of a channel to one.
+
+A channel connects to every address of its target and sends calls to them in turn (round robin), so
+several servers need no proxy in front of them.
+Source: gRPC name resolution, https://github.com/grpc/grpc/blob/master/doc/naming.md
+"""
 
 from __future__ import annotations
 
 import errno
+import re
 import socket
 from ipaddress import ip_address
 from typing import Any
+
+from seqserve.errors import OptionError
 
 
 def address_of(host: str, port: int) -> str:
@@ -41,3 +49,105 @@ def _is_bound(family: int, address: tuple[Any, ...]) -> bool:
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
+
+
+_SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock|xds):")
+_HOST_AND_PORT = re.compile(r"([^\s/,:]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
+_PORT = re.compile(r":([0-9]+)\s*(?=,|$)")
+_SCHEMES_WITH_PORTS = ("dns", "ipv4", "ipv6")
+_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\]):\d+")
+_UNIX = re.compile(r"unix(-abstract)?:")
+
+
+def grpc_target(target: str) -> str:
+    """Checks a target and converts it to gRPC's form.
+
+    ``host:port`` means every address of that host. Commas separate several servers,
+    ``host:port,host:port``, whose names are resolved once, here. A target with a scheme of gRPC,
+    such as ``unix:/run/seqserve.sock`` or ``dns:///host:port``, is not changed.
+
+    Raises:
+        OptionError: The target is malformed, or one of several hosts cannot be resolved.
+    """
+    if not isinstance(target, str):
+        raise OptionError(f"target: {target!r:.80} is no text; write for instance localhost:50051")
+    if scheme := _SCHEME.match(target):
+        _check_characters("target", target)
+        if scheme[1] in _SCHEMES_WITH_PORTS:
+            _check_ports(target)
+        return target
+    parts = [part.strip() for part in target.split(",")]
+    for part in parts:
+        if not _HOST_AND_PORT.fullmatch(part):
+            raise OptionError(
+                f"target: {part!r} is not host:port; write for instance localhost:50051"
+            )
+        _check_characters("target", part)
+        _check_ports(part)
+    if len(parts) == 1:
+        return parts[0]
+    addresses = [address for part in parts for address in _resolve(part)]
+    return "ipv4:" + ",".join(dict.fromkeys(addresses))
+
+
+def is_local(target: str) -> bool:
+    """Tells whether every address of a target is on this machine."""
+    parts = [part.strip() for part in target.split(",")]
+    return all(_LOOPBACK.fullmatch(part) or _UNIX.match(part) for part in parts)
+
+
+def check_name(target: str, server_name: str | None) -> None:
+    """Checks the name in the servers' certificates; a target that is not one host needs one."""
+    _check_characters("tls.server_name", server_name or "")
+    if server_name is None and ("," in target or _UNIX.match(target)):
+        raise OptionError(
+            "target: is not one host; with TLS give the name in the certificates as"
+            " tls.server_name (--tls-server-name)"
+        )
+
+
+def channel_options(
+    target: str, max_message_bytes: int, server_name: str | None = None
+) -> list[tuple[str, Any]]:
+    """Returns the options of a channel to a target; certificates name its host by default."""
+    options: list[tuple[str, Any]] = [
+        ("grpc.lb_policy_name", "round_robin"),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        # Detects a dead server while a call waits; rare enough for the ping limits of any server.
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        # gRPC's defaults (1 s, growing to 2 min) are longer than the retries after a restart.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        # The time for one connection, if nobody answers it; 20 s by default.
+        ("grpc.min_reconnect_backoff_ms", 5_000),
+    ]
+    if server_name is not None:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    if is_local(target):
+        # An http_proxy in the environment must not get calls to this machine.
+        options.append(("grpc.enable_http_proxy", 0))
+    return options
+
+
+def _check_characters(name: str, text: str) -> None:
+    # gRPC needs UTF-8; arguments and variables may have other bytes, as lone surrogates.
+    if not text.isprintable():
+        raise OptionError(f"{name}: {text!r} has a character that no address has")
+
+
+def _check_ports(target: str) -> None:
+    # gRPC would take the port modulo 65536 and call another server.
+    for port in _PORT.findall(target):
+        if len(port) > 5 or not 1 <= int(port) <= 65535:
+            raise OptionError(f"target: the port of {target!r} is not from 1 to 65535")
+
+
+def _resolve(part: str) -> list[str]:
+    host, port = part.rsplit(":", 1)
+    try:
+        addresses = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:
+        raise OptionError(f"target: {part!r} has no IPv4 address: {error}") from None
+    hosts = [str(address[0]) for *_, address in addresses]
+    return [f"{host}:{port}" for host in hosts]

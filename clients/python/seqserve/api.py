@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from seqserve._async.client import AsyncClient
 from seqserve._sync.client import Client
-from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.decoding import GenerateOptions, ModelOptions, Priority, SourceOptions
+from seqserve.arguments import GenerateOptions, ModelOptions, Priority, SourceOptions
+from seqserve.attention import (
+    AttentionResult,
+    AttentionWeights,
+    ScoreResult,
+    TokenizeResult,
+)
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -23,8 +28,7 @@ from seqserve.errors import (
     Unavailable,
     Unreachable,
 )
-from seqserve.glossary import Glossary
-from seqserve.model import LanguagePair, Model, ModelState
+from seqserve.model import Glossary, LanguagePair, Model, ModelState
 from seqserve.results import (
     AlignedToken,
     DetectedLanguage,
@@ -34,12 +38,10 @@ from seqserve.results import (
     Piece,
     Placement,
     Result,
-    ScoreResult,
     Segment,
     SourceWarning,
     StopReason,
     Timings,
-    TokenizeResult,
     TopToken,
 )
 from seqserve.retry import RetryPolicy

@@ -1,13 +1,11 @@
-"""Attention weights of every layer and head, for one source and its target."""
+"""What a model shows of itself: attention weights, scores of a target, tokens of a text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from seqserve import notebook
-from seqserve.heat_map import HeatMap
 
 Rows = list[list[float]]
 """Weights of one head ``[queries, keys]``."""
@@ -95,19 +93,7 @@ class AttentionResult:
 
     def _repr_html_(self) -> str:
         """Draws the attention in a notebook: the mean over the heads of the last layer."""
-        return notebook.page(self._html())
-
-    def _html(self) -> Iterator[str]:
-        for kind in Kind:
-            rows, columns, weights = parts_of(self, kind)
-            if weights.layers:
-                drawing = HeatMap(weights.mean(), rows, columns)
-                if kind is Kind.CROSS:
-                    yield drawing.html("Target tokens to source tokens")
-                else:
-                    yield notebook.folded(kind.value.capitalize(), drawing.html())
-        model = f"{self.model}/{self.version}"
-        yield notebook.note(f"{model}, mean over the heads of the last layer")
+        return notebook.page_of_attention(self, {kind: parts_of(self, kind) for kind in Kind})
 
 
 def parts_of(
@@ -120,6 +106,50 @@ def parts_of(
     if kind is Kind.ENCODER:
         return source, source, result.encoder
     return target, ("(begin)", *target[:-1]), result.decoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreResult:
+    """The log-probabilities of a target."""
+
+    model: str
+    """Name of the model that answered."""
+    version: int
+    """Version of the model that answered."""
+    tokens: tuple[str, ...]
+    """The tokens of the target as the tokenizer writes them, the end token last."""
+    token_ids: tuple[int, ...]
+    """Their ids in the vocabulary."""
+    token_scores: tuple[float, ...]
+    """The natural log-probability of each of them."""
+    score: float
+    """Their sum."""
+    normalized_score: float
+    """The score divided by the number of tokens."""
+    source_tokens: int
+    """Number of source tokens, including the end token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizeResult:
+    """The tokens of a text, without those that the server adds. Offsets count characters."""
+
+    model: str
+    """Name of the model that answered."""
+    version: int
+    """Version of the model that answered."""
+    tokens: tuple[str, ...]
+    """The tokens as the tokenizer writes them."""
+    token_ids: tuple[int, ...]
+    """Their ids in the vocabulary."""
+    begins: tuple[int, ...]
+    """Where each begins in the text; tokens that are bytes of a character all have its place."""
+    ends: tuple[int, ...]
+    """Where each ends in the text."""
+    length: int
+    """Number of tokens that count: also the end token of a source and tokens of the model."""
+    max_length: int
+    """Number of tokens that may count."""
 
 
 def _index(name: str, index: int, total: int) -> int:

@@ -17,8 +17,8 @@
         │   └── Unreachable        no connection to a server could be made
         └── InternalError          a fault of the server; .details carries the id in its log
 
-:mod:`seqserve._transport.status` has the table from gRPC status to class. A status without a class
-of its own becomes a plain :class:`CallError`.
+:mod:`seqserve._transport.status` has the table from gRPC status to class. Any other status becomes
+a plain :class:`CallError`.
 """
 
 
@@ -47,8 +47,8 @@ class CallError(SeqserveError):
         field: The wrong field of the request; empty if no field is wrong.
         retry_after_s: Seconds after which to retry; None if the server gave no advice.
         request_id: Id of the call in the server's log; empty if no server answered.
-        reason: Why the call failed, for programs, such as ``"QUEUE_FULL"``: it tells apart errors
-            that share a code. Empty if the server did not say.
+        reason: Why the call failed, for programs, such as ``"QUEUE_FULL"`` if
+            errors share a code. Empty if the server did not say.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Files that are written whole or not at all.
 
-A file is written beside its place, under a hidden name that no other file has, and moved there when
+A file is written in the folder of its place, under a hidden name of its own, and moved there when
 it is complete. Until then, and after any error, what was there before stays as it is.
 """
 
@@ -131,5 +131,5 @@ def _translated(label: str) -> Generator[None, None, None]:
 
 
 def label_of(path: Path, option: str) -> str:
-    """Names a path in an error, behind the option that it belongs to, if there is one."""
+    """Names a path in an error, after the option that it belongs to, if there is one."""
     return f"{option}: {path}" if option else str(path)

@@ -60,7 +60,7 @@ def code_among(code: str, known: Collection[str], aliases: Mapping[str, str]) ->
     Args:
         code: Of the language.
         known: The codes to choose from.
-        aliases: Other codes, and the known ones that they stand for.
+        aliases: Other codes, and the known ones that they mean.
 
     Returns:
         One of the known codes; None if none of them means this language, or several do.

@@ -33,8 +33,14 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from seqserve.errors import OptionError
-from seqserve.option_values import converted, is_enum, members, shell_words
-from seqserve.variables import variable_of, warn_of_misspelt
+from seqserve.option_values import (
+    converted,
+    is_enum,
+    members,
+    shell_words,
+    variable_of,
+    warn_of_misspelt,
+)
 
 T = TypeVar("T")
 
@@ -75,9 +81,7 @@ def option(
         has_variable: Whether a variable sets it too; not where the variable of that name belongs to
             another program.
     """
-    metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault, secret=secret)
-    metadata |= dict(positional=positional, short=short, metavar=metavar, group=group)
-    metadata |= dict(has_variable=has_variable)
+    metadata = {name: rule for name, rule in locals().items() if name != "default"}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
@@ -134,7 +138,7 @@ def parse(
     # argparse would take such a word for -h with an argument.
     unknown = [word for word in words if word.startswith("-h") and word != "-h"]
     if not unknown:
-        # Intermixed, flags may stand before, after and between texts.
+        # Intermixed, flags may come before, after and between texts.
         namespace, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(_unknown(unknown, declared))
@@ -146,7 +150,7 @@ def parse(
 def split_command(
     options: type[Any], argv: Sequence[str], commands: Iterable[str]
 ) -> tuple[str, list[str]]:
-    """Splits the name of a command from its arguments; flags of ``options`` may stand before it.
+    """Splits the name of a command from its arguments; flags of ``options`` may come before it.
 
     Returns:
         The name, empty if the first argument is none of ``commands``, and the other words.
@@ -203,6 +207,7 @@ class _Option:
         self._declared = field.metadata
         self._kind = _without_none(hint)
         self._is_many = typing.get_origin(self._kind) in (list, dict)
+        self._element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         self.is_switch = self._kind is bool
 
     @property
@@ -215,15 +220,13 @@ class _Option:
 
     @property
     def _metavar(self) -> str:
-        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
-        return self._declared["metavar"] or _METAVARS.get(element, "VALUE")
+        return self._declared["metavar"] or _METAVARS.get(self._element, "VALUE")
 
     def add_to(self, group: Any, *, is_hidden: bool) -> None:
         """Adds the option to a parser or to a group of its options."""
-        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         text = self._declared["help"].replace("%", "%%")
-        if is_enum(element):
-            text += f" One of: {members(element)}."
+        if is_enum(self._element):
+            text += f" One of: {members(self._element)}."
         if self.positional:
             nargs = "*" if self._is_many else (None if self.is_required else "?")
             group.add_argument(self.name, nargs=nargs, metavar=self.name.upper(), help=text)
@@ -279,7 +282,6 @@ def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
 
 
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
-    """Describes words that no option takes, and suggests a flag or how to write a text."""
     flags = [each.flag for each in declared if not (each.positional or each.secret)]
     for word in words:
         if word.startswith("-"):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Unpack
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.errors import invalid_argument
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -80,7 +80,7 @@ def generate_bulk_request(
 ) -> generation_pb2.GenerateBulkRequest:
     """Builds one request of GenerateBulk from the request without its source.
 
-    The source may bring options of its own, which replace the options of the template.
+    Options of the source replace the options of the template.
     """
     request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
     if isinstance(source, str):
@@ -221,7 +221,6 @@ def _set_field(message: M, name: str, value: Any) -> M:
 
 
 def _number_of(message: Message, name: str, value: Enum) -> int:
-    """Returns the number of an enum member; on the wire its name follows the name of the enum."""
     kind = message.DESCRIPTOR.fields_by_name[name].enum_type
     member = kind and kind.values_by_name.get(f"{kind.name.upper()}_{value.name}")
     if not member:

@@ -11,10 +11,14 @@ from typing import Any, TypeVar
 
 from seqserve import results
 from seqserve._transport.status import error_within
-from seqserve.attention import AttentionResult, AttentionWeights
+from seqserve.attention import (
+    AttentionResult,
+    AttentionWeights,
+    ScoreResult,
+    TokenizeResult,
+)
 from seqserve.errors import CallError, InternalError
-from seqserve.glossary import Glossary
-from seqserve.model import LanguagePair, Model, ModelState
+from seqserve.model import Glossary, LanguagePair, Model, ModelState
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -78,10 +82,10 @@ def piece_of(response: generation_pb2.GenerateStreamResponse) -> results.Piece:
     return results.Piece(text=response.piece.text, token_ids=tuple(response.piece.token_ids))
 
 
-def score_of(response: generation_pb2.ScoreResponse) -> results.ScoreResult:
+def score_of(response: generation_pb2.ScoreResponse) -> ScoreResult:
     """Converts the response of Score."""
     _check_lengths(response.tokens, response.token_ids, response.token_scores, of="tokens")
-    return _converted(results.ScoreResult, response)
+    return _converted(ScoreResult, response)
 
 
 def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
@@ -96,11 +100,11 @@ def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
     )
 
 
-def tokens_of(response: generation_pb2.TokenizeResponse) -> results.TokenizeResult:
+def tokens_of(response: generation_pb2.TokenizeResponse) -> TokenizeResult:
     """Converts the response of Tokenize."""
     columns = response.tokens, response.token_ids, response.begins, response.ends
     _check_lengths(*columns, of="tokens", what="place")
-    return _converted(results.TokenizeResult, response)
+    return _converted(TokenizeResult, response)
 
 
 def text_of(response: generation_pb2.DetokenizeResponse) -> str:
@@ -230,7 +234,6 @@ def _weights_of(
 
 
 def _converted(kind: type[R], message: Any, **converted: Any) -> R:
-    """Makes a dataclass from the fields of a message of the same names; lists become tuples."""
     for name in kind.__dataclass_fields__.keys() - converted.keys():  # type: ignore[attr-defined]
         value = getattr(message, name)
         converted[name] = value if type(value) in _SCALARS else tuple(value)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from seqserve import notebook
-from seqserve.heat_map import HeatMap
 
 
 class StopReason(Enum):
@@ -73,9 +71,9 @@ class Placement(Enum):
     GENERATED = "generated"
     """The model wrote it."""
     ALIGNED = "aligned"
-    """It stands in place of what the model wrote from it."""
+    """It replaces what the model wrote from it."""
     INSERTED = "inserted"
-    """The model wrote nothing from it: it stands behind what comes from the word before it."""
+    """The model wrote nothing from it: it follows what comes from the word before it."""
     LOST = "lost"
     """The text ended before it, at a limit or a stop sequence."""
 
@@ -278,44 +276,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Draws the result in a notebook: text, scores, and attention where it was requested."""
-        return notebook.page(self._html())
-
-    def _html(self) -> Iterator[str]:
-        yield notebook.title(self.text)
-        for warning in self.source_warnings:
-            yield notebook.note(f"Warning of the source: {_words(warning)}")
-        for source, target in self.unmet_terms:
-            yield notebook.note(f"Lacks the term {source} → {target}")
-        best = self.hypotheses[0]
-        if len(self.hypotheses) > 1:
-            yield notebook.numbered((each.text, _figures(each)) for each in self.hypotheses)
-        for part in self.segments or (self,):
-            yield from _attention_html(part)
-        models = [f"{each.model}/{each.version}" for each in self.legs or (self,)]
-        facts = (
-            " → ".join(models),
-            f"{self.source_tokens} → {self.generated_tokens} tokens",
-            "" if len(self.hypotheses) > 1 else _figures(best),
-            f"stopped by {_words(self.stop_reason)}",
-            f"{self.timings.total_ms:.1f} ms",
-        )
-        yield notebook.note(", ".join(filter(None, facts)))
-
-
-def _attention_html(part: Result | Segment) -> Iterator[str]:
-    """Draws what the best hypothesis attended to, where attention was requested."""
-    for best in part.hypotheses[:1]:
-        if best.attention and part.source_pieces:
-            yield HeatMap(best.attention, best.tokens, part.source_pieces).html("Attention")
-
-
-def _figures(hypothesis: Hypothesis) -> str:
-    figures = {"score": hypothesis.score, "confidence": hypothesis.confidence}
-    return ", ".join(f"{name} {x:.2f}" for name, x in figures.items() if x is not None)
-
-
-def _words(member: Enum) -> str:
-    return str(member.value).replace("_", " ")
+        return notebook.page_of_result(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,47 +289,3 @@ class Piece:
     """The tokens of the new text."""
     result: Result | None = None
     """The result, in the last piece; None before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreResult:
-    """The log-probabilities of a target."""
-
-    model: str
-    """Name of the model that answered."""
-    version: int
-    """Version of the model that answered."""
-    tokens: tuple[str, ...]
-    """The tokens of the target as the tokenizer writes them, the end token last."""
-    token_ids: tuple[int, ...]
-    """Their ids in the vocabulary."""
-    token_scores: tuple[float, ...]
-    """The natural log-probability of each of them."""
-    score: float
-    """Their sum."""
-    normalized_score: float
-    """The score divided by the number of tokens."""
-    source_tokens: int
-    """Number of source tokens, including the end token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizeResult:
-    """The tokens of a text, without those that the server adds. Offsets count characters."""
-
-    model: str
-    """Name of the model that answered."""
-    version: int
-    """Version of the model that answered."""
-    tokens: tuple[str, ...]
-    """The tokens as the tokenizer writes them."""
-    token_ids: tuple[int, ...]
-    """Their ids in the vocabulary."""
-    begins: tuple[int, ...]
-    """Where each begins in the text; tokens that are bytes of a character all have its place."""
-    ends: tuple[int, ...]
-    """Where each ends in the text."""
-    length: int
-    """Number of tokens that count: also the end token of a source and tokens of the model."""
-    max_length: int
-    """Number of tokens that may count."""

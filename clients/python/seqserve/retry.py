@@ -10,14 +10,15 @@ Source: Brooker 2015, "Exponential Backoff And Jitter" (full jitter).
 
 from __future__ import annotations
 
+import logging
 import math
 import random
+import threading
 import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 
-from seqserve.availability import Availability
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -103,7 +104,7 @@ class Attempts:
         self._last_error: CallError | None = None
 
     def part(self) -> Attempts:
-        """Returns the attempts at a part of the call: counted apart, within the same deadline."""
+        """Returns attempts at a part of the call, with their own count and the same deadline."""
         part = copy(self)
         part._failures = 0
         return part
@@ -172,3 +173,50 @@ class Attempts:
         if self._availability.was_reached:
             return self._deadline_s
         return min(self._deadline_s, self._started_s + self._policy.connect_timeout_s)
+
+
+LOG = logging.getLogger("seqserve.client")
+
+_SHORT_S = 1.0
+
+
+class Availability:
+    """What the calls of a client know about its server; threads may share it."""
+
+    def __init__(self, target: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts with a server that was never reached; ``target`` is for the log."""
+        self.was_reached = False
+        """Whether a connection to the server was ever made."""
+        self._target = target
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lost_s: float | None = None
+        self._is_logged = False
+
+    def failed(self, error: CallError) -> None:
+        """Notes that a call failed because the server is not available."""
+        with self._lock:
+            self.was_reached |= not isinstance(error, Unreachable)
+            if self._lost_s is None:
+                self._lost_s = self._clock()
+
+    def awaited(self, error: CallError) -> None:
+        """Logs the outage if it lasts, because a call waits for its end."""
+        with self._lock:
+            lasts = self._lost_s is not None and self._clock() - self._lost_s >= _SHORT_S
+            is_news = lasts and not self._is_logged
+            self._is_logged |= is_news
+        if is_news:
+            LOG.warning("%s is not available, waiting for it: %s", self._target, error)
+
+    def answered(self, began_s: float) -> None:
+        """Notes an answer to a call that began at ``began_s``; it ends an outage before that."""
+        self.was_reached = True
+        with self._lock:
+            # Calls that began earlier may still be answered by a server that refuses new ones.
+            if self._lost_s is None or began_s <= self._lost_s:
+                return
+            self._lost_s = None
+            was_logged, self._is_logged = self._is_logged, False
+        if was_logged:
+            LOG.info("%s is available again", self._target)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from seqserve.options import parse
-from seqserve_model.openmp import set_passive_wait
+from seqserve_model.command import set_passive_wait
 from seqserve_model.options import EvaluateOptions
 
 _EPILOG = """\

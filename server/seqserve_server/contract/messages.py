@@ -102,6 +102,8 @@ class StatsReply(NamedTuple):
     """Memory of its GPU in use, whoever uses it."""
     gpu_total_bytes: int = 0
     """Memory of its GPU; 0 where it has none."""
+    gpu_unrecorded_steps: int = 0
+    """Sizes of steps that its GPU could not record; they take longer."""
 
     @classmethod
     def total(cls, replies: Sequence[StatsReply]) -> StatsReply:
@@ -116,6 +118,7 @@ class StatsReply(NamedTuple):
             heartbeats=tuple(chain.from_iterable(reply.heartbeats for reply in replies)),
             gpu_used_bytes=sum(reply.gpu_used_bytes for reply in replies),
             gpu_total_bytes=sum(reply.gpu_total_bytes for reply in replies),
+            gpu_unrecorded_steps=sum(reply.gpu_unrecorded_steps for reply in replies),
             stats=stats,
         )
 

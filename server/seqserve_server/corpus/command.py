@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqserve.command.decoding import NEED_JSON, DecodingOptions, options_outside
+from seqserve.command.connection import NEED_JSON, DecodingOptions, options_outside
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.errors import OptionError
 from seqserve.language_codes import AUTO
@@ -18,8 +18,7 @@ from seqserve.options import flag_of, option, parse
 
 if TYPE_CHECKING:
     from seqserve_server.corpus.corpus_file import CorpusFile
-    from seqserve_server.corpus.engine import EngineSettings
-    from seqserve_server.corpus.pool import Pool
+    from seqserve_server.corpus.engine import EngineSettings, Pool
 
 _EPILOG = """\
 It starts engines of its own and needs no server. The suffix of CORPUS tells its format:
@@ -150,7 +149,7 @@ class CorpusOptions(DecodingOptions):
 
     def worker_count(self) -> int:
         """Returns the number of workers; if not given, it follows from the cores."""
-        from seqserve.cores import available_cores
+        from seqserve.processes import available_cores
 
         return self.workers or available_cores()
 
@@ -203,7 +202,7 @@ class CorpusOptions(DecodingOptions):
         return ParquetFile(self.corpus, field, into, has_scores=has_scores)
 
     def facts(self, folder: Path) -> dict[str, object]:
-        """Returns what the answers depend on beside their texts."""
+        """Returns what the answers depend on, except for their texts."""
         from seqserve_server.artifact.files import digest_of
         from seqserve_server.artifact.manifest import FILE
 
@@ -230,7 +229,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: CorpusOptions) -> tuple[int, int]:
     """Answers the corpus; returns how many texts failed, of how many."""
-    from seqserve.command.run.journal import JournalFile
+    from seqserve.command.journal import JournalFile
     from seqserve.files import replaceable
     from seqserve_server.corpus.run import CorpusRun
     from seqserve_server.offline.model_folder import model_folder

@@ -1,4 +1,4 @@
-"""A corpus in a file, whatever its format: its places, and how their answers are written."""
+"""A corpus in a file, whatever its format: its places, and the answers that take them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,44 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from seqserve_server.corpus.answer import Answer
+from seqserve.command.advice import raise_if_fatal
+from seqserve.errors import CallError, InvalidArgument
+from seqserve.v1.generation_pb2 import GenerateResponse
+
+
+class Answer(NamedTuple):
+    """What was generated from a text, or why nothing was."""
+
+    text: str | None
+    """None for a text that has no answer: one that is not there, or that failed."""
+    score: float | None = None
+    """The normalized score; None if scores were not asked for."""
+    fault: str = ""
+    """Why the text failed; empty if it did not."""
+
+
+NOTHING = Answer(None)
+"""Of a place in the corpus that has no text."""
+
+
+def failed(fault: str) -> Answer:
+    """Returns the answer to a text that cannot be answered."""
+    return Answer(None, fault=fault)
+
+
+def answer_of(outcome: GenerateResponse | CallError) -> Answer:
+    """Takes an answer from a response, or from the error of its text.
+
+    Raises:
+        CallError: It is not the text's own: an option is wrong, or the engine has failed.
+    """
+    if isinstance(outcome, InvalidArgument):
+        raise_if_fatal(outcome)
+        return failed(outcome.details)
+    if isinstance(outcome, CallError):
+        raise outcome
+    best = outcome.hypotheses[0]
+    return Answer(best.text, best.normalized_score if best.HasField("normalized_score") else None)
 
 
 class Place(NamedTuple):

@@ -6,12 +6,12 @@ import gc
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve.v1.generation_pb2 import GenerateRequest
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.corpus.answer import Answer, answer_of
+from seqserve_server.corpus.corpus_file import Answer, answer_of
 from seqserve_server.offline.offline import Offline, Outcome
 
 Answered: TypeAlias = list[Answer] | SeqserveError
@@ -36,6 +36,17 @@ class EngineSettings:
         return GenerateRequest.FromString(self.request)
 
 
+class Pool(Protocol):
+    """Several engines of one model."""
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are."""
+
+    def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
+        """Hands texts to the engine with the fewest."""
+
+
 class CorpusEngine:
     """An engine that has its process for itself."""
 
@@ -57,7 +68,7 @@ class CorpusEngine:
         gc.freeze()
 
     def begin(self, texts: Sequence[str]) -> Future[Answered]:
-        """Begins to answer texts; the future never has an error of its own."""
+        """Begins to answer texts; the future itself never fails."""
         answered: Future[Answered] = Future()
 
         def finish(outcomes: Future[list[Outcome]]) -> None:
@@ -67,7 +78,7 @@ class CorpusEngine:
         return answered
 
     def close(self) -> None:
-        """Ends the engine; what is under way fails."""
+        """Ends the engine; what is in flight fails."""
         self._offline.close()
 
 

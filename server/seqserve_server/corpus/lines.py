@@ -9,13 +9,11 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from seqserve.command.run.source_file import SourceFile
-from seqserve.documents.json_lines import place_of, without_text
-from seqserve.documents.json_syntax import DECODER
+from seqserve.command.document_files import SourceFile
+from seqserve.documents.json_files import DECODER, place_of, without_text
 from seqserve.documents.plain_text import fault_of
 from seqserve.files import written_whole
-from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.corpus_file import Place
+from seqserve_server.corpus.corpus_file import Answer, Place
 
 
 class LinesFile(ABC):
@@ -78,7 +76,7 @@ class TextFile(LinesFile):
 
 
 class JsonLinesFile(LinesFile):
-    """JSON lines: each object has its answer in a field of its own; what is none stays as it is."""
+    """JSON lines: each object gets a field for its answer; other lines stay as they are."""
 
     def __init__(self, path: Path, field: str, into: str, *, has_scores: bool) -> None:
         """Takes the path, and the fields.
@@ -87,7 +85,7 @@ class JsonLinesFile(LinesFile):
             path: The file.
             field: Name of the field of texts.
             into: Name of the field for the answers.
-            has_scores: Whether their scores get a field beside it.
+            has_scores: Whether their scores get a field, too.
         """
         super().__init__(path)
         self._field, self._into, self._has_scores = field, into, has_scores
@@ -130,5 +128,5 @@ def _with_field(body: str, known: Collection[str], name: str, value: object) -> 
 
 
 def score_field(into: str) -> str:
-    """Returns the name of the field of scores beside that of texts."""
+    """Returns the name of the field of scores."""
     return f"{into}_score"

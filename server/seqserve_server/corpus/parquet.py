@@ -11,8 +11,7 @@ from pyarrow import parquet
 
 from seqserve.errors import OptionError
 from seqserve.files import written_whole
-from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.corpus_file import Place
+from seqserve_server.corpus.corpus_file import Answer, Place
 from seqserve_server.corpus.lines import score_field
 
 _ROWS = 4096
@@ -30,7 +29,7 @@ class ParquetFile:
             path: Its path.
             field: The column that is read.
             into: The column that is written.
-            has_scores: Whether the answers have scores, for a column beside it.
+            has_scores: Whether the answers have scores, for one more column.
 
         Raises:
             OptionError: It cannot be read, or has no such column of texts.

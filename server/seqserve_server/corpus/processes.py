@@ -13,29 +13,15 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 from seqserve.errors import SeqserveError
-from seqserve.spawned_process import leave_interrupts, spawn
+from seqserve.processes import leave_interrupts, spawn
 from seqserve_server.contract.errors import EngineFault, StartupError
-from seqserve_server.corpus.answer import Answer
+from seqserve_server.corpus.corpus_file import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
 
 _ENDED = "an engine's process has ended{}; the same command goes on where this one has stopped"
-
-
-class _Ready(NamedTuple):
-    """The first message of a process."""
-
-    fault: SeqserveError | None
-    """Why it cannot answer; None if it can."""
-
-
-class _Reply(NamedTuple):
-    """The answers to a chunk."""
-
-    number: int
-    answered: Answered
 
 
 class ProcessPool:
@@ -47,8 +33,10 @@ class ProcessPool:
         Raises:
             SeqserveError: The model cannot be loaded.
         """
-        self._processes = [_EngineProcess(each) for each in settings]
+        self._processes: list[_EngineProcess] = []
         try:
+            for each in settings:
+                self._processes.append(_EngineProcess(each))
             for process in self._processes:
                 process.wait_ready()
         except BaseException:
@@ -93,8 +81,8 @@ class _EngineProcess:
 
     def __init__(self, settings: EngineSettings) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
-        self._process = spawn(_serve, theirs, settings)
-        theirs.close()
+        with theirs:
+            self._process = spawn(_serve, theirs, settings)
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._futures: dict[int, Future[list[Answer]]] = {}
@@ -112,11 +100,11 @@ class _EngineProcess:
 
     def wait_ready(self) -> None:
         try:
-            ready: _Ready = self._pipe.recv()
+            fault: SeqserveError | None = self._pipe.recv()
         except (EOFError, OSError):
             raise StartupError(self._ended()) from None
-        if ready.fault is not None:
-            raise ready.fault
+        if fault is not None:
+            raise fault
         self._thread.start()
 
     def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
@@ -147,17 +135,15 @@ class _EngineProcess:
         self._pipe.close()
 
     def _read(self) -> None:
-        while True:
-            try:
+        with suppress(EOFError, OSError):
+            while True:
                 number, answered = self._pipe.recv()
-            except (EOFError, OSError):
-                break
-            with self._lock:
-                future = self._futures.pop(number)
-            if isinstance(answered, SeqserveError):
-                future.set_exception(answered)
-            else:
-                future.set_result(answered)
+                with self._lock:
+                    future = self._futures.pop(number)
+                if isinstance(answered, SeqserveError):
+                    future.set_exception(answered)
+                else:
+                    future.set_result(answered)
         with self._lock:
             self._has_ended = True
             left, self._futures = self._futures, {}
@@ -183,22 +169,14 @@ def _serve(pipe: Connection, settings: EngineSettings) -> None:
     try:
         engine = CorpusEngine(settings)
     except SeqserveError as error:
-        send(_Ready(error))
+        send(error)
         return
-    with closing(engine):
-        send(_Ready(None))
-        while (task := _next(pipe)) is not None:
+    with closing(engine), suppress(EOFError, OSError):
+        send(None)
+        while (task := pipe.recv()) is not None:
             number, texts = task
 
             def reply(future: Future[Answered], number: int = number) -> None:
-                send(_Reply(number, future.result()))
+                send((number, future.result()))
 
             engine.begin(texts).add_done_callback(reply)
-
-
-def _next(pipe: Connection) -> tuple[int, list[str]] | None:
-    try:
-        task: tuple[int, list[str]] | None = pipe.recv()
-    except (EOFError, OSError):
-        return None
-    return task

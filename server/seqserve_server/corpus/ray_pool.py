@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.corpus.answer import Answer
+from seqserve_server.corpus.corpus_file import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
 
 # So often the actors are called for news where none comes by itself.

@@ -1,25 +1,30 @@
 """One run over a corpus, which goes on where an earlier one was broken off.
 
-The journal has the answer of every place in its order, each beside a hash of its text. A run reads
-it along with the corpus up to the first text that is another one, answers the texts behind that,
+The journal has the answer of every place in its order, each with a hash of its text. A run reads
+it along with the corpus up to the first text that is another one, answers the texts after that,
 and writes the output from both at the end. So each place has one answer, whatever happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from seqserve.command.journal import JournalFile, key_of
 from seqserve.command.progress import Progress
-from seqserve.command.run.journal import JournalFile, key_of
 from seqserve.files import written_whole
-from seqserve_server.corpus.answer import NOTHING, Answer, failed
-from seqserve_server.corpus.corpus_file import CorpusFile, Place
-from seqserve_server.corpus.pool import Pool, in_order
+from seqserve_server.corpus.corpus_file import NOTHING, Answer, CorpusFile, Place, failed
+from seqserve_server.corpus.engine import Pool
 
+C = TypeVar("C")
+
+_CHUNKS_PER_ENGINE = 8
+"""Chunks in flight for each engine: its batch stays full while one of them has a long text."""
 _CHUNK_TEXTS, _CHUNK_CHARACTERS = 64, 100_000
 
 
@@ -27,7 +32,7 @@ class CorpusRun:
     """A corpus, its journal and its output."""
 
     def __init__(self, corpus: CorpusFile, journal: JournalFile, out: Path) -> None:
-        """Takes what a run needs beside its engines."""
+        """Takes everything but the engines."""
         self._corpus, self._journal, self._out = corpus, journal, out
         self.answered = 0
         """How many places the journal has the answers of."""
@@ -52,7 +57,7 @@ class CorpusRun:
                 progress.advance(len(chunk))
 
     def write(self) -> int:
-        """Writes the output, and beside it a list of what failed, if anything has.
+        """Writes the output, and next to it a list of what failed, if anything has.
 
         Returns:
             How many places failed.
@@ -131,3 +136,25 @@ def _placed(chunk: list[Place], answers: Iterable[Answer]) -> Iterator[Answer]:
             yield failed(place.fault)
         else:
             yield next(left) if _is_sent(place) else NOTHING
+
+
+def in_order(
+    pool: Pool, chunks: Iterable[C], texts_of: Callable[[C], Sequence[str]]
+) -> Generator[tuple[C, list[Answer]], None, None]:
+    """Yields chunks with the answers to their texts, in the order of the chunks.
+
+    Only so many chunks are read ahead as keep the engines busy.
+
+    Raises:
+        SeqserveError: The pool has failed; what was yielded before is answered.
+    """
+    waiting: deque[tuple[C, Future[list[Answer]]]] = deque()
+    for chunk in chunks:
+        waiting.append((chunk, pool.submit(texts_of(chunk))))
+        while waiting and (
+            len(waiting) >= _CHUNKS_PER_ENGINE * pool.engines or waiting[0][1].done()
+        ):
+            first, future = waiting.popleft()
+            yield first, future.result()
+    for chunk, future in waiting:
+        yield chunk, future.result()

@@ -223,6 +223,11 @@ class Engine:
         return sum(worker.cache_bytes for worker in self._workers)
 
     @property
+    def unrecorded_steps(self) -> int:
+        """Sizes of steps that a GPU could not record."""
+        return self._runtime.unrecorded_steps
+
+    @property
     def gpu_memory(self) -> tuple[int, int]:
         """Bytes in use and bytes there are of the memory of its GPU; 0 where it has none."""
         return self._runtime.gpu_memory()

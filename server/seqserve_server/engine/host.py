@@ -99,6 +99,7 @@ class Host:
                     heartbeats=engine.heartbeats,
                     gpu_used_bytes=used,
                     gpu_total_bytes=total,
+                    gpu_unrecorded_steps=engine.unrecorded_steps,
                 )
             )
 

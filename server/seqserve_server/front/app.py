@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seqserve.address import address_of, is_taken
+from seqserve.option_values import misspelt_variables
 from seqserve.options import parse
-from seqserve.variables import misspelt_variables
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files

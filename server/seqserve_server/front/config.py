@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from seqserve.cores import available_cores
 from seqserve.errors import OptionError
 from seqserve.options import option
+from seqserve.processes import available_cores
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.process.logs import LogFormat, LogLevel

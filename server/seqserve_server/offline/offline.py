@@ -42,6 +42,7 @@ Outcome: TypeAlias = generation_pb2.GenerateResponse | CallError
 _MAX_SOURCE_TOKENS_PER_STEP = 512
 """More than of a server: nobody waits for the next token."""
 _UNLIMITED = 1_000_000
+_CLOSED = ("CANCELLED", "the model is closed")
 _UNLIMITED_BYTES = 1 << 60
 
 
@@ -129,10 +130,7 @@ class Offline:
     def _run(self) -> None:
         # At its end it cancels the tasks of texts without an answer, and they their requests.
         with self._runner:
-            self._runner.run(self._until_closed())
-
-    async def _until_closed(self) -> None:
-        await self._closing.wait()
+            self._runner.run(self._closing.wait())
 
     @property
     def manifest(self) -> Manifest:
@@ -183,7 +181,7 @@ class Offline:
 
         Texts are read as the results of earlier ones are taken, a few hundred ahead, in the thread
         of the caller: an endless iterable needs no more memory than a short one. Leaving the loop,
-        or closing the iterator, cancels what is under way.
+        or closing the iterator, cancels what is in flight.
 
         Args:
             texts: The texts.
@@ -225,11 +223,11 @@ class Offline:
     ) -> Future[list[Outcome]]:
         """Begins to answer texts, all at once; the caller bounds how many.
 
-        Cancelling the future cancels what is under way.
+        Cancelling the future cancels what is in flight.
         """
         with self._lock:
             if self._is_closed:
-                raise _closed()
+                raise Cancelled(*_CLOSED)
             return asyncio.run_coroutine_threadsafe(self._all(texts, template), self._loop)
 
     async def _all(
@@ -298,8 +296,4 @@ def _taken(future: Future[list[Outcome]]) -> list[Outcome]:
     try:
         return future.result()
     except CancelledError:
-        raise _closed() from None
-
-
-def _closed() -> Cancelled:
-    return Cancelled("CANCELLED", "the model is closed")
+        raise Cancelled(*_CLOSED) from None

@@ -12,10 +12,10 @@ from bench import random_artifact
 from bench.drivers.device_engines import StepTime, Turn
 from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.models import MARIAN_BASE
+from bench.random_artifact import Work
 from bench.scenarios import gpu, gpu_served
 from bench.scenarios.gpu import CASES, Case, Plan
 from bench.scenarios.gpu_tables import tables
-from bench.scenarios.roofline import Work
 from tests.tiny import cut_down
 
 TINY = cut_down(MARIAN_BASE)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
-from bench.drivers.engine_run import ENGINES, EngineRun
 from bench.scenarios import imported
+from bench.scenarios.imported import EngineRun, start
 from tests import checkpoints as small
 
 from seqserve_import.checkpoint import Checkpoint
@@ -48,8 +48,8 @@ def test_transformers_gives_the_words_of_an_imported_model(
     sources = [[20 + row, *range(30, 34 + row), model.config.eos_id] for row in range(9)]
     expected = greedy_in_batches(model, sources, LENGTH, 4)
     assert {len(row) for row in expected} == {LENGTH}
-    with ENGINES["transformers fp32"](tmp_path, 4, LENGTH) as driver:
-        assert driver.decode(sources) == expected
+    seconds, targets = start("transformers fp32", tmp_path, 4, LENGTH).turn(sources)
+    assert targets == expected and seconds > 0
 
 
 def test_tables_show_what_was_measured() -> None:

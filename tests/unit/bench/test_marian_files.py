@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from bench.drivers import Driver
-from bench.marian_files import CONVENTIONS, of_texts, words, write_floats, write_vocabulary
-from tests import tiny
+from bench.marian_files import CONVENTIONS, words, write_floats, write_vocabulary
 from tests.random_weights import random_model
 
 from seqserve_import.importing import load
@@ -72,28 +69,3 @@ def test_another_kind_is_refused(changes: dict[str, object], tmp_path: Path) -> 
 
 def test_words_are_numbered_but_those_that_marian_names() -> None:
     assert words(6, eos_id=2, unk_id=3) == ["t0", "t1", "</s>", "<unk>", "t4", "t5"]
-
-
-class Echo(Driver[str]):
-    """Answers with the words that it gets, and keeps them."""
-
-    name = "echo"
-    closed = False
-
-    def decode(self, sources: Sequence[str]) -> list[str]:
-        self.texts = list(sources)
-        return self.texts
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_a_driver_of_numbered_words_reads_and_writes_texts() -> None:
-    tokenizer, echo = tiny.make_tokenizer(), Echo()
-    texts = ["The coffee tastes music.", "Nobody paints \N{SNOWMAN}."]
-    with of_texts(echo, tokenizer) as driver:
-        targets = driver.decode(texts)
-    assert targets == [tokenizer.decode(tokenizer.encode(text)) for text in texts]
-    numbers = [token for token in tokenizer.encode(texts[0]) if token != tokenizer.eos_id]
-    assert echo.texts[0] == " ".join(f"t{number}" for number in numbers)
-    assert echo.closed

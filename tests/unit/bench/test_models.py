@@ -43,27 +43,14 @@ TINY = replace(
 
 
 def test_newest_is_the_highest_number_of_a_precision(tiny_artifact: Path, tmp_path: Path) -> None:
-    for name in ("9", "10", "README.md", ".hidden"):
-        (tmp_path / "any" / name).mkdir(parents=True)
-    assert newest(tmp_path / "any").name == "10"
-    shutil.copytree(tiny_artifact, tmp_path / "1")
-    assert newest(tmp_path, "fp32") == tmp_path / "1"
-    with pytest.raises(SystemExit, match="holds no int8 version"):
-        newest(tmp_path, "int8")
-    with pytest.raises(SystemExit, match="missing: holds no"):
-        newest(tmp_path / "missing")
-
-
-def test_newest_with_a_kind_of_decoder(
-    tiny_artifact: Path, tiny_ssru_artifact: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tiny_artifact, tmp_path / "1")
-    with pytest.raises(SystemExit, match="holds no fp32 version with a recurrent decoder"):
-        newest(tmp_path, "fp32", is_recurrent=True)
-    shutil.copytree(tiny_ssru_artifact, tmp_path / "2")
-    assert newest(tmp_path, "fp32", is_recurrent=True) == tmp_path / "2"
-    assert newest(tmp_path, "fp32", is_recurrent=False) == tmp_path / "1"
-    assert newest(tmp_path, "fp32") == tmp_path / "2"
+    for name in ("9", "10"):
+        shutil.copytree(tiny_artifact, tmp_path / "any" / name)
+    for name in ("README.md", ".hidden"):
+        (tmp_path / "any" / name).mkdir()
+    assert newest(tmp_path / "any", "fp32").name == "10"
+    for folder in ("any", "missing"):
+        with pytest.raises(SystemExit, match=f"{folder}: holds no int8 version"):
+            newest(tmp_path / folder, "int8")
 
 
 @pytest.mark.parametrize(

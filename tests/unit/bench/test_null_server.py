@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.drivers.server_process import Server, ServerProcess
-from bench.scenarios.generator import Plan, measure, tables
+from bench.drivers.server_process import ServerProcess
+from bench.scenarios.generator import measure, null_server, tables
 
-from seqserve.load.generator import send
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.load import Load
+from seqserve.load.load import Load, send
 from seqserve.requests import generate_request
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["unary", "streamed", "http"])
 def test_every_request_is_answered(way: str, tmp_path: Path) -> None:
-    server = Server("null", "bench.drivers.null_server", ["--http"] if way == "http" else [])
+    server = null_server(*["--http"] * (way == "http"))
     load = Load(sources=["a", "b"], rate_per_s=500.0, requests=50)
     counted = 0
 
@@ -42,7 +41,7 @@ def test_every_request_is_answered(way: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_callers_cost() -> None:
-    report = measure(Plan(rate_per_s=100.0, in_flight=2, seconds=0.1, rounds=1))
+    report = measure(1, rate_per_s=100.0, in_flight=2, seconds=0.1)
     [table] = tables(report)
     assert [row[0] for row in table.rows] == ["gRPC", "gRPC, streams of 10 pieces", "HTTP"]
     assert all(way["cpu_us"] > 0 for way in report["ways"].values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.drivers.engine_process import LoopRun
+from bench.drivers.seqserve import LoopRun
 from bench.scenarios.overhead import ServerRun, tables, throughput
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from .fake_server import FakeServer
+from .sessions import connect as connect
 
 
 @pytest.fixture

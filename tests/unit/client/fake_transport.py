@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.errors import CallError
 
 Outcome = Sequence[Message | CallError]

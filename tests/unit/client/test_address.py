@@ -1,10 +1,20 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 
-from seqserve.address import address_of, is_loopback, is_taken
+from seqserve.address import (
+    address_of,
+    channel_options,
+    check_name,
+    grpc_target,
+    is_local,
+    is_loopback,
+    is_taken,
+)
+from seqserve.errors import OptionError
 
 
 @pytest.mark.parametrize(
@@ -52,3 +62,121 @@ def test_a_port_is_taken_while_somebody_listens(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "no such host", "\ud800", "192.0.2.1"])
 def test_any_port_is_never_taken(host: str) -> None:
     assert not is_taken(host, 0)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("localhost:50051", "localhost:50051"),
+        ("[::1]:50051", "[::1]:50051"),
+        ("unix:/run/seqserve.sock", "unix:/run/seqserve.sock"),
+        ("dns:///seqserve.default.svc:50051", "dns:///seqserve.default.svc:50051"),
+        ("127.0.0.1:1,127.0.0.2:2", "ipv4:127.0.0.1:1,127.0.0.2:2"),
+        ("127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:1", "ipv4:127.0.0.1:1,127.0.0.1:2"),
+        ("localhost:1,localhost:2", "ipv4:127.0.0.1:1,127.0.0.1:2"),
+    ],
+)
+def test_targets(target: str, expected: str) -> None:
+    assert grpc_target(target) == expected
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["", "localhost", "localhost:", ":50051", "a b:1", "http://x:1", "localhost:1,", "::1"],
+)
+def test_a_malformed_target_is_refused(target: str) -> None:
+    with pytest.raises(OptionError, match="is not host:port; write for instance"):
+        grpc_target(target)
+
+
+@pytest.mark.parametrize("target", [None, 50051, b"localhost:1"])
+def test_a_target_is_a_text(target: Any) -> None:
+    with pytest.raises(OptionError, match=r"^target: .* is no text; write for instance"):
+        grpc_target(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "localhost:65536",
+        "127.0.0.1:116937",
+        "localhost:0",
+        "localhost:" + "9" * 5000,
+        "127.0.0.1:1, 127.0.0.1:65536 , 127.0.0.1:2",
+        "dns:///localhost:65536",
+        "ipv4:127.0.0.1:65536,127.0.0.1:1",
+        "ipv6:[::1]:65536",
+    ],
+)
+def test_a_port_out_of_range_is_refused(target: str) -> None:
+    with pytest.raises(OptionError, match=r"^target: the port of .* is not from 1 to 65535"):
+        grpc_target(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["localhost:65535", "dns:///localhost", "ipv6:[::1]:1", "unix:/run/x:65536", "vsock:2:70000"],
+)
+def test_only_ports_of_tcp_are_checked(target: str) -> None:
+    assert grpc_target(target) == target
+
+
+@pytest.mark.parametrize("target", ["\udcff:1", "a:1,b\0:1", "unix:/run/\udcff", "dns:///a\n:1"])
+def test_characters_that_no_address_has(target: str) -> None:
+    with pytest.raises(OptionError, match=r"^target: '.*\\.*' has a character that no address has"):
+        grpc_target(target)
+    with pytest.raises(OptionError, match=r"^tls.server_name: 'x\\udcff' has a character"):
+        check_name("a:1", "x\udcff")
+
+
+def test_an_unknown_host_among_several_is_named() -> None:
+    with pytest.raises(OptionError, match=r"'nowhere\.invalid:1'"):
+        grpc_target("127.0.0.1:1,nowhere.invalid:1")
+
+
+@pytest.mark.parametrize(
+    ("target", "avoids_proxy"),
+    [
+        ("localhost:1", True),
+        ("127.0.0.9:1,localhost:2", True),
+        ("[::1]:1", True),
+        ("localhost.example.com:1", False),
+        ("127.0.0.1:1,10.0.0.1:1", False),
+        ("dns:///x:1", False),
+        ("unix:/run/seqserve.sock", True),
+    ],
+)
+def test_only_calls_to_this_machine_avoid_the_proxy(target: str, avoids_proxy: bool) -> None:
+    assert (("grpc.enable_http_proxy", 0) in channel_options(target, 1)) is avoids_proxy
+
+
+@pytest.mark.parametrize(
+    ("target", "stays"),
+    [
+        ("localhost:1", True),
+        ("127.0.0.1:1, [::1]:2", True),
+        ("unix:/run/seqserve.sock", True),
+        ("unix-abstract:seqserve", True),
+        ("127.0.0.1.example.com:1", False),
+        ("localhost:1,example.com:1", False),
+        ("0.0.0.0:1", False),
+        ("dns:///localhost:1", False),
+        ("ipv4:127.0.0.1:1", False),
+    ],
+)
+def test_which_calls_stay_on_this_machine(target: str, stays: bool) -> None:
+    assert is_local(target) is stays
+
+
+@pytest.mark.parametrize("target", ["a:1,b:1", "unix:/run/seqserve.sock"])
+def test_targets_without_a_host_name_need_a_server_name(target: str) -> None:
+    with pytest.raises(OptionError, match="--tls-server-name"):
+        check_name(target, None)
+    check_name(target, "seqserve.example.com")
+    check_name("a:1", None)
+
+
+def test_a_name_of_the_certificate_goes_to_grpc() -> None:
+    override = "grpc.ssl_target_name_override"
+    assert (override, "x.example.com") in channel_options("localhost:1", 1, "x.example.com")
+    assert override not in dict(channel_options("localhost:1", 1))

@@ -26,37 +26,30 @@ from seqserve import (
     RetryPolicy,
     Unavailable,
 )
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.v1 import generation_pb2
 
 from .answers import answer
 from .fake_server import PATIENCE_S, FakeServer
+from .sessions import ONCE, Session
 
 SOON = RetryPolicy(max_attempts=3, initial_backoff_s=0.01)
-ONCE = RetryPolicy(max_attempts=1)
 UNAVAILABLE = Unavailable("UNAVAILABLE", "draining", retry_after_s=0.0)
 
 Outcomes = list[tuple[int, Result | CallError]]
 Bulk = Callable[..., Outcomes]
 
 
-@pytest.fixture(params=["Client", "AsyncClient"])
-def bulk(request: pytest.FixtureRequest) -> Bulk:
+@pytest.fixture
+def bulk(connect: Callable[..., Session]) -> Bulk:
     """Returns all outcomes in the order of their arrival."""
 
     def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:
         retry = options.pop("retry", SOON)
-        if request.param == "AsyncClient":
-            return asyncio.run(outcomes_of(AsyncClient(target, retry=retry), sources, **options))
-        with Client(target, retry=retry) as client:
-            return list(client.generate_bulk(sources, **options))
+        outcomes: Outcomes = connect(target, retry=retry).generate_bulk(sources, **options)
+        return outcomes
 
     return run
-
-
-async def outcomes_of(client: AsyncClient, sources: Iterable[str], **options: Any) -> Outcomes:
-    async with client:
-        return [outcome async for outcome in client.generate_bulk(sources, **options)]
 
 
 def texts(outcomes: Outcomes) -> dict[int, str]:

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from seqserve import (
     AsyncClient,
-    AttentionResult,
-    CallError,
     Client,
     DetectedLanguage,
     InternalError,
     InvalidArgument,
     LanguagePair,
-    Model,
     ModelState,
     NotFound,
     Overloaded,
-    Piece,
     Result,
     RetryPolicy,
-    ScoreResult,
     Unavailable,
 )
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, stream_of, tokenized
-from .fake_transport import AsyncFakeTransport, FakeCall, FakeTransport, Outcome
+from .fake_transport import AsyncFakeTransport, FakeTransport
+from .sessions import Session
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
 UNAVAILABLE = Unavailable("UNAVAILABLE", "loading", retry_after_s=0.0)
@@ -40,82 +34,9 @@ FULL = Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=0.0)
 BROKEN = Unavailable("INTERNAL", "Received RST_STREAM with error code 2")
 
 
-@dataclass
-class Session:
-    """Either client, with a blocking interface."""
-
-    client: Any
-    transport: Any
-
-    @property
-    def calls(self) -> list[FakeCall]:
-        calls: list[FakeCall] = self.transport.calls
-        return calls
-
-    def generate(self, source: str, **options: Any) -> Result:
-        result: Result = self._wait(self.client.generate(source, **options))
-        return result
-
-    def generate_many(self, sources: Iterable[str], **options: Any) -> list[Result]:
-        return self._gather(self.client.generate_many(sources, **options))
-
-    def generate_bulk(self, sources: Iterable[str], **options: Any) -> list[Any]:
-        return self._gather(self.client.generate_bulk(sources, **options))
-
-    def stream(self, source: str, **options: Any) -> list[Piece]:
-        return self._gather(self.client.stream(source, **options))
-
-    def generate_batch(self, sources: list[str], **options: Any) -> list[Result | CallError]:
-        outcomes: list[Result | CallError] = self._wait(
-            self.client.generate_batch(sources, **options)
-        )
-        return outcomes
-
-    def score(self, source: str, target: str, **options: Any) -> ScoreResult:
-        result: ScoreResult = self._wait(self.client.score(source, target, **options))
-        return result
-
-    def attention(self, *texts: str, **options: Any) -> AttentionResult:
-        result: AttentionResult = self._wait(self.client.attention(*texts, **options))
-        return result
-
-    def models(self) -> list[Model]:
-        models: list[Model] = self._wait(self.client.models())
-        return models
-
-    def model(self, *names: Any) -> Model:
-        model: Model = self._wait(self.client.model(*names))
-        return model
-
-    def change(self, verb: str, *arguments: Any, **options: Any) -> Any:
-        return self._wait(getattr(self.client, verb)(*arguments, **options))
-
-    def _wait(self, value: Any) -> Any:
-        return asyncio.run(_await(value)) if isinstance(value, Awaitable) else value
-
-    def _gather(self, items: Any) -> list[Any]:
-        return asyncio.run(_collect(items)) if hasattr(items, "__aiter__") else list(items)
-
-
-async def _await(value: Any) -> Any:
-    return await value
-
-
-async def _collect(items: Any) -> list[Any]:
-    return [item async for item in items]
-
-
-@pytest.fixture(params=["Client", "AsyncClient"])
-def session(request: pytest.FixtureRequest) -> Callable[..., Session]:
-    def make(*outcomes: Outcome, **settings: Any) -> Session:
-        settings = {"retry": AT_ONCE, **settings}
-        if request.param == "Client":
-            transport = FakeTransport(list(outcomes))
-            return Session(Client(transport=transport, **settings), transport)
-        async_transport = AsyncFakeTransport(list(outcomes))
-        return Session(AsyncClient(transport=async_transport, **settings), async_transport)
-
-    return make
+@pytest.fixture
+def session(connect: Callable[..., Session]) -> Callable[..., Session]:
+    return lambda *outcomes, **settings: connect(*outcomes, **{"retry": AT_ONCE, **settings})
 
 
 def test_generate(session: Callable[..., Session]) -> None:
@@ -312,12 +233,12 @@ def test_a_batch_needs_a_list_of_texts(session: Callable[..., Session], sources:
 def test_tokenize_and_detokenize(session: Callable[..., Session]) -> None:
     request = generation_pb2.TokenizeRequest(text="good  day", is_target=True, model="m")
     run = session([tokenized(request)])
-    found = run.change("tokenize", "good  day", is_target=True, model="m")
+    found = run.tokenize("good  day", is_target=True, model="m")
     assert (found.tokens, found.length, found.max_length) == (("▁good", "▁day"), 3, 64)
     assert (found.begins, found.ends) == ((0, 6), (4, 9))
     assert [(call.method, call.request) for call in run.calls] == [(Method.TOKENIZE, request)]
     run = session([generation_pb2.DetokenizeResponse(model="m", version=1, text="good day")])
-    assert run.change("detokenize", [10, 11]) == "good day"
+    assert run.detokenize([10, 11]) == "good day"
     expected = generation_pb2.DetokenizeRequest(token_ids=[10, 11])
     assert [(call.method, call.request) for call in run.calls] == [(Method.DETOKENIZE, expected)]
 
@@ -325,7 +246,7 @@ def test_tokenize_and_detokenize(session: Callable[..., Session]) -> None:
 def test_languages_are_detected_and_their_pairs_listed(session: Callable[..., Session]) -> None:
     found = generation_pb2.DetectedLanguage(language="de", confidence=0.75)
     run = session([generation_pb2.DetectLanguageResponse(languages=[found])])
-    assert run.change("detect_language", "Guten Tag", ["de", "en"]) == [
+    assert run.detect_language("Guten Tag", ["de", "en"]) == [
         DetectedLanguage(language="de", confidence=0.75)
     ]
     request = generation_pb2.DetectLanguageRequest(text="Guten Tag", languages=["de", "en"])
@@ -338,14 +259,14 @@ def test_languages_are_detected_and_their_pairs_listed(session: Callable[..., Se
         pairs=[model_pb2.LanguagePair(**pair, models=models)]  # type: ignore[arg-type]
     )
     run = session([listed])
-    assert run.change("language_pairs") == [LanguagePair(**pair, models=tuple(models))]  # type: ignore[arg-type]
+    assert run.language_pairs() == [LanguagePair(**pair, models=tuple(models))]  # type: ignore[arg-type]
     assert run.calls[0].request == model_pb2.ListModelsRequest(with_pairs=True)
 
 
 @pytest.mark.parametrize("token_ids", [["a"], [-1], [1 << 32], "12", 5])
 def test_what_is_no_list_of_ids_is_refused(session: Callable[..., Session], token_ids: Any) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        session().change("detokenize", token_ids)
+        session().detokenize(token_ids)
     assert caught.value.field == "token_ids"
 
 
@@ -368,8 +289,8 @@ def test_glossaries(session: Callable[..., Session]) -> None:
         [model_pb2.ListGlossariesResponse(glossaries=[message])],
         [model_pb2.GetGlossaryResponse(glossary=message, entries=entries)],
     )
-    assert [(each.name, each.entries) for each in run.change("glossaries")] == [("g", ())]
-    found = run.change("glossary", "g", "en", target_language="de")
+    assert [(each.name, each.entries) for each in run.glossaries()] == [("g", ())]
+    found = run.glossary("g", "en", target_language="de")
     assert (found.source_language, found.entries) == ("en", (("tea", "Tee"),))
     assert run.calls[1].request == model_pb2.GetGlossaryRequest(
         glossary="g", source_language="en", target_language="de"
@@ -385,9 +306,9 @@ def test_loading_unloading_and_splitting_traffic(session: Callable[..., Session]
         [model_pb2.UnloadModelResponse(model=unloaded)],
         [model_pb2.SetTrafficResponse(models=[ready, ready])],
     )
-    assert run.change("load_model", "m", 3).state is ModelState.READY
-    assert run.change("unload_model", "m", 3).state is ModelState.AVAILABLE
-    assert len(run.change("set_traffic", "m", {3: 1})) == 2
+    assert run.load_model("m", 3).state is ModelState.READY
+    assert run.unload_model("m", 3).state is ModelState.AVAILABLE
+    assert len(run.set_traffic("m", {3: 1})) == 2
     methods = [Method.LOAD_MODEL, Method.LOAD_MODEL, Method.UNLOAD_MODEL, Method.SET_TRAFFIC]
     assert [call.method for call in run.calls] == methods
     assert run.calls[3].request == model_pb2.SetTrafficRequest(model="m", weights={3: 1})

@@ -174,26 +174,16 @@ def test_a_value_that_is_no_boolean_is_refused() -> None:
         ["a", "b", "--port", "1", "--json"],
         ["--port", "1", "a", "--json", "b"],
         ["--json", "--port", "1", "a", "b"],
+        ["--json", "--port", "1", "a", "--", "b"],
+        ["a", "--port", "1", "--json", "--", "b"],
     ],
 )
-def test_flags_may_stand_anywhere(argv: list[str]) -> None:
+def test_flags_may_be_anywhere_before_two_dashes(argv: list[str]) -> None:
     assert read(*argv) == Options(port=1, json=True, texts=["a", "b"])
 
 
 def test_after_two_dashes_everything_is_text() -> None:
-    assert read("--json", "--", "-x", "--port").texts == ["-x", "--port"]
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["--json", "-", "a", "--", "-hello"],
-        ["-", "--json", "a", "--", "-hello"],
-        ["--json", "--", "-", "a", "-hello"],
-    ],
-)
-def test_flags_and_texts_may_stand_before_two_dashes(argv: list[str]) -> None:
-    assert read(*argv) == Options(json=True, texts=["-", "a", "-hello"])
+    assert read("--json", "-", "--", "-", "-x", "--port").texts == ["-", "-", "-x", "--port"]
 
 
 def test_two_dashes_before_arguments_of_other_types() -> None:

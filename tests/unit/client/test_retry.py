@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import math
 import pickle
 import sys
@@ -12,9 +13,8 @@ from hypothesis import strategies as st
 from tests.clock import Clock
 
 from seqserve import errors
-from seqserve.availability import Availability
-from seqserve.errors import InvalidArgument, OptionError
-from seqserve.retry import Attempts, RetryPolicy
+from seqserve.errors import InvalidArgument, OptionError, Unavailable
+from seqserve.retry import Attempts, Availability, RetryPolicy
 
 UNAVAILABLE = errors.Unavailable("UNAVAILABLE", "draining")
 UNREACHABLE = errors.Unreachable("UNAVAILABLE", "connection refused")
@@ -210,13 +210,6 @@ def test_a_delay_that_no_thread_can_sleep_is_not_started() -> None:
     assert attempts(Clock(), timeout_s=math.inf).delay_after(later) is None
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1.0, math.nan])
-def test_a_timeout_must_be_positive(timeout_s: float) -> None:
-    with pytest.raises(errors.InvalidArgument, match="timeout_s") as refused:
-        Attempts(RetryPolicy(), timeout_s, Availability("there:1"))
-    assert refused.value.field == "timeout_s"
-
-
 @given(
     timeout_s=st.floats(0.001, 1000),
     max_attempts=st.integers(1, 50),
@@ -282,5 +275,80 @@ def test_settings_are_checked(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("timeout_s", [None, "x", math.nan, 0.0, -1.0])
 def test_timeout_is_checked(timeout_s: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"^INVALID_ARGUMENT: timeout_s: "):
+    with pytest.raises(InvalidArgument, match=r"^INVALID_ARGUMENT: timeout_s: ") as refused:
         attempts(Clock(), timeout_s=timeout_s)
+    assert refused.value.field == "timeout_s"
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, logger="seqserve.client")
+    return caplog
+
+
+def wait(availability: Availability, error: Unavailable = UNREACHABLE) -> None:
+    availability.failed(error)
+    availability.awaited(error)
+
+
+def test_an_outage_is_logged_once_and_so_is_its_end(logged: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    there = Availability("there:1", clock=clock)
+    there.answered(clock())
+    for _ in range(2):
+        for _ in range(10):
+            clock.now_s += 1.0
+            wait(there)
+        there.answered(clock() + 0.5)
+        there.answered(clock() + 0.5)
+    outage = [
+        "there:1 is not available, waiting for it: UNAVAILABLE: connection refused",
+        "there:1 is available again",
+    ]
+    assert logged.messages == outage * 2
+
+
+def test_a_short_outage_is_not_logged(logged: pytest.LogCaptureFixture) -> None:
+    """As that of one server among several that drains."""
+    clock = Clock()
+    there = Availability("there:1", clock=clock)
+    for _ in range(10):
+        wait(there, UNAVAILABLE)
+        clock.now_s += 0.9
+        wait(there, UNAVAILABLE)
+        there.answered(clock() + 0.1)
+        clock.now_s += 5.0
+    assert logged.messages == []
+
+
+def test_an_answer_to_an_older_call_does_not_end_an_outage(
+    logged: pytest.LogCaptureFixture,
+) -> None:
+    """A server that drains refuses new calls while it answers those that it has."""
+    clock = Clock()
+    there = Availability("there:1", clock=clock)
+    older_s = clock()
+    wait(there, UNAVAILABLE)
+    clock.now_s += 2.0
+    wait(there, UNAVAILABLE)
+    there.answered(older_s)
+    assert len(logged.messages) == 1
+    there.answered(clock())
+    assert len(logged.messages) == 2
+
+
+def test_an_outage_that_no_call_waits_for_is_not_logged(logged: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    there = Availability("there:1", clock=clock)
+    for _ in range(3):
+        clock.now_s += 10.0
+        there.failed(UNREACHABLE)
+    assert logged.messages == []
+
+
+def test_a_server_is_reached_by_a_connection() -> None:
+    there = Availability("there:1")
+    there.failed(UNREACHABLE)
+    assert not there.was_reached
+    there.failed(UNAVAILABLE)
+    assert there.was_reached

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from seqserve.option_values import variable_of
 from seqserve.options import parse
-from seqserve.variables import variable_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions

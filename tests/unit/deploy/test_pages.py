@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.command.table import COMMANDS
+from seqserve.command.main import COMMANDS
+from seqserve.option_values import variable_of
 from seqserve.options import flag_of
-from seqserve.variables import variable_of
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -47,7 +47,11 @@ def find(name: str) -> Path | None:
     """Finds the file that a page names."""
     direct = (base / name for base in BASES if (base / name).exists())
     return next(direct, None) or next(
-        (file for folder in ("tests", "model", "server") for file in (ROOT / folder).rglob(name)),
+        (
+            file
+            for folder in ("tests", "model", "recipes", "server")
+            for file in (ROOT / folder).rglob(name)
+        ),
         None,
     )
 
@@ -55,9 +59,10 @@ def find(name: str) -> Path | None:
 @functools.cache
 def help_of(verb: str, *words: str) -> str:
     """Returns what ``seqserve VERB [WORD] --help`` prints."""
-    main = importlib.import_module(COMMANDS[verb].module).main
+    command = COMMANDS[verb]
+    run = getattr(importlib.import_module(command.module), command.function)
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
-        main([*words, "--help"])
+        run([*words, "--help"])
     return shown.getvalue()
 
 

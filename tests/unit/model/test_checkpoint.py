@@ -19,11 +19,11 @@ from seqserve_model.checkpoint import (
     write_json,
     write_tensors,
 )
+from seqserve_model.options import Weights
 from seqserve_model.recipe import OptimizerRecipe
 from seqserve_model.trainer import make_optimizer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_model.weights import Weights
 
 MakeModel = Callable[..., Transformer]
 

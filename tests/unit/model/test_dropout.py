@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqserve_model.dropout import ByteDropout, use_byte_dropout
+from seqserve_model.cpu import ByteDropout, use_byte_dropout
 
 
 def test_drops_its_share_and_keeps_the_mean() -> None:

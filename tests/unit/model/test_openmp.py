@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from seqserve_model.openmp import set_passive_wait
+from seqserve_model.command import set_passive_wait
 
 POLICY = "OMP_WAIT_POLICY"
 

@@ -96,21 +96,19 @@ def test_a_prefix_is_put_before_the_sources_of_its_file(folder: Path) -> None:
     assert not sentences & {pair.source[4:] for pair in found.training}
 
 
-@pytest.mark.usefixtures("folder")
-def test_pairs_are_made_of_other_files_as_often_as_they_say() -> None:
-    def made(times: int) -> list[int]:
-        said: list[str] = []
-        files = [{"path": "a"}, {"path": "b", "held_out": False, "weight": 8, "made": times}]
-        found = split(said, files=files, made={"letters": 2}, validation_pairs=5, test_pairs=5)
-        unchanged = {*numbered(0, 60)}
-        pairs = [pair for pair in found.training if pair not in unchanged]
-        assert len(pairs) == 2 * (30 + 20 * times)
-        assert f"{len(pairs)} pairs made of {'a, b' if times else 'a'}" in said
-        return [int(pair.source.split()[1]) for pair in pairs]
-
-    assert max(made(0)) < 40
-    share = sum(number >= 40 for number in made(3)) / len(made(3))
-    assert share == pytest.approx(60 / 90, abs=0.15)
+def test_augmented_pairs_are_added_with_their_repeats_but_for_held_out_sentences(
+    folder: Path,
+) -> None:
+    files = [{"path": "a", "weight": 0.5}]
+    plain = split(files=files, validation_pairs=5, test_pairs=5, left_out_path="valid")
+    more = [Pair("new", "neu"), Pair("new", "neu"), Pair("other", "etwas"), plain.test[0]]
+    write_pairs(folder / "more", more)
+    data = {"files": files, "left_out_path": "valid", "augmented_path": "more"}
+    found = split(**data, validation_pairs=5, test_pairs=5)
+    assert found.training == [*plain.training, *more[:2]]
+    assert (found.validation, found.test) == (plain.validation, plain.test)
+    assert plain.weights is not None
+    assert found.weights == [*plain.weights, 1.0, 1.0]
 
 
 @pytest.mark.usefixtures("folder")

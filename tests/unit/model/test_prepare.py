@@ -162,6 +162,7 @@ def test_the_command_writes_what_training_reads(
 def recipe(tmp_path: Path) -> Path:
     pairs = [Pair(f"the {n} cat", f"die {n} Katze") for n in range(20)]
     write_pairs(tmp_path / "pairs.tsv", pairs)
+    write_pairs(tmp_path / "more.tsv", [Pair(f"{n} dogs", f"{n} Hunde") for n in range(6)])
     path = tmp_path / "recipe.toml"
     path.write_text(
         f"""
@@ -169,8 +170,7 @@ def recipe(tmp_path: Path) -> Path:
         path = "{tmp_path / "pairs.tsv"}"
         validation_pairs = 4
         test_pairs = 4
-        [data.made]
-        joined = 0.5
+        augmented_path = "{tmp_path / "more.tsv"}"
         """
     )
     return path

@@ -7,11 +7,12 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve_model.recipe import Metric, Precision, Recipe
 
-CONFIGS = Path(__file__).parents[3] / "model" / "configs"
+ROOT = Path(__file__).parents[3]
+CONFIGS = [*ROOT.glob("model/configs/*.toml"), *ROOT.glob("recipes/*/*-*.toml")]
 LEAST: dict[str, Any] = {"data": {"path": "a.tsv"}}
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(CONFIGS), ids=lambda path: path.stem)
 def test_shipped_recipes_are_sound(path: Path) -> None:
     recipe = Recipe.load(path)
     assert recipe.vocabulary.size % 128 == 0
@@ -20,7 +21,7 @@ def test_shipped_recipes_are_sound(path: Path) -> None:
 
 
 def test_there_are_shipped_recipes() -> None:
-    assert {path.stem for path in CONFIGS.glob("*.toml")} >= {"en-de", "numbers"}
+    assert {path.stem for path in CONFIGS} >= {"en-de", "numbers", "en-de-wide", "ko-en"}
 
 
 def test_keys_are_read() -> None:
@@ -55,13 +56,6 @@ def test_keys_are_read() -> None:
             r"weight: nan is more than 1000",
         ),
         ({"data": {"files": [{"pth": "a"}]}}, r"data\.files\[0\]\.pth is not known"),
-        ({"data": {"path": "a", "made": 3}}, r"write \[data\.made\]"),
-        ({"data": {"path": "a", "made": {"name": 1}}}, r"data\.made\.name is not known"),
-        (
-            {"data": {"path": "a", "made": {"names": -1}}},
-            r"data\.made\.names: -1\.0 is less than 0",
-        ),
-        ({"data": {"path": "a", "made": {"names": math.nan}}}, r"made\.names: nan is more than"),
         ({"optimiser": {}}, r"\[optimiser\] is not known"),
         ({"data": 3}, r"data is not a section"),
         ({"data": {"pth": "a"}}, r"data\.pth is not known; known are path"),

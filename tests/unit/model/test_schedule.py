@@ -1,6 +1,6 @@
 import pytest
 
-from seqserve_model.schedule import learning_rate
+from seqserve_model.objective import learning_rate
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ import seqserve_model.train
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
 from seqserve_model.command.train import main
+from seqserve_model.corpora import number_pairs
 from seqserve_model.data import Pair, Split, read_pairs, sentence_key, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
-from seqserve_model.numbers import number_pairs
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +125,7 @@ def test_a_run_from_before_a_key_was_there_goes_on(
     run = RunDirectory(tmp_path / "old")
     shutil.copytree(finished, run.path)
     recipe = json.loads(run.recipe.read_text())
-    for key in ("files", "made", "left_out_path", "validation_path", "test_path"):
+    for key in ("files", "augmented_path", "left_out_path", "validation_path", "test_path"):
         del recipe["data"][key]
     run.recipe.write_text(json.dumps(recipe))
     assert train(run.path, "--resume") == 0

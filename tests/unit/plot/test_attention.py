@@ -11,7 +11,7 @@ from tests.unit.plot.pictures import heat_maps
 from seqserve.attention import AttentionResult, Kind
 from seqserve.errors import OptionError
 from seqserve_model.transformer import AttentionRecord, Transformer
-from seqserve_plot.attention import draw, of_artifact
+from seqserve_plot.attention import draw, draw_masks, of_artifact
 from seqserve_plot.command import main
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -73,3 +73,17 @@ def test_a_server_is_asked_where_no_artifact_is_named(tmp_path: Path) -> None:
         server.stop()
     assert [(request.source, request.model) for request in server.requests] == [("one two", "m")]
     assert "layer 0, head 0" in out.read_text(encoding="utf-8")
+
+
+def test_both_is_what_padding_and_causal_allow() -> None:
+    padding, causal, both, cross, last = heat_maps(draw_masks(5, 2))
+    np.testing.assert_array_equal(both, padding * causal)
+    np.testing.assert_array_equal(causal, np.tri(5))
+    assert padding.sum(axis=1).tolist() == [3] * 5
+    assert cross.shape == (7, 5)
+    np.testing.assert_array_equal(last, causal[-2:])
+
+
+@pytest.mark.parametrize(("length", "padding"), [(2, 0), (4, 4)])
+def test_rows_without_padding_and_of_padding_alone(length: int, padding: int) -> None:
+    assert heat_maps(draw_masks(length, padding))[0].sum() == length * (length - padding)

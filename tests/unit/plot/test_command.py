@@ -17,7 +17,7 @@ def test_a_picture_is_written_as_its_name_says(tmp_path: Path) -> None:
 def test_without_a_kind_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for kind in ("positions", "masks", "attention", "training", "schedule", "bench"):
+    for kind in ("positions", "masks", "attention", "training", "schedule"):
         assert f"\n  {kind} " in shown
         with pytest.raises(SystemExit):
             main([kind, "--help"])

@@ -9,7 +9,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
-from seqserve_plot.fonts import DEFAULT, FontError, families_for
+from seqserve_plot.picture import DEFAULT, FontError, families_for
 
 KOREAN = "영화가"
 

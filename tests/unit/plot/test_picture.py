@@ -7,8 +7,7 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 
 from seqserve.errors import OptionError
-from seqserve_plot.fonts import DEFAULT, FontError
-from seqserve_plot.picture import grid, heat_map, name_cells, save
+from seqserve_plot.picture import DEFAULT, FontError, grid, heat_map, name_cells, save
 
 
 def korean() -> Figure:

@@ -20,10 +20,9 @@ from typing import TypeAlias
 from seqserve import requests, responses
 from seqserve._async.calls import CallGroup
 from seqserve._concurrency.tasks import Failure, Queue, Semaphore, finished, items_of, start, stop
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve._transport.status import max_bytes_of, too_large
-from seqserve.arguments import checked_concurrency, checked_sources
-from seqserve.decoding import BulkSource
+from seqserve.arguments import BulkSource, checked_concurrency, checked_sources
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Result
 from seqserve.retry import Attempts
@@ -93,7 +92,6 @@ class BulkRun:
         self._pending.close()
 
     async def _paced(self) -> AsyncIterator[tuple[int, BulkSource]]:
-        """Yields each source with its number when there is room for it."""
         numbers = count()
         await self._window.acquire()
         async for source in items_of(self._sources):
@@ -112,7 +110,6 @@ class BulkRun:
             self._outcomes.put_nowait(self._failure)
 
     async def _call(self) -> bool:
-        """Sends the pending requests; tells whether another call is needed."""
         self._pause_s = None
         queue = self._pending.begin()
         first = await queue.get()
@@ -144,7 +141,6 @@ class BulkRun:
             raise too_large(request.ByteSize(), self._max_bytes)
 
     def _refused_by_size(self, error: CallError) -> bool:
-        """Ends the requests that the server does not take; the others go to another call."""
         limit = max_bytes_of(error)
         if limit is None:
             return False
@@ -156,7 +152,6 @@ class BulkRun:
         return bool(refused)
 
     def _settle(self, number: int, outcome: Result | CallError) -> None:
-        """Hands on the outcome of a source, or has the source sent again after a pause."""
         delay_s = self._delay_after(number, outcome)
         if delay_s is None:
             self._attempts.answered()

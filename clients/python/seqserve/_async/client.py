@@ -10,20 +10,16 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._async.bulk import BulkRun
-from seqserve._async.calls import CallGroup, pieces_of
+from seqserve._async.calls import AsyncTransport, CallGroup, WorkerPool, pieces_of
 from seqserve._async.model_client import AsyncModelClient
-from seqserve._async.transport import AsyncTransport
-from seqserve._async.worker_pool import WorkerPool
-from seqserve._transport.aio_channel import AsyncGrpcTransport
-from seqserve._transport.connection import Connection
-from seqserve._transport.metadata import MetadataSource
-from seqserve._transport.method import Method
-from seqserve.attention import AttentionResult
-from seqserve.availability import Availability
-from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve._transport.channels import AsyncGrpcTransport
+from seqserve._transport.connection import Connection, Method
+from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.attention import AttentionResult, ScoreResult, TokenizeResult
 from seqserve.errors import CallError
-from seqserve.results import DetectedLanguage, Piece, Result, ScoreResult, TokenizeResult
-from seqserve.retry import RetryPolicy
+from seqserve.metadata import MetadataSource
+from seqserve.results import DetectedLanguage, Piece, Result
+from seqserve.retry import Availability, RetryPolicy
 from seqserve.tls import TLS
 
 

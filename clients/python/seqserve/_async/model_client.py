@@ -10,11 +10,9 @@ from google.protobuf.message import Message
 
 from seqserve import requests, responses
 from seqserve._async.calls import CallGroup, messages_of
-from seqserve._transport.method import Method
-from seqserve.availability import Availability
-from seqserve.glossary import Glossary
-from seqserve.model import LanguagePair, Model
-from seqserve.retry import Attempts, RetryPolicy
+from seqserve._transport.connection import Method
+from seqserve.model import Glossary, LanguagePair, Model
+from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.v1 import model_pb2
 
 R = TypeVar("R")

@@ -21,10 +21,9 @@ from typing import TypeAlias
 from seqserve import requests, responses
 from seqserve._concurrency.threads import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._sync.calls import CallGroup
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve._transport.status import max_bytes_of, too_large
-from seqserve.arguments import checked_concurrency, checked_sources
-from seqserve.decoding import BulkSource
+from seqserve.arguments import BulkSource, checked_concurrency, checked_sources
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Result
 from seqserve.retry import Attempts
@@ -94,7 +93,6 @@ class BulkRun:
         self._pending.close()
 
     def _paced(self) -> Iterator[tuple[int, BulkSource]]:
-        """Yields each source with its number when there is room for it."""
         numbers = count()
         self._window.acquire()
         for source in items_of(self._sources):
@@ -113,7 +111,6 @@ class BulkRun:
             self._outcomes.put_nowait(self._failure)
 
     def _call(self) -> bool:
-        """Sends the pending requests; tells whether another call is needed."""
         self._pause_s = None
         queue = self._pending.begin()
         first = queue.get()
@@ -145,7 +142,6 @@ class BulkRun:
             raise too_large(request.ByteSize(), self._max_bytes)
 
     def _refused_by_size(self, error: CallError) -> bool:
-        """Ends the requests that the server does not take; the others go to another call."""
         limit = max_bytes_of(error)
         if limit is None:
             return False
@@ -157,7 +153,6 @@ class BulkRun:
         return bool(refused)
 
     def _settle(self, number: int, outcome: Result | CallError) -> None:
-        """Hands on the outcome of a source, or has the source sent again after a pause."""
         delay_s = self._delay_after(number, outcome)
         if delay_s is None:
             self._attempts.answered()

@@ -1,6 +1,11 @@
 # Generated from seqserve/_async/calls.py by `make clients`; do not edit.
 """Calls with their retries, and groups of calls that can be cancelled together.
 
+A transport opens calls; a call yields its messages and ends, or fails with a
+:class:`~seqserve.errors.CallError`. A unary call yields exactly one message; a call of
+:attr:`Method.GENERATE_BULK` sends the requests of an iterator. :mod:`seqserve._transport`
+implements transports with gRPC, the tests of the client without a socket.
+
 A call yields the messages of the first attempt that the server answers. An attempt is repeated only
 while it has yielded nothing, so no message is yielded twice. Closing the generator cancels the call
 on the server. Closing the client, or leaving an iteration over many calls, cancels the calls under
@@ -11,21 +16,49 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from contextlib import closing
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from seqserve import responses
+from seqserve._concurrency import threads
 from seqserve._concurrency.threads import Event
-from seqserve._sync.transport import Call, Transport
-from seqserve._transport.method import Method
+from seqserve._transport.connection import Method
 from seqserve._transport.status import client_closed
+from seqserve.arguments import WINDOW, checked_concurrency
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Piece
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
+
+
+class Call(Protocol):
+    """A call under way."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the response messages as they arrive."""
+
+    def cancel(self) -> None:
+        """Cancels the call; has no effect on one that has ended."""
+
+
+class Transport(Protocol):
+    """Opens calls."""
+
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> Call:
+        """Sends one request, or the requests of an iterator; None sets no deadline."""
+
+    def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""
 
 
 class CallGroup:
@@ -121,3 +154,76 @@ def pieces_of(
                 raise
     if not has_result:
         raise InternalError("INTERNAL", "the server ended the stream without a result")
+
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class WorkerPool(Generic[A, R]):
+    """Threads that take turns at reading items, and work on them at the same time."""
+
+    def __init__(
+        self,
+        work: Callable[[A], R],
+        items: Iterable[A],
+        concurrency: int,
+    ) -> None:
+        """Checks the concurrency and starts nothing yet; the threads read items one at a time."""
+        self._work = work
+        self._items = threads.items_of(items)
+        self._concurrency = checked_concurrency(concurrency)
+        self._reading = threads.Lock()
+        self._window = threads.Semaphore(concurrency * WINDOW)
+        self._futures: threads.Queue[threads.Future[R] | None] = threads.Queue()
+        self._is_over = False
+
+    def outcomes(self) -> Generator[threads.Future[R], None, None]:
+        """Yields a finished future for each item, in order.
+
+        If reading the items fails, a last future has the error.
+        """
+        workers = [threads.start(self._run, "seqserve-many") for _ in range(self._concurrency)]
+        try:
+            while (future := self._futures.get()) is not None:
+                threads.settled(future)
+                yield future
+                self._window.release()
+        finally:
+            self._is_over = True
+            self._window.release()
+            threads.stop(*workers)
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            item, future = taken
+            try:
+                future.set_result(self._work(item))
+            except threads.Failure as error:
+                threads.fail(future, error)
+
+    def _take(self) -> tuple[A, threads.Future[R]] | None:
+        with self._reading:
+            self._window.acquire()
+            if self._is_over:
+                # Wakes the next worker, which ends as well.
+                self._window.release()
+                return None
+            future: threads.Future[R] = threads.Future()
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._end()
+                return None
+            except threads.Failure as error:
+                threads.fail(future, error)
+                self._futures.put_nowait(future)
+                self._end()
+                return None
+            self._futures.put_nowait(future)
+            return item, future
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._window.release()
+        self._futures.put_nowait(None)

@@ -11,20 +11,16 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._sync.bulk import BulkRun
-from seqserve._sync.calls import CallGroup, pieces_of
+from seqserve._sync.calls import CallGroup, Transport, WorkerPool, pieces_of
 from seqserve._sync.model_client import ModelClient
-from seqserve._sync.transport import Transport
-from seqserve._sync.worker_pool import WorkerPool
-from seqserve._transport.channel import GrpcTransport
-from seqserve._transport.connection import Connection
-from seqserve._transport.metadata import MetadataSource
-from seqserve._transport.method import Method
-from seqserve.attention import AttentionResult
-from seqserve.availability import Availability
-from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve._transport.channels import GrpcTransport
+from seqserve._transport.connection import Connection, Method
+from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.attention import AttentionResult, ScoreResult, TokenizeResult
 from seqserve.errors import CallError
-from seqserve.results import DetectedLanguage, Piece, Result, ScoreResult, TokenizeResult
-from seqserve.retry import RetryPolicy
+from seqserve.metadata import MetadataSource
+from seqserve.results import DetectedLanguage, Piece, Result
+from seqserve.retry import Availability, RetryPolicy
 from seqserve.tls import TLS
 
 

@@ -1,1 +1,1 @@
-"""How calls reach a server: the protocol that the clients use, and gRPC behind it."""
+"""How calls reach a server: transports over gRPC, and errors from its statuses."""

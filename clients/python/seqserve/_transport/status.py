@@ -1,18 +1,95 @@
-"""From a gRPC status and its details to an error of :mod:`seqserve.errors`."""
+"""From a gRPC status and its details to an error of :mod:`seqserve.errors`.
+
+Details come as a ``google.rpc.Status`` in the trailing metadata, with ``ErrorInfo``, ``BadRequest``
+and ``RetryInfo`` inside.
+Source: google/rpc/status.proto and google/rpc/error_details.proto of googleapis.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import grpc
+from google.protobuf import any_pb2, duration_pb2, message_factory, text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
 
 from seqserve import errors
-from seqserve._transport.details import METADATA_KEY, Details, read_details
-from seqserve.request_id import REQUEST_ID
+from seqserve.metadata import REQUEST_ID
 from seqserve.v1 import generation_pb2
+
+METADATA_KEY = "grpc-status-details-bin"
+
+# The parts of both files that the client reads, in a pool of its own: gRPC does not depend on
+# googleapis-common-protos, and generated copies would clash with it in a process that has it.
+_DECLARATION = """
+name: "google/rpc/status.proto" package: "google.rpc" syntax: "proto3"
+dependency: "google/protobuf/any.proto" dependency: "google/protobuf/duration.proto"
+message_type { name: "Status"
+  field { name: "details" number: 3 label: LABEL_REPEATED
+          type: TYPE_MESSAGE type_name: ".google.protobuf.Any" } }
+message_type { name: "ErrorInfo"
+  field { name: "reason" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
+message_type { name: "BadRequest"
+  field { name: "field_violations" number: 1 label: LABEL_REPEATED
+          type: TYPE_MESSAGE type_name: ".google.rpc.FieldViolation" } }
+message_type { name: "FieldViolation"
+  field { name: "field" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
+message_type { name: "RetryInfo"
+  field { name: "retry_delay" number: 1 label: LABEL_OPTIONAL
+          type: TYPE_MESSAGE type_name: ".google.protobuf.Duration" } }
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """The details that the client understands."""
+
+    field: str = ""
+    """The wrong field of the request; empty if no field is wrong."""
+    retry_after_s: float | None = None
+    """Seconds after which to retry; None if the server gave no advice."""
+    reason: str = ""
+    """Why the call failed, for programs; empty if the server did not say."""
+
+
+def read_details(data: bytes) -> Details:
+    """Reads a serialized ``google.rpc.Status``; returns empty details if it is malformed."""
+    field, retry_after_s, reason = "", None, ""
+    try:
+        for detail in _STATUS.FromString(data).details:
+            if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                reason = _ERROR_INFO.FromString(detail.value).reason
+            elif detail.type_url.endswith("/google.rpc.BadRequest"):
+                violations = _BAD_REQUEST.FromString(detail.value).field_violations
+                field = violations[0].field if violations else ""
+            elif detail.type_url.endswith("/google.rpc.RetryInfo"):
+                delay = _RETRY_INFO.FromString(detail.value).retry_delay
+                retry_after_s = max(0.0, delay.seconds + delay.nanos * 1e-9)
+    except DecodeError:
+        # Status and message are right without details, so the caller still gets those.
+        return Details()
+    return Details(field=field, retry_after_s=retry_after_s, reason=reason)
+
+
+def _declare() -> tuple[Any, ...]:
+    pool = DescriptorPool()
+    for dependency in (any_pb2.DESCRIPTOR, duration_pb2.DESCRIPTOR):
+        pool.AddSerializedFile(dependency.serialized_pb)
+    file = text_format.Parse(_DECLARATION, FileDescriptorProto())
+    pool.AddSerializedFile(file.SerializeToString())
+    names = ("Status", "ErrorInfo", "BadRequest", "RetryInfo")
+    messages = (pool.FindMessageTypeByName(f"google.rpc.{name}") for name in names)
+    return tuple(message_factory.GetMessageClass(message) for message in messages)
+
+
+_STATUS, _ERROR_INFO, _BAD_REQUEST, _RETRY_INFO = _declare()
+
 
 _CLASSES: dict[str, type[errors.CallError]] = {
     "INVALID_ARGUMENT": errors.InvalidArgument,
@@ -109,7 +186,6 @@ def too_large(size: int, limit: int, request_id: str = "") -> errors.CallError:
 
 
 def _too_large(sizes: re.Match[str], request_id: str) -> errors.CallError:
-    """Returns the error for gRPC's limit on bytes; unlike one for a full queue, none is retried."""
     size, limit = int(sizes[2]), int(sizes[3])
     if sizes[1] == "SERVER":
         return too_large(size, limit, request_id)
@@ -142,14 +218,12 @@ def error_within(failure: generation_pb2.Failure) -> errors.CallError:
 
 
 def _marked(error: errors.CallError) -> errors.CallError:
-    """Marks a cancellation that this client did not ask for."""
     if isinstance(error, errors.Cancelled):
         error.by_server = error.details not in _CANCELLED_HERE
     return error
 
 
 def _without_grpc_words(details: str) -> str:
-    """Says in plain words why there is no connection."""
     if reason := _LAST_ERROR.search(details):
         return f"no connection to {unquote(reason[1])}: {reason[2]}"
     if reason := _NO_ADDRESS.search(details):

@@ -52,7 +52,7 @@ _UNDIVIDED = (
     "has several sentences, which --segmentation none sends as one; a model of sentences may leave"
     " some out: --segmentation sentences translates all"
 )
-# A word of three letters or more, for abbreviations are shorter, or of Korean; behind its end a
+# A word of three letters or more, for abbreviations are shorter, or of Korean; after its end a
 # sentence that begins with a capital letter, a digit or a letter of a script without them.
 _SENTENCES = (
     r"(?:[^\W\d_]{3}|[가-힣])[.!?…]+[\"'”’»)\]]*\s+[\"'“„‘«(\[¿¡]*"

@@ -1,22 +1,107 @@
-"""The options of the commands that call a server."""
+"""Options of the commands that call a server: the connection, the model, and how it decodes.
+
+Each option of decoding that the proto declares is a flag."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqserve import Client
-from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from seqserve.command.decoding import DecodingOptions
+from seqserve.arguments import (
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    GenerateOptions,
+    Priority,
+    SourceOptions,
+)
 from seqserve.command.progress import outages_reported
-from seqserve.decoding import GenerateOptions, SourceOptions
+from seqserve.declarations import DECLARATIONS, Declaration
 from seqserve.errors import OptionError
-from seqserve.options import option
+from seqserve.options import flag_of, option
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
+
+OUTPUT = "output"
+"""Group of the flags that choose what is printed."""
+SCORES = "return_scores"
+"""The only option of that group whose result a line has a place for."""
+NEED_JSON = [each.name for each in DECLARATIONS.values() if each.group == OUTPUT]
+NEED_JSON.remove(SCORES)
+
+# Their variables are options of a server on this machine, which no client obeys.
+_OF_SERVER = {"segmentation"}
+_HEADINGS = {
+    "alternatives": "alternatives, as many as --num-hypotheses",
+    "sampling": "sampling, in place of search; any of these switches it on",
+    "drafts": "drafts of the answer, which do not change it",
+    "constraints": (
+        "constraints; tokens are written as `generate --json` shows them, with ▁ for a space"
+    ),
+}
+
+
+def _flag(declared: Declaration) -> tuple[str, object, object]:
+    flag = option(
+        None,
+        help=_help(declared),
+        fault=partial(_fault, declared) if declared.bounds else None,
+        metavar="SOURCE=TARGET" if declared.kind == dict[str, str] else None,
+        group=_HEADINGS.get(declared.group, declared.group),
+        has_variable=declared.name not in _OF_SERVER,
+    )
+    return declared.name, declared.kind | None, flag
+
+
+def _fault(declared: Declaration, value: Any) -> str | None:
+    fits = value in declared.choices if declared.choices else declared.allows(value)
+    return None if fits else declared.bounds
+
+
+def _help(declared: Declaration) -> str:
+    text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: flag_of(name[0]), declared.text)
+    if declared.name in NEED_JSON:
+        return f"With --json: {text[0].lower()}{text[1:]}"
+    if declared.name == SCORES:
+        return f"{text} If set, a line begins with the score and a tab."
+    return f"{text} Spaces separate tokens." if declared.kind == list[list[str]] else text
+
+
+if TYPE_CHECKING:
+    # Typed code reads the options from `decoding()`.
+    _DecodingFlags = object
+else:
+    _DecodingFlags = make_dataclass(
+        "_DecodingFlags", map(_flag, DECLARATIONS.values()), frozen=True, kw_only=True
+    )
+
+
+def options_outside(*groups: str) -> set[str]:
+    """Names the options of other groups, for a help that leaves them to ``seqserve generate``."""
+    return {each.name for each in DECLARATIONS.values() if each.group not in groups}
+
+
+# No slots: Python cannot join two bases that both have them.
+@dataclass(frozen=True, kw_only=True)
+class DecodingOptions(_DecodingFlags):
+    """Decoding options from the command line; the server chooses what is not set."""
+
+    priority: Priority | None = option(
+        None, help="Order of requests while they wait; normal by default."
+    )
+
+    def decoding(self) -> GenerateOptions:
+        """Returns the keywords of each call."""
+        keywords = GenerateOptions()
+        for field in fields(DecodingOptions):
+            keywords[field.name] = getattr(self, field.name)  # type: ignore[literal-required]
+        return keywords
+
 
 _RETRY = RetryPolicy()
 
@@ -152,7 +237,7 @@ class PairCallOptions(ModelCallOptions):
     target_language: str | None = option(None, help="Code of the language of the target.")
 
     def call(self) -> SourceOptions:
-        """Returns the arguments of each call beside its texts."""
+        """Returns the arguments of each call except its texts."""
         return {
             "model": self.model,
             "version": self.model_version,
@@ -166,5 +251,5 @@ class GenerateCallOptions(ModelCallOptions, DecodingOptions):
     """The server, the model, and how it decodes."""
 
     def keywords(self) -> GenerateOptions:
-        """Returns the arguments of each call beside its source."""
+        """Returns the arguments of each call except its source."""
         return {"model": self.model, "version": self.model_version, **self.decoding()}

@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqserve import Client, errors
-from seqserve._sync.worker_pool import WorkerPool
+from seqserve._sync.calls import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from seqserve.command import process
 from seqserve.command.advice import advice_on_text, raise_if_fatal
-from seqserve.command.connection import GenerateCallOptions
-from seqserve.command.decoding import NEED_JSON, OUTPUT
+from seqserve.command.connection import NEED_JSON, OUTPUT, GenerateCallOptions
+from seqserve.command.document_files import STANDARD_INPUT, SourceFile, can_be_read_twice
+from seqserve.command.document_run import DocumentRun
 from seqserve.command.process import OutputLost
 from seqserve.command.progress import Progress, is_terminal
-from seqserve.command.run.document_run import DocumentRun, Outcome
-from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
-from seqserve.command.writer import JsonWriter, TextWriter, Writer
+from seqserve.command.writers import AnswerWriter, JsonWriter, Outcome, TextWriter
 from seqserve.documents.passage import Passage
 from seqserve.documents.plain_text import fault_of, parse_lines
 from seqserve.options import flag_of, option, parse
@@ -124,14 +123,14 @@ class GenerateCommandOptions(GenerateCallOptions):
             reason = "shows one text before its score is there; several hypotheses, or scores,"
             raise errors.OptionError(f"--stream: {reason} need --json")
 
-    def writer(self) -> Writer:
+    def writer(self) -> AnswerWriter:
         """Makes the writer of the answers."""
-        unit = "text" if self.texts else "line"
+        label = "text" if self.texts else "line"
         if self.json:
-            return JsonWriter(unit=unit, verbose=self.verbose)
+            return JsonWriter(label=label, verbose=self.verbose)
         decoding = self.decoding()
         return TextWriter(
-            unit=unit,
+            label=label,
             verbose=self.verbose,
             hypotheses=decoding.get("num_hypotheses") or 1,
             scores=bool(decoding.get("return_scores")),
@@ -180,7 +179,9 @@ def _where_to_go_on(file: Path | None, answered: int) -> str:
     return f"The first {answered:,} lines are answered; {rest}."
 
 
-def _answer(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:
+def _answer(
+    options: GenerateCommandOptions, writer: AnswerWriter, default_timeout_s: float
+) -> None:
     with (
         closing(_progress(options)) as progress,
         options.connect(default_timeout_s, progress.clear) as client,
@@ -192,16 +193,16 @@ def _answer(options: GenerateCommandOptions, writer: Writer, default_timeout_s: 
             _answer_texts(client, options, writer)
         else:
             DocumentRun(
-                client,
-                writer,
-                progress,
+                client=client,
+                writer=writer,
+                progress=progress,
                 concurrency=options.concurrency or BULK_CONCURRENCY,
                 timeout_s=options.timeout_s,
                 call=options.keywords(),
             ).run(_sources(options, writer))
 
 
-def _sources(options: GenerateCommandOptions, writer: Writer) -> Iterator[Passage]:
+def _sources(options: GenerateCommandOptions, writer: AnswerWriter) -> Iterator[Passage]:
     """Yields texts or lines; reports the first one that would better be divided."""
     segmentation, is_reported = options.decoding().get("segmentation"), False
     for source in _texts(options) if options.texts else _lines(options, writer):
@@ -216,8 +217,9 @@ def _texts(options: GenerateCommandOptions) -> Iterator[Passage]:
         yield Passage(line=number, source=text, text=text, fault=fault_of(text))
 
 
-def _lines(options: GenerateCommandOptions, writer: Writer | None = None) -> Iterator[Passage]:
-    """Reads a document of the format "lines"; the writer ends lines as the first one ends."""
+def _lines(
+    options: GenerateCommandOptions, writer: AnswerWriter | None = None
+) -> Iterator[Passage]:
     path = options.file or STANDARD_INPUT
     if path == STANDARD_INPUT and sys.stdin.isatty():
         print("seqserve: reading lines, answering each; end with Ctrl-D", file=sys.stderr)
@@ -232,7 +234,7 @@ def _lines(options: GenerateCommandOptions, writer: Writer | None = None) -> Ite
             yield passage
 
 
-def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
+def _answer_texts(client: Client, options: GenerateCommandOptions, writer: AnswerWriter) -> None:
     call = options.keywords()
 
     def generate(text: Passage) -> tuple[Passage, Outcome]:
@@ -254,7 +256,7 @@ def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Write
             writer.write(text, outcome)
 
 
-def _stream(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
+def _stream(client: Client, options: GenerateCommandOptions, writer: AnswerWriter) -> None:
     call = options.keywords()
     for source in _sources(options, writer):
         if source.fault or not source.text.strip():

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
 
-from seqserve.command.json_line import json_line
-from seqserve.command.load_options import HIDDEN, LoadOptions
-from seqserve.command.load_run import check_server, find_rate, measured, result_in, send
-from seqserve.files import replaceable, written_whole
+from seqserve import errors
+from seqserve.arguments import DEFAULT_CONCURRENCY
+from seqserve.command.document_files import SourceFile
+from seqserve.command.load_options import DURATION_S, HIDDEN, Backend, LoadOptions
+from seqserve.command.progress import Progress, is_terminal
+from seqserve.files import label_of, replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
-from seqserve.load.load import Load
+from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
+from seqserve.load.load import Load, Sent, send
 from seqserve.load.page import page
-from seqserve.load.rate_search import Probe
+from seqserve.load.rate_search import (
+    Probe,
+    RateSearch,
+    search_rate,
+)
 from seqserve.load.report import compared, differences, lines_of, probes_of
-from seqserve.load.result import Result, details_of
+from seqserve.load.result import Result, details_of, finite, result_of
 from seqserve.options import flag_of, parse
+from seqserve.output import json_line
 
 _EPILOG = """\
 Three ways to send:
@@ -64,12 +81,12 @@ def main(argv: list[str]) -> int:
     for name in ("save_result", "html"):
         if path := getattr(options, name):
             replaceable(path, option=flag_of(name))
-    load = options.load()
+    load = load_of(options)
     caller = options.caller()
     check_server(options, load)
     if options.find_rate:
         return _find_rate(options, load, caller)
-    sent = send(options, load, caller)
+    sent = send_load(options, load, caller)
     result = measured(options, load, sent)
     _write(options, result, sent.answers, lines_of(result))
     return 0 if result["completed"] else 1
@@ -78,9 +95,12 @@ def main(argv: list[str]) -> int:
 def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     limit_ms = options.p99 or 0.0
     search = find_rate(options, load, caller)
-    report = [f"One at a time: p99 {search.lone_ms:,.1f} ms.", *probes_of(search.probes, limit_ms)]
+    report = [
+        f"One at a time: p99 {search.unloaded_ms:,.1f} ms.",
+        *probes_of(search.probes, limit_ms),
+    ]
     report += ["", *lines_of(search.result)]
-    report += [f"Beware, {fault}." for fault in search.faults]
+    report += [f"Beware, {warning}." for warning in search.warnings]
     _write(options, search.result, search.answers, report, search.probes)
     return 0 if search.best else 1
 
@@ -112,3 +132,135 @@ def _compare(options: LoadOptions) -> int:
     if differing := differences(first, second, names):
         print("", "The loads differ:", *differing, sep="\n")
     return 0
+
+
+def check_server(options: LoadOptions, load: Load) -> None:
+    """Makes one call as other commands make it, whose error tells why no load can be sent."""
+    if options.backend is Backend.GRPC:
+        with replace(options, target=options.address).connect() as client:
+            client.generate(load.sources[0], **options.call())
+        return
+
+    async def call() -> None:
+        # Another than the one for the load, which other processes may get: it is not connected yet.
+        async with options.caller() as caller:
+            reply = await caller.send(load.sources[0], load.timeout_s)
+        if reply.error == "UNAVAILABLE":
+            raise errors.Unreachable(reply.error, reply.details)
+        if reply.error:
+            raise errors.CallError(reply.error, reply.details)
+
+    asyncio.run(call())
+
+
+def send_load(options: LoadOptions, load: Load, caller: Caller) -> Sent:
+    """Sends a load and shows its progress."""
+    is_shown = is_terminal(sys.stderr)
+    progress = Progress(sys.stderr, "requests", is_shown=is_shown, total=load.total)
+    with closing(progress):
+        sent = send(load, caller, options.processes, progress.advance)
+    if not sent.answers:
+        raise errors.OptionError("--duration: no request came within it")
+    return sent
+
+
+def measured(options: LoadOptions, load: Load, sent: Sent) -> Result:
+    """Computes the result of a load that was sent."""
+    return result_of(
+        sent,
+        facts_of(options, load),
+        seconds=load.seconds,
+        streamed=options.stream,
+        goodput=options.limits_ms(),
+    )
+
+
+def find_rate(options: LoadOptions, load: Load, caller: Caller) -> RateSearch:
+    """Looks for the highest rate at which ``--p99`` holds."""
+
+    def probed(probe: Probe) -> None:
+        if is_terminal(sys.stderr):
+            report = f"{probe.rate_per_s:,g} a second: p99 {probe.p99_ms:,.1f} ms"
+            print(f"seqserve: {report}", file=sys.stderr)
+
+    return search_rate(
+        load,
+        send=lambda tried: send_load(options, tried, caller),
+        measured=lambda tried, sent: measured(options, tried, sent),
+        probed=probed,
+        limit_ms=options.p99 or 0.0,
+        first_per_s=options.request_rate,
+    )
+
+
+def result_in(path: Path, option: str) -> Mapping[str, Any]:
+    """Reads a file of ``--save-result``."""
+    name = label_of(path, option)
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise errors.OptionError(f"{name}: {error.strerror}") from None
+    except ValueError:
+        raise errors.OptionError(f"{name}: is not JSON") from None
+    if not isinstance(facts, dict) or "request_throughput" not in facts:
+        raise errors.OptionError(f"{name}: is no result of a load")
+    return facts
+
+
+def load_of(options: LoadOptions) -> Load:
+    """Reads the files, and returns what is sent."""
+    trace_s = None
+    if options.trace is not None:
+        with closing(SourceFile(options.trace, option="--trace")) as lines:
+            trace_s = moments_of(lines, lines.name)
+    seconds = options.duration
+    if seconds is None and options.num_prompts is None and trace_s is None:
+        seconds = DURATION_S
+    is_open = options.request_rate is not None or trace_s is not None
+    in_flight = options.max_concurrency
+    return Load(
+        sources=_texts(options),
+        rate_per_s=options.request_rate,
+        burstiness=options.burstiness,
+        trace_s=trace_s,
+        in_flight=in_flight if is_open else in_flight or DEFAULT_CONCURRENCY,
+        requests=options.num_prompts,
+        seconds=seconds,
+        timeout_s=options.settings()["timeout_s"],
+        warm_ups=options.num_warmups,
+        seed=options.seed,
+    )
+
+
+def _texts(options: LoadOptions) -> Sequence[str]:
+    if options.dataset_path is None:
+        return SENTENCES
+    with closing(SourceFile(options.dataset_path, option="--dataset-path")) as lines:
+        is_json = options.dataset_path.suffix == ".jsonl"
+        return texts_of(lines, lines.name, is_json=is_json)
+
+
+def facts_of(options: LoadOptions, load: Load) -> Result:
+    """Returns what a result says of the load."""
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "backend": options.backend.value,
+        "target": options.address,
+        "model_id": options.model,
+        "options": {
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in options.call().items()
+            if value is not None
+        },
+        "stream": options.stream,
+        "dataset_path": str(options.dataset_path) if options.dataset_path else None,
+        "request_rate": None if load.is_closed else finite(load.rate_per_s),
+        "burstiness": load.burstiness,
+        "max_concurrency": load.in_flight,
+        "trace": str(options.trace) if options.trace else None,
+        "num_prompts": load.requests,
+        "duration_limit": load.seconds,
+        "seed": load.seed,
+        "processes": options.processes,
+        "goodput": options.limits_ms(),
+    }

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import Enum
 from pathlib import Path
 
 from google.protobuf import json_format
 
 from seqserve import errors
-from seqserve.arguments import DEFAULT_CONCURRENCY, DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from seqserve.command.connection import GenerateCallOptions
-from seqserve.command.decoding import options_outside
-from seqserve.command.run.source_file import SourceFile
-from seqserve.decoding import GenerateOptions
+from seqserve.address import grpc_target
+from seqserve.arguments import (
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    GenerateOptions,
+)
+from seqserve.command.connection import GenerateCallOptions, options_outside
 from seqserve.load.answer import Caller
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller, OpenInferenceCaller, parameters_of
 from seqserve.load.http_caller import HttpCaller, HttpForm
-from seqserve.load.load import Load
-from seqserve.load.open_inference_caller import OpenInferenceCaller, parameters_of
-from seqserve.load.result import GOODPUT_TIMES, Result
-from seqserve.load.texts import SENTENCES, moments_of, texts_of
+from seqserve.load.result import GOODPUT_TIMES
 from seqserve.options import flag_of, option
 from seqserve.requests import generate_request
-from seqserve.target import grpc_target
 
 _HTTP_TARGET = "localhost:5000"
-_DURATION_S = 10.0
+DURATION_S = 10.0
 _WARM_UPS = 16
 
 HIDDEN = options_outside("languages") - {"seed"} | {"priority", "max_attempts"}
@@ -79,7 +74,7 @@ class LoadOptions(GenerateCallOptions):
     num_prompts: int | None = option(None, help="Number of requests.", minimum=1)
     duration: float | None = option(
         None,
-        help=f"Seconds for which requests are sent; by default {_DURATION_S:g} if neither"
+        help=f"Seconds for which requests are sent; by default {DURATION_S:g} if neither"
         " --num-prompts nor --trace ends them.",
         minimum=0.01,
     )
@@ -181,7 +176,6 @@ class LoadOptions(GenerateCallOptions):
         self.form()
 
     def _faults(self) -> dict[str, str | bool]:
-        """Returns what is wrong by the option; what is empty or false is right."""
         compared, rate = len(self.results), self.request_rate or 0.0
         alone = "does not go with --find-rate, which chooses when requests come"
         places = self.max_concurrency or self.processes
@@ -229,11 +223,7 @@ class LoadOptions(GenerateCallOptions):
         return call
 
     def limits_ms(self) -> dict[str, float]:
-        """Reads --goodput.
-
-        Raises:
-            OptionError: It is malformed, or needs a stream.
-        """
+        """Reads --goodput."""
         limits: dict[str, float] = {}
         for word in " ".join(self.goodput).split():
             name, _, value = word.partition(":")
@@ -251,11 +241,7 @@ class LoadOptions(GenerateCallOptions):
         return limits
 
     def form(self) -> HttpForm:
-        """Returns the form of requests over HTTP.
-
-        Raises:
-            OptionError: An option has no place in it.
-        """
+        """Returns the form of requests over HTTP."""
         call = self.call()
         if self.backend is not Backend.LIBRETRANSLATE:
             facts = json_format.MessageToDict(
@@ -295,64 +281,3 @@ class LoadOptions(GenerateCallOptions):
                 token=token,
             )
         return GrpcCaller(self.address, request, streamed=self.stream, tls=tls, token=token)
-
-    def load(self) -> Load:
-        """Reads the files, and returns what is sent."""
-        trace_s = None
-        if self.trace is not None:
-            with closing(SourceFile(self.trace, option="--trace")) as lines:
-                trace_s = moments_of(lines, lines.name)
-        seconds = self.duration
-        if seconds is None and self.num_prompts is None and trace_s is None:
-            seconds = _DURATION_S
-        is_open = self.request_rate is not None or trace_s is not None
-        in_flight = self.max_concurrency
-        return Load(
-            sources=self._texts(),
-            rate_per_s=self.request_rate,
-            burstiness=self.burstiness,
-            trace_s=trace_s,
-            in_flight=in_flight if is_open else in_flight or DEFAULT_CONCURRENCY,
-            requests=self.num_prompts,
-            seconds=seconds,
-            timeout_s=self.settings()["timeout_s"],
-            warm_ups=self.num_warmups,
-            seed=self.seed,
-        )
-
-    def _texts(self) -> Sequence[str]:
-        if self.dataset_path is None:
-            return SENTENCES
-        with closing(SourceFile(self.dataset_path, option="--dataset-path")) as lines:
-            is_json = self.dataset_path.suffix == ".jsonl"
-            return texts_of(lines, lines.name, is_json=is_json)
-
-    def facts(self, load: Load) -> Result:
-        """Returns what a result says of the load."""
-        return {
-            "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-            "backend": self.backend.value,
-            "target": self.address,
-            "model_id": self.model,
-            "options": {
-                name: value.value if isinstance(value, Enum) else value
-                for name, value in self.call().items()
-                if value is not None
-            },
-            "stream": self.stream,
-            "dataset_path": str(self.dataset_path) if self.dataset_path else None,
-            "request_rate": None if load.is_closed else finite(load.rate_per_s),
-            "burstiness": load.burstiness,
-            "max_concurrency": load.in_flight,
-            "trace": str(self.trace) if self.trace else None,
-            "num_prompts": load.requests,
-            "duration_limit": load.seconds,
-            "seed": load.seed,
-            "processes": self.processes,
-            "goodput": self.limits_ms(),
-        }
-
-
-def finite(value: float | None) -> float | str | None:
-    """Writes infinity as vLLM does, for JSON has none."""
-    return "inf" if value is not None and math.isinf(value) else value

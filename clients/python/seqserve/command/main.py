@@ -1,15 +1,168 @@
-"""The ``seqserve`` command: finds a command and runs it."""
+"""The ``seqserve`` command: finds one of its commands and runs it."""
 
 from __future__ import annotations
 
 import difflib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 
 from seqserve import __version__
 from seqserve.command import process
-from seqserve.command.table import COMMANDS, Command, overview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command; its module is imported only when it runs."""
+
+    module: str
+    """Module of the function that runs it."""
+    function: str = "main"
+    """Takes the arguments, a ``list[str]``, and returns the exit status."""
+    help: str
+    """What the command does, in one line."""
+    extra: str = ""
+    """Extra of the distribution with the dependencies; empty if it needs only the client."""
+
+
+_PARTS = ("grpcio", "protobuf", "numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "torch")
+COMMANDS = {
+    "prepare": Command(
+        module="seqserve_model.prepare",
+        help="make one file of sentence pairs from a corpus",
+        extra="train",
+    ),
+    "train": Command(
+        module="seqserve_model.command.train",
+        help="train a model by a recipe (TOML)",
+        extra="train",
+    ),
+    "evaluate": Command(
+        module="seqserve_model.command.evaluate",
+        help="score a trained model: BLEU, chrF",
+        extra="train",
+    ),
+    "export": Command(
+        module="seqserve_export.command",
+        help="turn a trained model into ONNX files, and prove them equal",
+        extra="train",
+    ),
+    "import": Command(
+        module="seqserve_import.command",
+        help="turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
+        extra="import",
+    ),
+    "shortlist": Command(
+        module="seqserve_export.shortlist.command",
+        help="let a model choose among probable translations only, so that it is faster",
+        extra="train",
+    ),
+    "serve": Command(
+        module="seqserve_server.front.app",
+        help="serve exported models over gRPC",
+        extra="server",
+    ),
+    "generate": Command(
+        module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
+    ),
+    "translate": Command(
+        module="seqserve.command.translate",
+        help="translate documents: text, Markdown, HTML, subtitles, Word, JSON, PO",
+        extra="translate",
+    ),
+    "corpus": Command(
+        module="seqserve_server.corpus.command",
+        help="generate from every text of a corpus, without a server",
+        extra="server",
+    ),
+    "score": Command(
+        module="seqserve.command.analysis",
+        function="score",
+        help="print the log-probability of every token of a target",
+    ),
+    "attention": Command(
+        module="seqserve.command.analysis",
+        function="attention",
+        help="draw which tokens a model attended to",
+    ),
+    "plot": Command(
+        module="seqserve_plot.command",
+        help="draw positions, masks, attention, trainings, steps of the decoder",
+        extra="plot",
+    ),
+    "tokenize": Command(
+        module="seqserve.command.analysis",
+        function="tokenize",
+        help="show the tokens that a model divides a text into",
+    ),
+    "models": Command(
+        module="seqserve.command.models",
+        help="list, load and unload models of a server, or fetch some for it",
+    ),
+    "load": Command(
+        module="seqserve.command.load",
+        help="send load to a server, and measure how long its answers take",
+    ),
+    "plan": Command(
+        module="seqserve.command.plan",
+        help="tell how many servers a rate needs, and what each of them needs",
+    ),
+    "gateway": Command(
+        module="seqserve_gateway.command",
+        help="open a server to HTTP: JSON, and the forms of other translation services",
+        extra="gateway",
+    ),
+    "playground": Command(
+        module="seqserve_gateway.playground",
+        help="try models on a page in the browser, and look inside",
+        extra="playground",
+    ),
+    "token": Command(
+        module="seqserve.command.token",
+        help="make a token for a client of a server that requires one",
+    ),
+    "version": Command(
+        module="seqserve.command.main",
+        function="version",
+        help="print the versions of seqserve and its dependencies",
+    ),
+}
+
+
+def overview() -> str:
+    """Returns the help of ``seqserve`` itself."""
+    commands = "\n".join(f"  {name:<10} {command.help}" for name, command in COMMANDS.items())
+    return f"""\
+usage: seqserve COMMAND [OPTIONS]
+
+Trains small encoder-decoder transformers, exports them to ONNX and serves them over gRPC.
+
+commands:
+{commands}
+
+call a running server:
+  seqserve generate "The coffee tastes good."
+  seqserve generate --stream "We saw a good film."
+  seqserve generate --file source.txt > target.txt
+  seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
+  seqserve attention "The coffee tastes good."
+  seqserve load --request-rate 50
+  seqserve plan --rate 200 --p99-ms 300
+
+make a model and serve it:
+  seqserve prepare --numbers 20000 --out data/numbers.tsv
+  seqserve train model/configs/numbers.toml --threads 1
+  seqserve export runs/numbers --name numbers
+  seqserve serve --default-model numbers
+
+take a model that is trained already:
+  seqserve import opus-mt-en-de --name en-de-opus
+
+Every option is a flag and an environment variable, such as --target and SEQSERVE_TARGET. Options of
+the same name share their variable.
+`seqserve COMMAND --help` explains a command, `seqserve --version` prints the version."""
+
 
 _PACKAGES = {command.module.partition(".")[0] for command in COMMANDS.values()}
 
@@ -41,7 +194,7 @@ def _run(name: str, command: Command, arguments: list[str]) -> int:
     try:
         module = import_module(command.module)
         process.clean_up_first()
-        status: int = module.main(arguments)
+        status: int = getattr(module, command.function)(arguments)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in _PACKAGES or not command.extra:
@@ -51,3 +204,27 @@ def _run(name: str, command: Command, arguments: list[str]) -> int:
             1, f"`seqserve {name}` needs {missing!r}, which is not installed: {hint}"
         )
     return status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOptions:
+    """The options of ``seqserve version``: none but ``--help``."""
+
+
+def version(argv: list[str]) -> int:
+    """Runs ``seqserve version``, which prints versions for bug reports."""
+    import platform
+    from importlib import metadata
+
+    from seqserve.options import parse
+
+    description = "Prints the versions of seqserve, Python and the installed dependencies."
+    parse(VersionOptions, argv, prog="seqserve version", description=description)
+    print(f"seqserve {__version__}")
+    print(f"python {platform.python_version()} on {platform.platform()}")
+    for part in _PARTS:
+        try:
+            print(f"{part} {metadata.version(part)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return 0

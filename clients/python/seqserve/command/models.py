@@ -11,13 +11,11 @@ from importlib import import_module
 from typing import TypeAlias
 
 from seqserve import Client
-from seqserve.columns import aligned
 from seqserve.command.connection import ConnectionOptions
-from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
-from seqserve.glossary import Glossary
-from seqserve.model import LanguagePair, Model, ModelState
+from seqserve.model import Glossary, LanguagePair, Model, ModelState
 from seqserve.options import option, parse, split_command
+from seqserve.output import aligned, json_line
 
 _Listed: TypeAlias = Model | LanguagePair | Glossary
 _FETCH, _FETCH_MODULE = "fetch", "seqserve_server.fetch.command"

@@ -1,18 +1,25 @@
-"""The options of ``seqserve plan``, and what they have measured."""
+"""The options of ``seqserve plan``, and the server that it starts to measure it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import IO
 
 from seqserve import errors
 from seqserve.command.connection import GenerateCallOptions
 from seqserve.command.load_options import LoadOptions
-from seqserve.cores import available_cores
-from seqserve.load.local_server import local_server
+from seqserve.errors import SeqserveError
 from seqserve.options import flag_of, option
+from seqserve.processes import available_cores
 
 _PROBES = 12
 """Loads of a search, more or less: `--duration` is their sum."""
@@ -115,7 +122,6 @@ class PlanOptions(GenerateCallOptions):
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")
 
     def _faults(self) -> dict[str, str | bool]:
-        """Returns what is wrong by the option; what is empty or false is right."""
         is_started = not self.target and self.report is None
         alone = "is of a server that is started here; leave it out with --target and --report"
         return {
@@ -160,8 +166,72 @@ class PlanOptions(GenerateCallOptions):
             "default_model": self.model,
             "slots": self.slots,
             "workers": self.known_cores,
-            # The load stands for many clients.
+            # The load represents many clients.
             "caller_share": 1,
         }
         given = {flag_of(name): str(value) for name, value in flags.items() if value is not None}
         return [word for pair in given.items() for word in pair]
+
+
+# Within it calls under way may end.
+_PATIENCE_S = 10.0
+_READY = re.compile(r"seqserve ready on ([^\s,]+)")
+
+
+@contextmanager
+def local_server(flags: Sequence[str], *, cores: int | None = None) -> Iterator[str]:
+    """Runs ``seqserve serve`` on free ports, and yields its address."""
+    ports = ("--port", "0", "--metrics-port", "0", "--log-level", "warning")
+    variables = os.environ.items()
+    own = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
+    # What ends this process ends the server too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with tempfile.TemporaryFile() as log:
+            with _kept_to(cores):
+                server = subprocess.Popen(
+                    [sys.executable, "-m", "seqserve", "serve", *ports, *flags],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=own,
+                    text=True,
+                )
+            with server:
+                try:
+                    yield _address(server, log)
+                finally:
+                    _end(server)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _address(server: subprocess.Popen[str], log: IO[bytes]) -> str:
+    assert server.stdout is not None
+    if ready := next(filter(None, map(_READY.match, server.stdout)), None):
+        return ready[1]
+    log.seek(0)
+    words = log.read().decode(errors="replace").strip()
+    hint = "--target measures one that runs"
+    raise SeqserveError(f"the server to measure did not start ({hint}): {words}")
+
+
+@contextmanager
+def _kept_to(cores: int | None) -> Iterator[None]:
+    if cores is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_cores)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_cores)
+
+
+def _end(server: subprocess.Popen[str]) -> None:
+    server.terminate()
+    try:
+        server.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        server.kill()

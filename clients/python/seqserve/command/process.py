@@ -143,10 +143,7 @@ def end_with(status: int) -> None:
         status = _INTERRUPTED
     if status in (_INTERRUPTED, _READER_GONE):
         # What waits for threads would wait for calls that are under way.
-        try:
-            sys.stdout.flush()
-        finally:
-            _exit(status)
+        _flush_and_exit(status)
     _failure = status
     sys.exit(status)
 
@@ -168,11 +165,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def _end_if_failed() -> None:
     if _failure:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            _exit(_failure)
+        _flush_and_exit(_failure)
 
 
 def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
@@ -180,6 +173,14 @@ def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
     if failure.exc_type is KeyboardInterrupt:
         _exit(_INTERRUPTED)
     sys.__unraisablehook__(failure)
+
+
+def _flush_and_exit(status: int) -> None:
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        _exit(status)
 
 
 def _exit(status: int) -> None:
@@ -206,7 +207,8 @@ def _guard_streams() -> None:
     if sys.stdout is sys.__stdout__:
         sys.stdout = _Guarded(sys.stdout, os.O_RDONLY, _output_broken, "strict")
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _Guarded(sys.stderr, os.O_WRONLY, _reports_broken, "backslashreplace")
+        # A report that cannot be written is lost.
+        sys.stderr = _Guarded(sys.stderr, os.O_WRONLY, lambda error: None, "backslashreplace")
 
 
 def _discard_output() -> None:
@@ -215,10 +217,7 @@ def _discard_output() -> None:
 
 
 class _Guarded(io.TextIOWrapper):
-    """A stream with its own way with errors.
-
-    It guards texts, not bytes: after an interrupt, bytes would be written twice.
-    """
+    """A stream of text that hands its errors on; bytes would be written twice after Ctrl-C."""
 
     def __init__(
         self, stream: Any, mode: int, broken: Callable[[OSError], None], errors: str
@@ -248,7 +247,3 @@ def _output_broken(error: OSError) -> None:
     if isinstance(error, BrokenPipeError):
         raise error
     raise OutputLost(f"standard output: {error.strerror}") from None
-
-
-def _reports_broken(error: OSError) -> None:
-    pass

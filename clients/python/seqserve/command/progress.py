@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from seqserve.availability import LOG
+from seqserve.retry import LOG
 
 _INTERVAL_S = 0.2
 # Source: ECMA-48, EL; understood by every terminal that is not "dumb".
@@ -86,7 +86,6 @@ class Progress:
 
 
 def _duration(seconds: float) -> str:
-    """Shows a time in its two largest units: 2 h 5 min."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

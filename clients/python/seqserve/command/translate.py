@@ -15,18 +15,18 @@ from pathlib import Path
 from zipfile import ZipInfo
 
 from seqserve import Client, errors
-from seqserve.arguments import BULK_CONCURRENCY
-from seqserve.command.connection import GenerateCallOptions
-from seqserve.command.decoding import options_outside
-from seqserve.command.progress import Progress, is_terminal
-from seqserve.command.run.document_run import DocumentRun
-from seqserve.command.run.document_writer import (
-    DocumentWriter,
-    archive_writer,
-    document_writer,
+from seqserve.arguments import BULK_CONCURRENCY, GenerateOptions
+from seqserve.command.connection import GenerateCallOptions, options_outside
+from seqserve.command.document_files import (
+    STANDARD_INPUT,
+    SourceFile,
+    archive_output,
+    can_be_read_twice,
+    document_output,
 )
-from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
-from seqserve.decoding import GenerateOptions
+from seqserve.command.document_run import DocumentRun
+from seqserve.command.progress import Progress, is_terminal
+from seqserve.command.writers import DocumentWriter
 from seqserve.documents.archive import opened, rewrite, text_of
 from seqserve.documents.formats import (
     ARCHIVES,
@@ -35,7 +35,7 @@ from seqserve.documents.formats import (
     is_named_as_document,
     parser_of,
 )
-from seqserve.documents.passage import Lines, Malformed, Parser, Passage
+from seqserve.documents.passage import Lines, ParseError, Parser, Passage
 from seqserve.options import option, parse
 
 _EPILOG = """\
@@ -152,12 +152,11 @@ def main(argv: list[str]) -> int:
     failed = 0
     with options.connect(math.inf) as client:
         for file, kind in documents:
-            failed += _translate(client, options, file, kind)
+            failed += _Translator(client, options).translate(file, kind)
     return 1 if failed else 0
 
 
 def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format]]) -> None:
-    """Refuses two files in one place, a file in its own, and one named as of another format."""
     places: set[Path] = set()
     for file, kind in documents:
         place = options.output_of(file)
@@ -173,94 +172,101 @@ def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format
         places.add(place)
 
 
-def _translate(client: Client, options: TranslateOptions, file: Path, kind: Format) -> int:
-    """Translates a file; returns how many passages failed."""
-    parser = parser_of(
-        kind, field=options.field, column=options.column, joins_lines=options.join_lines
-    )
-    is_shown = is_terminal(sys.stderr) and (options.out is not None or not sys.stdout.isatty())
-    out = options.output_of(file)
-    if kind in ARCHIVES:
-        if out is None:
-            raise errors.OptionError(f"--out: a file of {kind.value} needs one to be written to")
-        return _translate_archive(client, options, file, out, kind, parser, is_shown)
-    with closing(SourceFile(file, options.encoding)) as source:
-        facts = {**options.call(), "format": kind.value, "encoding": source.encoding}
-        with document_writer(out, source, facts) as writer:
-            total = None
-            if is_shown and can_be_read_twice(file):
-                with closing(SourceFile(file, options.encoding)) as again:
-                    passages = _passages(parser, again, source.name)
-                    total = sum(map(writer.is_sent, passages))
-            with closing(
-                Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
-            ) as progress:
-                passages = _passages(parser, source, source.name)
-                _run(client, options, writer, progress, passages)
-    _report(writer, source.name)
-    return writer.failed.count
+@dataclass(frozen=True, slots=True)
+class _Translator:
+    """Translates documents by one client."""
+
+    client: Client
+    options: TranslateOptions
+
+    def translate(self, file: Path, kind: Format) -> int:
+        """Translates a file; returns how many passages failed."""
+        out, options = self.options.output_of(file), self.options
+        parser = parser_of(
+            kind, field=options.field, column=options.column, joins_lines=options.join_lines
+        )
+        is_shown = is_terminal(sys.stderr) and (out is not None or not sys.stdout.isatty())
+        facts = {**options.call(), "format": kind.value}
+        if kind in ARCHIVES:
+            if out is None:
+                raise errors.OptionError(
+                    f"--out: a file of {kind.value} needs one to be written to"
+                )
+            return self._archive(file, out, kind, parser, facts, is_shown)
+        with closing(SourceFile(file, options.encoding)) as source:
+            facts["encoding"] = source.encoding
+            with document_output(out, source, facts) as (write, journal):
+                writer = DocumentWriter(
+                    label=f"{source.name}: line",
+                    encoding=source.encoding,
+                    output=write,
+                    journal=journal,
+                )
+                total = None
+                if is_shown and can_be_read_twice(file):
+                    with closing(SourceFile(file, options.encoding)) as again:
+                        passages = _passages(parser, again, source.name)
+                        total = sum(map(writer.is_sent, passages))
+                with closing(_progress(is_shown, total)) as progress:
+                    self._run(writer, progress, _passages(parser, source, source.name))
+        return _failures(writer, source.name)
+
+    def _archive(
+        self,
+        file: Path,
+        out: Path,
+        kind: Format,
+        parser: Parser,
+        facts: dict[str, object],
+        is_shown: bool,
+    ) -> int:
+        failed = 0
+        with (
+            opened(file, str(file)) as source,
+            archive_output(out, facts) as (archive, journal),
+            closing(_progress(is_shown)) as progress,
+        ):
+
+            def written(part: ZipInfo) -> str:
+                nonlocal failed
+                name = f"{file}: {part.filename}"
+                texts: list[str] = []
+                writer = DocumentWriter(
+                    label=f"{name}: line", encoding="utf-8", output=texts.append, journal=journal
+                )
+                lines = io.StringIO(text_of(source, part), newline="")
+                self._run(writer, progress, _passages(parser, lines, name))
+                failed += _failures(writer, name)
+                return "".join(texts)
+
+            rewrite(source, archive, kind, written)
+        return failed
+
+    def _run(self, writer: DocumentWriter, progress: Progress, passages: Iterator[Passage]) -> None:
+        writer.before_report = progress.clear
+        DocumentRun(
+            client=self.client,
+            writer=writer,
+            progress=progress,
+            concurrency=self.options.concurrency,
+            timeout_s=self.options.timeout_s,
+            call=self.options.call(),
+        ).run(passages)
 
 
-def _translate_archive(
-    client: Client,
-    options: TranslateOptions,
-    file: Path,
-    out: Path,
-    kind: Format,
-    parser: Parser,
-    is_shown: bool,
-) -> int:
-    """Translates the parts of a document that are text; the others stay to the byte."""
-    failed = 0
-    with (
-        opened(file, str(file)) as source,
-        archive_writer(out, {**options.call(), "format": kind.value}) as (archive, journal),
-        closing(Progress(sys.stderr, "passages", is_shown=is_shown)) as progress,
-    ):
-
-        def written(part: ZipInfo) -> str:
-            nonlocal failed
-            name = f"{file}: {part.filename}"
-            texts: list[str] = []
-            writer = DocumentWriter(name, "utf-8", texts.append, journal)
-            lines = io.StringIO(text_of(source, part), newline="")
-            _run(client, options, writer, progress, _passages(parser, lines, name))
-            _report(writer, name)
-            failed += writer.failed.count
-            return "".join(texts)
-
-        rewrite(source, archive, kind, written)
-    return failed
+def _progress(is_shown: bool, total: int | None = None) -> Progress:
+    return Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
 
 
-def _run(
-    client: Client,
-    options: TranslateOptions,
-    writer: DocumentWriter,
-    progress: Progress,
-    passages: Iterator[Passage],
-) -> None:
-    writer.before_report = progress.clear
-    run = DocumentRun(
-        client,
-        writer,
-        progress,
-        concurrency=options.concurrency,
-        timeout_s=options.timeout_s,
-        call=options.call(),
-    )
-    run.run(passages)
-
-
-def _report(writer: DocumentWriter, name: str) -> None:
+def _failures(writer: DocumentWriter, name: str) -> int:
     if writer.failed.count:
         report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
         print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
+    return writer.failed.count
 
 
 def _passages(parser: Parser, lines: Lines, name: str) -> Iterator[Passage]:
-    """Reads the passages of a document; an error of its format names the file."""
     try:
         yield from parser(lines)
-    except Malformed as error:
+    except ParseError as error:
         raise errors.OptionError(f"{name}: {error}") from None

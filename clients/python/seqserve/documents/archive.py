@@ -24,7 +24,7 @@ DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
 )
-"""What Python raises where an archive is damaged, beside OSError."""
+"""What Python raises where an archive is damaged, besides OSError."""
 
 
 @contextmanager
@@ -37,9 +37,6 @@ def opened(
         file: The archive, or its bytes.
         name: Its name in errors.
         max_bytes: Most bytes of all its parts.
-
-    Raises:
-        OptionError: It cannot be read, is none, is encrypted, or has more than fits.
     """
     try:
         archive = zipfile.ZipFile(file)
@@ -73,9 +70,6 @@ def rewrite(
     """Writes an archive again, with what is written for each part that is translated.
 
     The other parts stay to the byte.
-
-    Raises:
-        OptionError: A part of the source is damaged, or none is text.
     """
     if not any(is_text(kind, part) for part in source.infolist()):
         reason = (
@@ -92,11 +86,7 @@ def rewrite(
 
 
 def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
-    """Reads a part that is translated.
-
-    Raises:
-        OptionError: It is too large, damaged, or not UTF-8.
-    """
+    """Reads a part that is translated."""
     name = _name(archive, part)
     if part.file_size > _MAX_TEXT_BYTES:
         raise OptionError(f"{name}: has {part.file_size:,} bytes; {_MAX_TEXT_BYTES:,} can be read")

@@ -1,4 +1,4 @@
-"""Texts whose translations have places of their own, beside them, as in PO and XLIFF."""
+"""Texts with a separate place for their translation, as in PO and XLIFF."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def target(
         source: The text to translate.
         syntax: How the document writes it.
         line: The line of the text.
-        before: What stands before the place.
+        before: What comes before the place.
         kept: What is in the place; it stays there without a translation.
         opening: What is written before a translation.
-        closing: What is written behind it.
+        closing: What is written after it.
     """
     parts = [*passages([*source], syntax)]
     texts = [index for index, part in enumerate(parts) if part.has_words]
@@ -49,7 +49,7 @@ def target(
         before=before,
         source=kept,
         written=partial(_written, part, opening, closing),
-        divided=part.divided and partial(_divided, part, opening, closing),
+        split_passages=part.split_passages and partial(_split, part, opening, closing),
     )
 
 
@@ -57,9 +57,8 @@ def _written(part: Passage, opening: str, closing: str, translation: Translation
     return f"{opening}{part.written(translation)}{closing}"
 
 
-def _divided(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
-    """Divides a text at its markup; a part that fails is written as it is in the source."""
-    for each in part.divided() if part.divided else ():
+def _split(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
+    for each in part.split_passages() if part.split_passages else ():
         yield replace(each, before=opening + each.before)
         opening = ""
     yield Passage(line=1, before=opening + closing)

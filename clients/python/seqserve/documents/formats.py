@@ -6,6 +6,7 @@ from enum import Enum
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from seqserve.documents.passage import Parser
 from seqserve.errors import OptionError
@@ -57,22 +58,22 @@ _SUFFIXES = {
     ".odt": Format.ODT,
     ".epub": Format.EPUB,
 }
-_MODULES = {
-    Format.TEXT: "plain_text",
-    Format.MARKDOWN: "markdown",
-    Format.HTML: "html",
-    Format.SRT: "subtitles",
-    Format.VTT: "subtitles",
-    Format.JSON_LINES: "json_lines",
-    Format.JSON: "json_messages",
-    Format.PO: "gettext",
-    Format.ANDROID: "android",
-    Format.STRINGS: "apple_strings",
-    Format.XLIFF: "xliff",
-    Format.CSV: "table",
-    Format.DOCX: "docx",
-    Format.ODT: "odt",
-    Format.EPUB: "html",
+_PARSERS = {
+    Format.TEXT: "plain_text.parse",
+    Format.MARKDOWN: "markdown.parse",
+    Format.HTML: "html.parse",
+    Format.SRT: "subtitles.parse",
+    Format.VTT: "subtitles.parse",
+    Format.JSON_LINES: "json_files.parse_lines",
+    Format.JSON: "json_files.parse",
+    Format.PO: "gettext.parse",
+    Format.ANDROID: "app_strings.parse_android",
+    Format.STRINGS: "app_strings.parse_apple",
+    Format.XLIFF: "xliff.parse",
+    Format.CSV: "table.parse",
+    Format.DOCX: "office.parse_docx",
+    Format.ODT: "office.parse_odt",
+    Format.EPUB: "html.parse_xhtml",
 }
 ARCHIVES = {
     Format.DOCX: r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
@@ -83,11 +84,7 @@ ARCHIVES = {
 
 
 def format_of(path: Path) -> Format:
-    """Tells the format by the suffix of a file; one without a suffix is plain text.
-
-    Raises:
-        OptionError: The suffix is of no format that is known.
-    """
+    """Tells the format by the suffix of a file; one without a suffix is plain text."""
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         reason = f"{path.suffix} is no format that is known"
@@ -109,26 +106,20 @@ def parser_of(kind: Format, *, field: str | None, column: str | None, joins_line
         field: Of JSON lines, the name of the field.
         column: Of CSV, the name of the column.
         joins_lines: Whether the lines of a paragraph of plain text are one passage.
-
-    Raises:
-        OptionError: JSON lines lack the name of the field, or CSV the one of the column.
-        ModuleNotFoundError: The library is not installed.
     """
-    module = import_module(f"seqserve.documents.{_MODULES[kind]}")
+    module, _, function = _PARSERS[kind].partition(".")
+    if kind is Format.TEXT and joins_lines:
+        function = "parse_paragraphs"
+    parse: Any = getattr(import_module(f"seqserve.documents.{module}"), function)
     if kind is Format.JSON_LINES:
         if not field:
             raise OptionError(
                 "--field: is required for JSON lines: what to translate, such as text"
             )
-        return partial(module.parse, field=field)
+        return partial(parse, field=field)
     if kind is Format.CSV:
         if not column:
             raise OptionError("--column: is required for CSV: the column to translate, by its name")
-        return partial(module.parse, column=column)
-    if kind is Format.EPUB:
-        parse_xhtml: Parser = module.parse_xhtml
-        return parse_xhtml
-    parser: Parser = (
-        module.parse_paragraphs if joins_lines and kind is Format.TEXT else module.parse
-    )
+        return partial(parse, column=column)
+    parser: Parser = parse
     return parser

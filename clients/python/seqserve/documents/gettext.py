@@ -1,6 +1,5 @@
 r"""PO, the files of gettext: texts without a translation get one; all else stays.
 
-An own reader, because polib and translate-toolkit wrap strings anew and so change other bytes.
 Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 """
 
@@ -11,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.passage import Lines, Malformed, Passage
-from seqserve.documents.placeholders import pieces
+from seqserve.documents.messages import pieces
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
 
 _STRING = r'"(?:[^"\\\r\n]|\\.)*"'
@@ -50,9 +49,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
     The first plural form is the translation of the singular, the others of the plural. Forms that
     the header of the document counts and an entry lacks are added.
-
-    Raises:
-        Malformed: A line is no part of a PO file.
     """
     source = "".join(lines)
     end, forms, line = 0, 0, 1
@@ -72,7 +68,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def _places(
     entry: list[_Statement], texts: dict[str, _Statement], forms: int, source: str, end: int
 ) -> Iterator[tuple[Passage, int]]:
-    """Yields the passages of an entry, and where each ends; the one before ended at ``end``."""
     translations = [each for each in entry if each.keyword == "msgstr"]
     for place in translations:
         if not _read(place.raw):
@@ -105,7 +100,6 @@ def _places(
 
 
 def _text(texts: dict[str, _Statement], form: int | None, forms: int) -> _Statement:
-    """Returns the text that a form translates; in a language with one form that is the plural."""
     is_singular = form is None or (form == 0 and forms != 1)
     return texts["msgid"] if is_singular else texts.get("msgid_plural", texts["msgid"])
 
@@ -125,7 +119,7 @@ def _checked(entry: list[_Statement]) -> list[_Statement]:
     keywords = [each.keyword for each in entry if each.keyword != "msgctxt"]
     is_plural = keywords[1:2] == ["msgid_plural"]
     if keywords[:1] != ["msgid"] or {*keywords[1 + is_plural :]} != {"msgstr"}:
-        raise Malformed(entry[0].line, "begins an entry that is not of a msgid and its msgstr")
+        raise ParseError(entry[0].line, "begins an entry that is not of a msgid and its msgstr")
     return entry
 
 
@@ -140,7 +134,7 @@ def _statements(source: str) -> Iterator[_Statement]:
         else:
             match = _OTHER.match(source, at)
         if match is None:
-            raise Malformed(line, "is no line of a PO file: no keyword with a string, no comment")
+            raise ParseError(line, "is no line of a PO file: no keyword with a string, no comment")
         line += match[0].count("\n")
         at = match.end()
 

@@ -49,7 +49,6 @@ def parse_xhtml(lines: Lines) -> Iterator[Passage]:
 
 
 def _pieces(source: str) -> list[Piece]:
-    """Divides a document into text and tags, which are as the document has them."""
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
     root = _tree(source)
     plain = _without_foreign(source, root, line_begins)
@@ -57,7 +56,7 @@ def _pieces(source: str) -> list[Piece]:
         (kind, token.tag or "", line_begins[token.line - 1] + token.col)
         for token, kind in _kinds(plain, root)
     ]
-    # What is unfinished at the end has no token of its own.
+    # What is unfinished at the end has no token.
     places = [(Kind.BREAK, "", 0), *kinds, (Kind.BREAK, "", len(source))]
     pieces = [
         Piece(kind, source[begin:end], name)
@@ -91,7 +90,6 @@ def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
 
 
 def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind]]:
-    """Yields the tokens of a document and what they are; all within what is no text is a break."""
     begins, ends = _text_at_tags(root)
     is_text = True
     for token in tokenize(source, resolve_references=False):
@@ -114,7 +112,7 @@ _Places = dict[tuple[int, int], bool]
 
 
 def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
-    """Tells whether there is text behind tags: those that begin an element, and those that end one.
+    """Tells whether text follows tags: tags that begin an element, and tags that end one.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
     """
@@ -139,7 +137,6 @@ def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
 
 
 def _is_text(element: Element, is_text: bool) -> bool:
-    """Tells whether the text of an element is translated, if that around it is or is not."""
     if element.tag in _NOT_TEXT or "notranslate" in (element.attr("class") or "").split():
         return False
     translate = element.attr("translate")

@@ -40,7 +40,7 @@ class Kind(Enum):
     EMPTY = "empty"
     """Markup that is at a place and around nothing, such as an image."""
     PLACEHOLDER = "placeholder"
-    """Markup that stands for words, such as ``{name}``: the server reads and keeps it."""
+    """Markup in the place of words, such as ``{name}``: the server reads and keeps it."""
     BREAK = "break"
     """What divides the text, and stays as it is."""
 
@@ -57,11 +57,11 @@ class Piece(NamedTuple):
 
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
     """Yields the passages of a document; white space around and within a text means nothing."""
-    return assembled(_parts(pieces, syntax))
+    return joined_passages(_parts(pieces, syntax))
 
 
-def assembled(parts: Iterable[str | Passage]) -> Iterator[Passage]:
-    """Yields the passages of a document, with their lines and what stands before them.
+def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
+    """Yields the passages of a document, with their lines and what comes before them.
 
     Args:
         parts: Passages, and what stays between them.
@@ -84,7 +84,7 @@ def assembled(parts: Iterable[str | Passage]) -> Iterator[Passage]:
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """A text or a tag that stands alone, or two tags and what is between them."""
+    """A text or a single tag, or two tags and what is between them."""
 
     piece: Piece
     children: tuple[_Element, ...] = ()
@@ -115,7 +115,6 @@ class _Element:
 
 
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
-    """Yields passages without their places, and what stays between them."""
     elements, loose = _paired(pieces)
     if not loose:
         yield from _of_elements(elements, syntax)
@@ -129,7 +128,6 @@ def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
 
 
 def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
-    """Builds the elements; gives also the indexes of pieces that belong to none."""
     levels: list[list[_Element]] = [[]]
     opened: list[int] = []
     loose = []
@@ -148,7 +146,6 @@ def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
 
 
 def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Passage]:
-    """Yields the passage of the text of elements, and what is around it."""
     if not any(each.has_words(syntax) for each in elements):
         yield _raw(piece for each in elements for piece in each.pieces())
         return
@@ -160,17 +157,16 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
     yield _raw(head)
     is_marked_too_much = marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES
     if is_marked_too_much or len(builder.kept) > _MAX_KEPT or not fits(text):
-        yield from _parts(_apart(inner, syntax), syntax)
+        yield from _parts(_separate(inner, syntax), syntax)
     elif marks:
         written = partial(placed, source=text, marks=marks, write=syntax.write)
-        divided = partial(_divided, inner, syntax)
         yield Passage(
             line=0,
             source=source,
             text=text,
             kept=tuple(builder.kept),
             written=written,
-            divided=divided,
+            split_passages=partial(_split, inner, syntax),
         )
     else:
         written = partial(_written, write=syntax.write)
@@ -181,7 +177,6 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
 def _trimmed(
     elements: list[_Element], syntax: Syntax
 ) -> tuple[list[Piece], list[_Element], list[Piece]]:
-    """Takes off what is around all of the text: white space, and elements of the whole text."""
     head: list[Piece] = []
     tail: deque[Piece] = deque()
     inner = deque(elements)
@@ -214,7 +209,7 @@ class _MarkedText:
     def __init__(self, syntax: Syntax) -> None:
         self.text = ""
         self.kept: dict[str, None] = {}
-        """What stands for placeholders, in order."""
+        """Texts that replace placeholders, in order."""
         self._syntax = syntax
 
     def marks_of(self, elements: Iterable[_Element]) -> list[Mark]:
@@ -250,7 +245,6 @@ class _MarkedText:
         self.text += text
 
     def _add_placeholder(self, element: _Element) -> None:
-        """Adds what the server reads for an element that is nothing but placeholders."""
         raws = [piece.raw for piece in element.pieces() if piece.kind is Kind.PLACEHOLDER]
         text = self._syntax.read(raws[0])
         if len(raws) > 1 or len(text) > _MAX_STAND_IN or _SPACE.sub(" ", text).strip() != text:
@@ -259,13 +253,11 @@ class _MarkedText:
         self.text += text
 
 
-def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
-    """Divides elements at every tag."""
-    return passages(_apart(elements, syntax), syntax)
+def _split(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
+    return passages(_separate(elements, syntax), syntax)
 
 
-def _apart(elements: Iterable[_Element], syntax: Syntax) -> list[Piece]:
-    """Returns the pieces of elements, where every tag divides the text, and too long a text too."""
+def _separate(elements: Iterable[_Element], syntax: Syntax) -> list[Piece]:
     pieces: list[Piece] = []
     for piece in (piece for each in elements for piece in each.pieces()):
         if piece.kind is Kind.TEXT:

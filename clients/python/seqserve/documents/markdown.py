@@ -19,8 +19,7 @@ from markdown_it.token import Token
 
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage
-from seqserve.documents.syntax import Syntax
-from seqserve.placeholders import ADDRESS
+from seqserve.documents.syntax import ADDRESS, Syntax
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 # Characters that are no markup.
@@ -55,7 +54,7 @@ class _Block(NamedTuple):
     raw: str
     """As the document has it."""
     text: str = ""
-    """Its lines, without what stands before them; empty if it has nothing to translate."""
+    """Its lines, without what comes before them; empty if it has nothing to translate."""
     begins_line: bool = False
     """Whether its first characters may make it another kind of block."""
     is_cell: bool = False
@@ -87,7 +86,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
 
 def _blocks(source: str) -> Iterator[_Block]:
-    """Divides a document into what is text and what is not."""
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     yield _Block(0, source[:end])
@@ -114,7 +112,6 @@ def _parser() -> MarkdownIt:
 
 
 def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """Skips the address of a reference, but not the text of a footnote, whose label is alike."""
     is_note = state.src.startswith("[^", state.bMarks[first] + state.tShift[first])
     return not is_note and reference(state, first, last, silent)
 
@@ -154,7 +151,6 @@ def _texts(
 
 
 def _line(source: str, content: str, begin: int, end: int) -> str:
-    """Returns a line as it is in the document, where bars within a cell are escaped."""
     forms = (content, content.replace("|", r"\|"))
     return next((form for form in forms if source.find(form, begin, end) >= 0), "")
 
@@ -170,18 +166,17 @@ def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     """Yields passages, of which the first one is written so that its block stays what it is."""
     first = next(parts)
     if not first.before.strip() and first.has_words:
-        write, divide = first.written, first.divided
+        write, divide = first.written, first.split_passages
         first = replace(
             first,
             written=lambda translation: _at_line_start(write(translation)),
-            divided=divide and (lambda: _at_start(divide())),
+            split_passages=divide and (lambda: _at_start(divide())),
         )
     yield first
     yield from parts
 
 
 def _inline(text: str) -> Iterator[Piece]:
-    """Divides the text of a block into text and markup."""
     end = 0
     opened: list[str] = []
     for markup in _MARKUP.finditer(text):
@@ -194,18 +189,17 @@ def _inline(text: str) -> Iterator[Piece]:
 
 
 def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
-    """Tells what markup is; ``opened`` are marks of emphasis that have no counterpart yet."""
     if markup["image"]:
         return Kind.EMPTY
     if markup["link"] or markup["target"]:
         return Kind.OPENING if markup["link"] else Kind.CLOSING
     if mark := markup["emphasis"]:
         text = markup.string
-        before, behind = text[: markup.start()][-1:], text[markup.end() :][:1]
+        before, after = text[: markup.start()][-1:], text[markup.end() :][:1]
         if mark in opened and before.strip():
             opened.remove(mark)
             return Kind.CLOSING
-        if behind.strip():
+        if after.strip():
             opened.append(mark)
             return Kind.OPENING
     return Kind.BREAK

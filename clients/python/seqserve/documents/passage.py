@@ -1,11 +1,16 @@
-"""A part of a document that is translated."""
+"""A part of a document that is translated: what a call is sent for it, and what it returns."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    # The server reads texts by this module, and needs no client.
+    from seqserve.arguments import GenerateOptions
+    from seqserve.results import Hypothesis, Result
 
 # A request takes 1 MiB, and a character has up to four bytes.
 _MAX_CHARACTERS = 100_000
@@ -17,8 +22,8 @@ _SENTENCE = re.compile(r"[.!?…][^\w\s]{0,3}(?=\s)|[。！？]|[\n\r\u2028\u202
 _WORD = re.compile(r"\S(?=\s)")
 
 
-class Malformed(ValueError):
-    """A document is not in its format; no passage behind that place can be told."""
+class ParseError(ValueError):
+    """A document is not in its format; no passage after that place can be read."""
 
     def __init__(self, line: int, reason: str) -> None:
         """Takes the line, from 1, and what is wrong there."""
@@ -72,7 +77,7 @@ def _text(translation: Translation) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A text to translate, and what stands before it. All passages, joined, are the document."""
+    """A text to translate, and what comes before it. All passages, joined, are the document."""
 
     line: int
     """Number of the line where it begins, from 1."""
@@ -88,7 +93,7 @@ class Passage:
     """Why it cannot be translated; empty if it can."""
     written: Callable[[Translation], str] = _text
     """Writes a translation as the format wants it."""
-    divided: Callable[[], Iterator[Passage]] | None = None
+    split_passages: Callable[[], Iterator[Passage]] | None = None
     """Divides it at its markup; None if it has none. Only with an alignment can the translation of
     a passage with markup be written."""
 
@@ -102,3 +107,47 @@ Lines: TypeAlias = Iterable[str]
 """The lines of a document, with their ends."""
 Parser: TypeAlias = Callable[[Lines], Iterator[Passage]]
 """Reads the passages of a document of one format."""
+
+
+def source_of(passage: Passage) -> tuple[str, GenerateOptions]:
+    """Returns the source of a passage, and the options that its markup needs."""
+    options: GenerateOptions = {}
+    if passage.split_passages:
+        options["return_alignment"] = True
+    if passage.kept:
+        options["keep"] = list(passage.kept)
+    return passage.text, options
+
+
+def parts_of(passage: Passage) -> Iterator[Passage]:
+    """Divides a passage whose markup cannot be placed; the parts, joined, are the passage."""
+    before = passage.before
+    for part in passage.split_passages() if passage.split_passages else ():
+        yield replace(part, line=passage.line + part.line - 1, before=before + part.before)
+        before = ""
+
+
+def translation_of(result: Result) -> Translation:
+    """Takes the translation from a result, with the alignments of its segments."""
+    links = _links(result.hypotheses[0], 0, 0)
+    for segment in result.segments:
+        source, target = segment.source_begin, segment.target_begin
+        if segment.hypotheses:
+            links += _links(segment.hypotheses[0], source, target)
+        else:
+            # It is in the text as it is.
+            places = range(segment.source_end - source)
+            links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
+    return Translation(result.text, tuple(links))
+
+
+def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
+    return [
+        Link(
+            source + token.source_begin,
+            source + token.source_end,
+            target + token.target_begin,
+            target + token.target_end,
+        )
+        for token in hypothesis.alignment
+    ]

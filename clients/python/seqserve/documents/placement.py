@@ -32,11 +32,11 @@ class Mark(NamedTuple):
     opening: str
     """Its markup, or that before its text."""
     closing: str = ""
-    """Its markup behind its text."""
+    """Its markup after its text."""
     children: tuple[Mark, ...] = ()
     """The elements within it, in order."""
     is_kept: bool = False
-    """Whether its text stands for it in the translation too, as the server keeps it."""
+    """Whether its text represents it in the translation too, as the server keeps it."""
 
 
 class _Word(NamedTuple):
@@ -94,7 +94,7 @@ class _Writer:
 
         Args:
             marks: The elements within it.
-            words: Its words, the first one and the one behind the last.
+            words: Its words, the first one and the one after the last.
             place: Where they begin and end.
             whole: Where the element begins and ends in the source.
         """
@@ -122,7 +122,6 @@ class _Writer:
         return "".join([*parts, self._write(self._text[last : place[1]])])
 
     def _chosen(self, mark: Mark, free: list[tuple[int, int]], is_whole: bool) -> tuple[int, int]:
-        """Chooses the words of an element among runs of words that are free."""
         if is_whole and len(free) == 1:
             return free[0]
         best_gain, best = 0, (0, 0)
@@ -165,7 +164,6 @@ class _Writer:
         return (min(max(at, within[0]), within[1]),) * 2
 
     def _with_kept(self, mark: Mark, begin: int, end: int) -> tuple[int, int]:
-        """Takes to the place of an element what it keeps beside its words."""
         for kept in _kept(mark.children):
             at = self._places.get(kept.begin, begin)
             if at < begin and not has_words(self._text[at:begin]):
@@ -177,7 +175,6 @@ class _Writer:
     def _at(
         self, mark: Mark, words: tuple[int, int], within: tuple[int, int]
     ) -> tuple[int, int, Mark]:
-        """Finds the place of a mark that is around nothing, its rank there, and what it needs."""
         at = self._places.get(mark.begin, -1) if mark.is_kept else -1
         if within[0] <= at <= within[1]:
             return self._ranks[mark.begin], at, mark
@@ -185,14 +182,13 @@ class _Writer:
         is_behind_space = self._source[mark.begin - 1 : mark.begin].isspace()
         if not mark.is_kept:
             # A space before it stays before that.
-            is_apart = is_behind_space and self._text[at : at + 1].isspace()
-            return 0, min(at + is_apart, within[1]), mark
+            is_separate = is_behind_space and self._text[at : at + 1].isspace()
+            return 0, min(at + is_separate, within[1]), mark
         if at == within[0]:
             return 0, at, mark._replace(opening=f"{mark.opening} ")
         return 0, at, mark._replace(opening=f" {mark.opening}" if is_behind_space else mark.opening)
 
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
-        """Finds the place behind the word that a place in the source is behind."""
         before = [
             (word.source, word.end)
             for word in self._words[slice(*words)]
@@ -206,7 +202,7 @@ class _Writer:
 def _without_kept(
     translation: Translation, source: str, marks: Sequence[Mark]
 ) -> tuple[Translation, dict[int, int]]:
-    """Takes what stands for marks out of a translation.
+    """Takes what represents marks out of a translation.
 
     Returns:
         The rest, and where each was, by where it begins in the source.
@@ -245,7 +241,6 @@ def _kept(marks: Iterable[Mark]) -> Iterator[Mark]:
 
 
 def _outside(place: int, taken: list[tuple[int, int]]) -> int:
-    """Moves a place that is within an element behind it."""
     for begin, end in taken:
         if begin < place < end:
             return end
@@ -253,7 +248,6 @@ def _outside(place: int, taken: list[tuple[int, int]]) -> int:
 
 
 def _without(free: list[tuple[int, int]], taken: tuple[int, int]) -> list[tuple[int, int]]:
-    """Takes a run of words out of those that are free."""
     if taken[0] == taken[1]:
         return free
     rest = []
@@ -295,7 +289,6 @@ def _common(link: Link, begin: int, end: int) -> int:
 def _parts(
     unit: re.Match[str], begins: Sequence[int], cuts: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Divides a run of characters without spaces, at its tokens where its script has none."""
     begin, end = unit.span()
     places = {begin, end, *_between(cuts, begin, end)}
     if _UNSPACED.search(unit[0]):

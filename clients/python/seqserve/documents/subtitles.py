@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\s*\d+\s*$")
 # Blocks of WebVTT that are no cues.
 _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
-# Tags, and what SRT writes in braces; the dash of a speaker stands before or within them.
+# Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
 _DASH = re.compile(rf"((?:\s|{_TAG})*)([-–]\s*)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -54,7 +54,6 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
 
 def _spoken(rows: list[str], is_web: bool) -> Iterator[bool]:
-    """Tells of each line whether it is text of a cue."""
     is_cue, is_note, was_blank = False, False, True
     for line, following in zip(rows, [*rows[1:], ""], strict=False):
         is_blank = not line.strip()
@@ -68,7 +67,6 @@ def _spoken(rows: list[str], is_web: bool) -> Iterator[bool]:
 
 
 def _speeches(cue: list[str]) -> Iterator[list[str]]:
-    """Divides lines where another speaker begins."""
     speech: list[str] = []
     for line in cue:
         if speech and _DASH.match(line):
@@ -79,7 +77,6 @@ def _speeches(cue: list[str]) -> Iterator[list[str]]:
 
 
 def _passages(speech: list[str], syntax: Syntax) -> Iterator[Passage]:
-    """Yields the passages of a speech, whose translations have as many lines as they have."""
     text = "".join(speech)
     pieces: list[Piece] = []
     begin = 0
@@ -90,7 +87,6 @@ def _passages(speech: list[str], syntax: Syntax) -> Iterator[Passage]:
 
 
 def _pieces(text: str) -> Iterator[Piece]:
-    """Divides text into words and markup."""
     end = 0
     for markup in _MARKUP.finditer(text):
         yield Piece(Kind.TEXT, text[end : markup.start()])
@@ -109,20 +105,22 @@ def _tag(markup: str) -> Piece:
 
 
 def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
-    """Writes passages of several lines in several lines."""
     for part in parts:
         if ends := _LINE_END.findall(part.source):
             written = partial(_wrapped, part, len(ends) + 1, ends[0])
-            part = replace(part, written=written, divided=part.divided and partial(_apart, part))
+            part = replace(
+                part,
+                written=written,
+                split_passages=part.split_passages and partial(_separate, part),
+            )
         yield part
 
 
-def _apart(part: Passage) -> Iterator[Passage]:
-    return _in_lines(part.divided()) if part.divided else iter(())
+def _separate(part: Passage) -> Iterator[Passage]:
+    return _in_lines(part.split_passages()) if part.split_passages else iter(())
 
 
 def _wrapped(part: Passage, lines: int, end: str, translation: Translation) -> str:
-    """Divides a translation into at most so many lines, as even as they can be."""
     text = part.written(translation)
     words = _WORD.findall(text)
     sizes = [len(_MARKUP.sub("", word)) for word in words]
@@ -134,7 +132,6 @@ def _wrapped(part: Passage, lines: int, end: str, translation: Translation) -> s
 
 
 def _filled(words: list[str], sizes: list[int], width: int) -> list[str]:
-    """Fills lines with words; a longer word has a line of its own."""
     lines: list[str] = []
     room = -1
     for word, size in zip(words, sizes, strict=True):

@@ -1,4 +1,4 @@
-"""How a format writes text: its escapes, and what they stand for."""
+"""How a format writes text: its escapes and placeholders, and what they mean."""
 
 from __future__ import annotations
 
@@ -7,6 +7,32 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from seqserve.documents.passage import parts
+
+_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
+_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
+ADDRESS = (
+    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
+    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
+    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+)
+"""Addresses of pages and of mail, as a pattern."""
+# Sources: printf of C (ISO 9899, 7.21.6.1), with the positions of POSIX and the names of Python;
+# str.format; i18next; ICU; Qt; Ruby; Symfony; Chrome's messages.json; references of HTML.
+PLACEHOLDER = "|".join(
+    [
+        ADDRESS,
+        r"\{{2,3}[^{}]*\}{2,3}",
+        r"[$%#]?\{[^{}]*\}",
+        r"\$t\([^()]*\)",
+        r"\$\w+\$",
+        r"%(?:\d+\$)?#@\w+@",
+        r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
+        r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
+        r"%L?\d{1,2}|%%",
+        r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);",
+    ]
+)
+"""Placeholders of programs and addresses, as a pattern without groups."""
 
 
 class Syntax(NamedTuple):
@@ -17,7 +43,7 @@ class Syntax(NamedTuple):
     write: Callable[[str], str]
     """Turns text into what the document has."""
     escape: re.Pattern[str] | None = None
-    """Matches what does not stand for itself; a text is never divided within it."""
+    """Matches what does not mean itself; a text is never divided within it."""
     keeps_space: bool = False
     """Whether white space within a text means something."""
 
@@ -39,7 +65,7 @@ class SourceText:
     def __init__(self, raw: str, syntax: Syntax) -> None:
         """Reads a text whose syntax has escapes."""
         texts: list[str] = []
-        # Where the document writes each character. The first one of an escape stands for it.
+        # Where the document writes each character. The first one of an escape represents it.
         places: list[int] = []
         end = 0
         for escape in syntax.escape.finditer(raw) if syntax.escape else ():

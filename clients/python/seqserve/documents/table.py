@@ -1,6 +1,5 @@
 """CSV and TSV: the cells of a column are passages; the others and all quotes stay.
 
-An own reader, because the one of Python does not tell how a cell was written.
 Source: RFC 4180.
 """
 
@@ -14,9 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import assembled
-from seqserve.documents.passage import Lines, Malformed, Passage, Translation
-from seqserve.documents.placeholders import pieces
+from seqserve.documents.inline import joined_passages
+from seqserve.documents.messages import pieces
+from seqserve.documents.passage import Lines, ParseError, Passage, Translation
 from seqserve.documents.syntax import Syntax
 
 _DELIMITERS = ",;\t|"
@@ -37,11 +36,8 @@ def parse(lines: Lines, column: str) -> Iterator[Passage]:
 
     The delimiter is a comma, a semicolon, a tab or a bar: the first one with which the first row
     has the column. A translation is quoted where it must be, or where its source is.
-
-    Raises:
-        Malformed: The first row lacks the column, or a quoted cell has no end.
     """
-    return assembled(_parts("".join(lines), column))
+    return joined_passages(_parts("".join(lines), column))
 
 
 def _parts(source: str, column: str) -> Iterator[str | Passage]:
@@ -56,19 +52,18 @@ def _parts(source: str, column: str) -> Iterator[str | Passage]:
 
 
 def _place(source: str, column: str) -> tuple[str, int]:
-    """Returns the delimiter and the number of a column."""
     names: list[str] = []
     for delimiter in _DELIMITERS:
         row: list[str] = []
         # With another delimiter its quotes may not go around cells.
-        with suppress(Malformed):
+        with suppress(ParseError):
             row += (_text(cell.raw) for cell in _first_row(source, delimiter))
         if column in row:
             return delimiter, row.index(column)
         names = max(names, row, key=len)
     others = ", ".join(filter(None, names))
     hint = f"; --column names one of {others}" if others else ", because it is empty"
-    raise Malformed(1, f"has no column {column!r}{hint}")
+    raise ParseError(1, f"has no column {column!r}{hint}")
 
 
 def _first_row(source: str, delimiter: str) -> Iterator[_Cell]:
@@ -87,7 +82,7 @@ def _cells(source: str, delimiter: str) -> Iterator[_Cell]:
     while at <= len(source):
         match = pattern.match(source, at)
         if match is None:
-            raise Malformed(line, "has a cell whose quotes do not go around all of it")
+            raise ParseError(line, "has a cell whose quotes do not go around all of it")
         yield _Cell(at, match["cell"], column, row)
         line += len(re.findall(r"\r\n|\r|\n", match[0]))
         column = column + 1 if match["end"] == delimiter else 0
@@ -116,7 +111,6 @@ def _passage(raw: str, delimiter: str) -> Passage:
 
 
 def _written(passage: Passage, delimiter: str, translation: Translation) -> str:
-    """Writes a translation without quotes, if it can be."""
     quoted = passage.written(translation)
     text = _text(quoted)
     return quoted if re.search(rf"[{re.escape(delimiter)}\r\n]|^\"", text) else text

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import Kind, Piece, assembled
-from seqserve.documents.message_format import is_message
-from seqserve.documents.passage import Lines, Malformed, Passage
-from seqserve.documents.placeholders import pieces
+from seqserve.documents.inline import Kind, Piece, joined_passages
+from seqserve.documents.messages import is_message, pieces
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.xml_source import ENTITY, XML, Token, end_of, raw_of, tokens
 
 # Elements that hold code, or stand for it.
@@ -30,7 +29,7 @@ class _Element(NamedTuple):
     begin: int
     """Index of its first tag."""
     end: int
-    """Index behind its last tag."""
+    """Index after its last tag."""
 
     def inner(self, document: Sequence[Token]) -> Sequence[Token]:
         return document[self.begin + 1 : self.end - 1]
@@ -41,16 +40,13 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
     A target that is made has the state ``needs-review-translation`` in version 1.2; in version 2
     its segment has the state ``translated``. What has ``translate="no"`` stays.
-
-    Raises:
-        Malformed: It is not well-formed XML, or no XLIFF.
     """
     document = tokens("".join(lines))
     roots = (token for token in document if token.kind in (Kind.OPENING, Kind.EMPTY))
     root = next(roots)
     if root.name != "xliff":
-        raise Malformed(1, f"begins XML of {root.name!r}, not of XLIFF")
-    return assembled(_parts(document))
+        raise ParseError(1, f"begins XML of {root.name!r}, not of XLIFF")
+    return joined_passages(_parts(document))
 
 
 def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:
@@ -78,7 +74,6 @@ def _is_text(token: Token, is_text: bool) -> bool:
 
 
 def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields a unit of version 1.2, or a segment of version 2."""
     children = _children(unit)
     source, old = children.get("source"), children.get("target")
     raw = raw_of(unit)
@@ -92,7 +87,7 @@ def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
         return
     prefix = re.match(r"<((?:[^\s<>/:]+:)?)", unit[source.begin].raw)
     name = f"{prefix[1] if prefix else ''}target"
-    # The target is behind the source, and in version 1.2 behind that divided into segments.
+    # The target follows the source, and in version 1.2 the source in segments.
     before = old.begin if old else max(source.end, children.get("seg-source", source).end)
     tag = unit[old.begin].raw.removesuffix(">").removesuffix("/").rstrip() if old else f"<{name}"
     indent = unit[source.begin - 1].raw if not old and source.begin > 1 else ""
@@ -106,7 +101,6 @@ def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
 
 
 def _children(unit: Sequence[Token]) -> dict[str, _Element]:
-    """Finds the elements directly within a unit, the first one of each name."""
     children: dict[str, _Element] = {}
     index = 1
     while index < len(unit) - 1:
@@ -124,7 +118,6 @@ def _is_empty(unit: Sequence[Token], old: _Element) -> bool:
 
 
 def _with_state(tag: str, state: str) -> str:
-    """Sets the state of an opening tag."""
     if _STATE.search(tag):
         return _STATE.sub(rf'\g<1>"{state}"', tag, count=1)
     return f'{tag[:-1]} state="{state}">'

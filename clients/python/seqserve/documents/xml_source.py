@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from seqserve.documents.inline import Kind
-from seqserve.documents.passage import Malformed
+from seqserve.documents.passage import ParseError
 from seqserve.documents.syntax import Syntax
 
 _MAX_DEPTH = 256
@@ -39,7 +39,7 @@ class Token(NamedTuple):
     """A tag, a text, or what is neither, such as a comment."""
 
     kind: Kind
-    """``EMPTY`` for a tag that is an element of its own, ``BREAK`` for what is neither."""
+    """``EMPTY`` for a tag that is a whole element, ``BREAK`` for what is neither."""
     raw: str
     name: str = ""
     """Of a tag, without its prefix."""
@@ -50,11 +50,7 @@ class Token(NamedTuple):
 
 
 def tokens(source: str) -> list[Token]:
-    """Divides a document.
-
-    Raises:
-        Malformed: It is not well-formed, is too deep, or has entities that stand for others.
-    """
+    """Divides a document."""
     _check(source)
     return [*_tokens(source)]
 
@@ -96,7 +92,7 @@ def _check(source: str) -> None:
         depth += 1
         if depth > _MAX_DEPTH:
             reason = f"has an element within {_MAX_DEPTH} others, which is too deep"
-            raise Malformed(parser.CurrentLineNumber, reason)
+            raise ParseError(parser.CurrentLineNumber, reason)
 
     def end(_: str) -> None:
         nonlocal depth
@@ -105,7 +101,7 @@ def _check(source: str) -> None:
     def declared(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
         if is_parameter or (value and re.search("[&%<]", value)):
             reason = f"declares {name!r}, an entity that is more than text"
-            raise Malformed(parser.CurrentLineNumber, reason)
+            raise ParseError(parser.CurrentLineNumber, reason)
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -116,11 +112,11 @@ def _check(source: str) -> None:
         parser.Parse(source, True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
-        raise Malformed(error.lineno, f"is not well-formed XML: {reason}") from None
+        raise ParseError(error.lineno, f"is not well-formed XML: {reason}") from None
 
 
 def character(reference: str) -> str:
-    """Returns the character that a reference stands for."""
+    """Returns the character that a reference means."""
     return html.unescape(reference)
 
 

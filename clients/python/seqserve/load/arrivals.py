@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
+
+from seqserve.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,7 @@ class Arrival:
 def random_arrivals(
     rate_per_s: float, sources: Sequence[str], seed: int | str, burstiness: float = 1.0
 ) -> Iterator[Arrival]:
-    """Draws arrivals without end, which do not wait for answers.
-
-    Args:
-        rate_per_s: Mean arrivals in a second; infinite if all arrive at once.
-        sources: Texts to draw from.
-        seed: Of the random numbers.
-        burstiness: Shape of the gamma distribution of the gaps: 1 is a Poisson process, less comes
-            in bursts, more is steadier.
-    """
+    """Draws arrivals without end, which do not wait for answers."""
     draw = random.Random(seed)
     mean_s = 0.0 if math.isinf(rate_per_s) else 1 / rate_per_s
     due_s = 0.0
@@ -67,3 +62,63 @@ def draw_for(
     while time.perf_counter() < end_s and (count is None or drawn < count):
         yield draw.choice(sources)
         drawn += 1
+
+
+SENTENCES = (
+    "Good morning.",
+    "It is raining.",
+    "The coffee tastes good.",
+    "Where is the next station?",
+    "We saw a good film yesterday.",
+    "My sister has two children and a dog.",
+    "I would like to reserve a table for four people.",
+    "The train to Munich leaves at nine from platform seven.",
+    "She learned German in school, but she has forgotten most of it since then.",
+    "If the weather is nice on Sunday, we will go to the lake and swim until the evening.",
+    "He asked whether the shop on the corner was still open, because he had run out of bread and"
+    " his guests were about to arrive.",
+)
+"""Of the lengths that everyday texts have; in English, which the shipped model reads."""
+
+
+def texts_of(lines: Iterable[str], name: str, *, is_json: bool) -> list[str]:
+    """Reads one text a line; empty lines have none. The texts keep the mix of their lengths."""
+    texts = [
+        _text_of(line, f"{name}: line {number}") if is_json else line.strip()
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+    if not texts:
+        raise OptionError(f"{name}: has no text")
+    return texts
+
+
+def _text_of(line: str, place: str) -> str:
+    try:
+        facts = json.loads(line)
+    except ValueError as error:
+        raise OptionError(f"{place} is not JSON: {error}") from None
+    text = facts.get("prompt", facts.get("source")) if isinstance(facts, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise OptionError(f"{place} has no text in 'prompt' or 'source'")
+    return text
+
+
+def moments_of(lines: Iterable[str], name: str) -> list[float]:
+    """Reads the moments of a trace, seconds in ascending order; the first becomes 0."""
+    moments_s: list[float] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            at_s = float(line)
+        except ValueError:
+            reason = f"line {number}: {line.strip()!r:.80} is not a number of seconds"
+            raise OptionError(f"{name}: {reason}") from None
+        # NaN is not at least anything.
+        if not at_s >= (moments_s[-1] if moments_s else at_s) or abs(at_s) == float("inf"):
+            raise OptionError(f"{name}: line {number}: {line.strip()} is not in order")
+        moments_s.append(at_s)
+    if not moments_s:
+        raise OptionError(f"{name}: has no moment")
+    return [at_s - moments_s[0] for at_s in moments_s]

@@ -1,12 +1,19 @@
-"""The loops that send requests: open, and closed with a fixed number in flight."""
+"""The loops that send requests: open, and closed with a fixed number in flight.
+
+A run begins at ``began_s`` of :func:`time.perf_counter`, or now; a caller gives up ``timeout_s``
+after its request was due.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import select
+import selectors
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import Arrival
@@ -27,16 +34,7 @@ async def call(
     timeout_s: float = PATIENCE_S,
     late_s: float = 0.0,
 ) -> Answer:
-    """Sends one request and waits for its end.
-
-    Args:
-        caller: Whom to call.
-        source: The text.
-        began_s: Beginning of the run, on the clock of :func:`time.perf_counter`.
-        due_s: When the request is due, from there.
-        timeout_s: How long after that the caller gives up.
-        late_s: How late the load generator was.
-    """
+    """Sends one request and waits for its end."""
     at_s = began_s + due_s
     sent_s = time.perf_counter() - at_s
     reply = await caller.send(source, max(0.0, timeout_s - sent_s))
@@ -65,16 +63,7 @@ async def open_loop(
     began_s: float | None = None,
     answered: Callable[[Answer], None] = _nothing,
 ) -> list[Answer]:
-    """Sends every request when it is due, whatever is still unanswered.
-
-    Args:
-        caller: Whom to call.
-        arrivals: When and what, in order.
-        timeout_s: How long after a request is due its caller gives up.
-        in_flight: Most requests under way; the others wait, and their time runs. None for no limit.
-        began_s: When the run begins, on the clock of :func:`time.perf_counter`; now if None.
-        answered: Called after each request.
-    """
+    """Sends every request when it is due, whatever is still unanswered."""
     gc.collect()
     began_s = time.perf_counter() if began_s is None else began_s
     places: AbstractAsyncContextManager[None] = (
@@ -109,14 +98,6 @@ async def closed_loop(
     """Keeps a number of requests under way until the sources are used up.
 
     A request is due when the one before it has been answered.
-
-    Args:
-        caller: Whom to call.
-        sources: The texts.
-        in_flight: How many are under way.
-        timeout_s: How long each waits.
-        began_s: When the run began, on the clock of :func:`time.perf_counter`; now if None.
-        answered: Called after each request.
     """
     gc.collect()
     began_s = time.perf_counter() if began_s is None else began_s
@@ -134,3 +115,22 @@ async def closed_loop(
         for _ in range(in_flight):
             group.create_task(one_after_the_other())
     return answers
+
+
+if hasattr(selectors, "EpollSelector"):
+
+    class _PreciseSelector(selectors.EpollSelector):
+        """Waits for an epoll by select, in microseconds: epoll waits in whole milliseconds."""
+
+        def select(self, timeout: float | None = None) -> list[Any]:
+            if timeout is not None and timeout > 0:
+                select.select([self.fileno()], [], [], timeout)
+                timeout = 0
+            return super().select(timeout)
+else:
+    _PreciseSelector = selectors.DefaultSelector  # type: ignore[misc,assignment]
+
+
+def precise_loop() -> asyncio.AbstractEventLoop:
+    """Makes an event loop whose waits end in time, not up to a millisecond late."""
+    return asyncio.SelectorEventLoop(_PreciseSelector())

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
-from seqserve.load.answer import Answer
-from seqserve.load.latency import percentile
+from seqserve.load.answer import Answer, percentile
+from seqserve.load.load import Load, Sent
+from seqserve.load.result import Result, finite, warnings_of
 
 SHARE = 0.99
 """Of requests that must be answered within the limit."""
@@ -44,10 +45,6 @@ def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Pr
     """Doubles a rate until it breaks the limit, or halves it until it holds, and then bisects.
 
     A rate that breaks the limit is tried again, and holds if it holds then.
-
-    Args:
-        probe: Sends load at a rate.
-        first_per_s: The first rate.
 
     Returns:
         All probes, in the order in which they were made.
@@ -98,4 +95,89 @@ def broken_rate(probes: Sequence[Probe]) -> float:
     held = {probe.rate_per_s for probe in probes if probe.holds}
     return min(
         (each.rate_per_s for each in probes if each.rate_per_s not in held), default=math.inf
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateSearch:
+    """A search for the highest rate, at its end."""
+
+    result: Result
+    """Of the load at the highest rate; of one request at a time where no rate holds."""
+    answers: Sequence[Answer]
+    """Of that load."""
+    probes: Sequence[Probe]
+    """In the order in which they were made."""
+    unloaded_ms: float
+    """The 99th percentile of one request at a time."""
+    warnings: Sequence[str]
+    """What makes it doubtful that the lowest rate that broke the limit breaks it."""
+
+    @property
+    def best(self) -> Probe | None:
+        """The load at the highest rate; None where no rate holds."""
+        return best_of(self.probes)
+
+
+def search_rate(
+    load: Load,
+    *,
+    send: Callable[[Load], Sent],
+    measured: Callable[[Load, Sent], Result],
+    probed: Callable[[Probe], None],
+    limit_ms: float,
+    first_per_s: float | None,
+) -> RateSearch:
+    """Looks for the highest rate at which the limit on the 99th percentile holds.
+
+    Args:
+        load: All but the rate.
+        send: Sends a load.
+        measured: Computes its result.
+        probed: Called after each rate.
+        limit_ms: For 99 of 100 requests.
+        first_per_s: The first rate; by default half of what is answered one at a time.
+    """
+    # What takes much longer has broken the limit: the next rate need not wait for it.
+    load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))
+    # What breaks the limit even alone breaks it at every rate.
+    requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
+    unloaded = replace(load, rate_per_s=None, in_flight=1, requests=requests)
+    for _ in range(TRIES):
+        sent = send(unloaded)
+        unloaded_ms, answers = p99_ms(sent.answers), sent.answers
+        if unloaded_ms <= limit_ms:
+            break
+    results = {0.0: measured(unloaded, sent)}
+
+    def probe(rate_per_s: float) -> Probe:
+        nonlocal answers
+        seconds = load.seconds and max(load.seconds, LEAST_REQUESTS / rate_per_s)
+        tried = replace(load, rate_per_s=rate_per_s, seconds=seconds, in_flight=None, warm_ups=0)
+        sent = send(tried)
+        late_ms = p99_ms(sent.answers)
+        made = Probe(rate_per_s, late_ms, late_ms <= limit_ms)
+        probed(made)
+        results[rate_per_s] = measured(tried, sent)
+        if made.holds:
+            # Each rate that holds is higher than the one before.
+            answers = sent.answers
+        return made
+
+    probes: list[Probe] = []
+    if unloaded_ms <= limit_ms:
+        served_per_s = results[0.0]["request_throughput"]
+        probes = highest_rate(probe, first_per_s or float(f"{served_per_s / 2:.4g}"))
+    best = best_of(probes)
+    result = results[best.rate_per_s if best else 0.0] | {
+        "limit_p99_ms": limit_ms,
+        "lone_p99_ms": finite(unloaded_ms),
+        "highest_request_rate": best.rate_per_s if best else None,
+        "probes": [asdict(each) | {"p99_ms": finite(each.p99_ms)} for each in probes],
+    }
+    warnings: list[str] = []
+    if not math.isinf(first := broken_rate(probes)):
+        warnings = [f"at {first:,g} a second: {each}" for each in warnings_of(results[first])]
+    return RateSearch(
+        result=result, answers=answers, probes=probes, unloaded_ms=unloaded_ms, warnings=warnings
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqserve.columns import aligned
 from seqserve.load.rate_search import Probe, best_of
-from seqserve.load.result import TIMES, faults_of
+from seqserve.load.result import TIMES, warnings_of
+from seqserve.output import aligned
 
 _TIMES = {**TIMES, "lateness": "generator late"}
 _COMPARED = {
@@ -54,11 +54,10 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         share = result["completed"] / sent
         lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
     lines += _errors(result)
-    return [*lines, *(line for fault in faults_of(result) for line in ("", f"Beware: {fault}."))]
+    return [*lines, *(line for each in warnings_of(result) for line in ("", f"Beware: {each}."))]
 
 
 def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Tells how the requests came, where the result has its settings."""
     if result.get("trace"):
         return [("load", f"open loop, the moments of {result['trace']}")]
     if result.get("request_rate") is not None:

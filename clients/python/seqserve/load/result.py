@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqserve.load.answer import REFUSALS, Answer
-from seqserve.load.generator import Sent
-from seqserve.load.latency import percentile
+from seqserve.load.answer import REFUSALS, Answer, percentile
+from seqserve.load.load import Sent
 
 Result = dict[str, Any]
 
@@ -58,15 +57,7 @@ def result_of(
     streamed: bool,
     goodput: Mapping[str, float],
 ) -> Result:
-    """Computes the result.
-
-    Args:
-        sent: All that was sent; not nothing.
-        settings: What was asked for, which comes first.
-        seconds: How long requests were sent; None if their number told.
-        streamed: Whether answers came in pieces.
-        goodput: The longest time in milliseconds, by its name, of a request that counts as good.
-    """
+    """Computes the result."""
     answers = sent.answers
     served = [answer for answer in answers if not answer.error]
     duration_s = max(
@@ -156,19 +147,24 @@ def _finite(seconds: float) -> float | None:
     return None if math.isinf(seconds) else seconds
 
 
-def faults_of(result: Mapping[str, Any]) -> list[str]:
+def warnings_of(result: Mapping[str, Any]) -> list[str]:
     """Tells what makes the times of a result doubtful; nothing if all is well."""
     advice = "--processes, or another machine, may help"
-    faults = []
+    warnings = []
     late_ms, whole_ms = result["p99_lateness_ms"], result["p99_e2el_ms"]
     if whole_ms is not None and late_ms > max(1.0, 0.1 * whole_ms):
-        faults.append(
+        warnings.append(
             f"the load generator was late by {late_ms:,.1f} ms (p99), more than a tenth of the"
             f" answers' p99, and its delay is part of the times; {advice}"
         )
     if result["generator_cpu_share"] > 0.9:
-        faults.append(
+        warnings.append(
             f"a process of the load generator was busy for {result['generator_cpu_share']:.0%} of"
             f" the time: it, not the server, may be the limit; {advice}"
         )
-    return faults
+    return warnings
+
+
+def finite(value: float | None) -> float | str | None:
+    """Writes infinity as vLLM does, for JSON has none."""
+    return "inf" if value is not None and math.isinf(value) else value

@@ -55,7 +55,7 @@ class AnswerSize:
         shape = manifest.architecture
         source, target = source_tokens, target_tokens
         read = shape.encoder_layers * (shape.encoder_heads or shape.heads) * source * source
-        # A recurrent decoder has no weights of its own.
+        # A recurrent decoder has no self-attention.
         own = 0 if shape.cell_width else target
         written = shape.decoder_layers * shape.heads * target * (own + source)
         names = (source + target) * (tokenizer.token_bytes + STRING_BYTES)

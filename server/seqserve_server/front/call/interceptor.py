@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import grpc
 from google.protobuf.message import Message
 
-from seqserve.request_id import REQUEST_ID, request_id
+from seqserve.metadata import REQUEST_ID, request_id
 from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.answer_size import held_bytes

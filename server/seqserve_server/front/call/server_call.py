@@ -20,7 +20,7 @@ from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory, Reservation
-from seqserve_server.front.overload.turns import TextTurns
+from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord
 from seqserve_server.front.telemetry.outcomes import failure_within
 
@@ -33,7 +33,7 @@ class ServerResources:
     """Memory for answers."""
     texts: FairMemory = field(default_factory=lambda: FairMemory(bound=Bound.TEXTS))
     """Memory for texts that are being read."""
-    text_turns: TextTurns = field(default_factory=TextTurns)
+    text_scheduler: TextScheduler = field(default_factory=TextScheduler)
     """Whose texts are read next."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""
@@ -127,7 +127,7 @@ class ServerCall(CallRecord):
             self.reservations.discard(self.held)
 
     def child(self) -> ServerCall:
-        """Begins one of many requests of the call, with a model and memory of its own.
+        """Begins one of many requests of the call, with its own model and memory.
 
         Release its models when it is answered, and its memory when the caller has the answer.
         """
@@ -144,7 +144,7 @@ class ServerCall(CallRecord):
     def adopt_model(self, request: ServerCall) -> None:
         """Takes the model of one of many requests, if it has found one.
 
-        Requests may name several models; the last one stands for the call.
+        Requests may name several models; the call counts under the last one.
         """
         if request.model:
             self.model, self.version = request.model, request.version
@@ -153,29 +153,6 @@ class ServerCall(CallRecord):
         """Counts the failure of one of many requests, and gives it as a message."""
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
-
-    def record_single(
-        self, response: generation_pb2.GenerateResponse
-    ) -> generation_pb2.GenerateResponse:
-        """Notes the facts of the answer to a call of one source, and returns it."""
-        if response.segments:
-            self.facts["segments"] = len(response.segments)
-        timings = response.timings
-        self.facts.update(
-            source_tokens=response.source_tokens,
-            generated_tokens=response.generated_tokens,
-            queue_ms=timings.queue_ms,
-            first_token_ms=timings.first_token_ms,
-        )
-        return response
-
-    def record_one_of_many(self, response: generation_pb2.GenerateResponse) -> None:
-        """Counts one of many sources; the response of one that failed is empty."""
-        self.add(
-            sources=1,
-            source_tokens=response.source_tokens,
-            generated_tokens=response.generated_tokens,
-        )
 
 
 _ROUNDING = 0.01

@@ -45,10 +45,10 @@ class Bulk:
 
         Args:
             call: The call that they come in.
-            answer: Answers one request, in a task of its own; it gets a call for the request. If it
+            answer: Answers one request, in a separate task; it gets a call for the request. If it
                 raises a :class:`ServiceError`, that is the response, except Draining, which ends
                 the call.
-            max_requests: Requests under way at once.
+            max_requests: Requests in flight at once.
             draining: Set when the server reads no more requests.
         """
         self._call = call
@@ -120,7 +120,7 @@ class Bulk:
         except BaseException as error:
             call.release_memory()
             if isinstance(error, Draining):
-                # Ends the whole call: its status stands for every request without a response.
+                # Ends the whole call: its status is that of every request without a response.
                 self._cut(error)
             elif isinstance(error, ServiceError):
                 self._respond(request.id, call, error)

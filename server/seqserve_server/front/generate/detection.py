@@ -83,7 +83,7 @@ class _DetectorProcess:
 
 
 class LanguageDetector:
-    """Detects languages in a process of its own, which starts when it is first needed.
+    """Detects languages in a separate process, which starts when it is first needed.
 
     The process starts in about a second, and answers one request at a time, in about a
     millisecond. One that ends is replaced. Used in the event loop.

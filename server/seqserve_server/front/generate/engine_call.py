@@ -39,13 +39,7 @@ class EngineCall:
     """
 
     def __init__(self, engine: AnsweringEngine, spec: Spec, record: CallRecord) -> None:
-        """Prepares the call.
-
-        Args:
-            engine: The engine.
-            spec: The request.
-            record: Record of the call that the request belongs to.
-        """
+        """Prepares the call."""
         self.spec = spec
         self.timeline = Timeline(arrived_s=spec.arrived_s)
         """When the request reached each stage."""
@@ -242,7 +236,7 @@ def engine_call(job: Job, part: Part, *, streamed: bool = False, is_bulk: bool) 
     model, call = job.hop.model, job.call
     fields = call.spec_fields()
     if is_bulk:
-        # A call of many requests is a flow of its own, which the client's other calls pass.
+        # A call of many requests is a separate flow, which the client's other calls pass.
         fields["flow_id"] = fields["call_id"]
     spec = GenerateSpec(
         source=part.tokens,
@@ -260,7 +254,7 @@ def engine_call(job: Job, part: Part, *, streamed: bool = False, is_bulk: bool) 
 
 
 UNTHROTTLED_STREAMS = 16
-"""Requests under way on an engine up to which every token is sent at once."""
+"""Requests in flight on an engine up to which every token is sent at once."""
 INTERVAL_S = 0.05
 """How long tokens are gathered from when a message was due."""
 
@@ -268,9 +262,9 @@ INTERVAL_S = 0.05
 class StreamThrottle:
     """When one stream may send its new tokens.
 
-    A message costs far more than its tokens. So where many requests are under way, the tokens of a
+    A message costs far more than its tokens. So where many requests are in flight, the tokens of a
     short while go in one: with the first token after it, or with the answer. That is still faster
-    than people read. The first tokens of a stream never wait, and where few requests are under way
+    than people read. The first tokens of a stream never wait, and where few requests are in flight
     none do.
     """
 
@@ -280,11 +274,7 @@ class StreamThrottle:
         self._due_s = 0.0
 
     def is_due(self, under_way: int) -> bool:
-        """Tells whether a message is due, now that there are new tokens.
-
-        Args:
-            under_way: Requests that have not ended, on all engines of the version.
-        """
+        """Tells whether a message is due, now that there are new tokens."""
         now_s = self._clock()
         if under_way > UNTHROTTLED_STREAMS and now_s < self._due_s:
             return False

@@ -36,6 +36,11 @@ class Part(NamedTuple):
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
 
+    @property
+    def rest(self) -> str:
+        """What of its original text is not protected."""
+        return without(self.original, self.protected)
+
 
 def without(text: str, spans: Sequence[Span]) -> str:
     """Returns what of a text is in no span, with spaces in their place."""
@@ -47,7 +52,7 @@ def without(text: str, spans: Sequence[Span]) -> str:
 
 
 class Feature:
-    """What a request may ask for beside a translation; a plain request has none.
+    """What a request may ask for in addition to a translation; a plain request has none.
 
     All features of a request read a part, in their order, and write each hypothesis, in the same
     order: see :mod:`~seqserve_server.front.generate.options`. They are kept with the options of a

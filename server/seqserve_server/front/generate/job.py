@@ -22,7 +22,7 @@ from seqserve_server.front.call.answer_size import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.records import GenerateRequest, Job, Options, Source
 from seqserve_server.front.overload.memory import MAX_WAIT_S
-from seqserve_server.front.overload.turns import Steps, at_once
+from seqserve_server.front.overload.turns import Cooperative, run_now
 
 Result = TypeVar("Result")
 
@@ -51,24 +51,16 @@ async def reserved(job: Job, request: GenerateRequest) -> Job:
 
 
 async def in_turns(
-    steps: Steps[Result],
+    steps: Cooperative[Result],
     num_characters: int,
     request: Message,
     call: ServerCall,
     max_wait_s: float = MAX_WAIT_S,
 ) -> Result:
-    """Reads the texts of a request: short ones at once, long ones in turns with other callers.
-
-    Args:
-        steps: Reads the texts.
-        num_characters: Length of all its texts.
-        request: The request, which is held meanwhile.
-        call: The call that it came in.
-        max_wait_s: Longest wait for memory, in seconds.
-    """
+    """Reads the texts of a request: short ones at once, long ones in turns with other callers."""
     if num_characters <= _FEW_CHARACTERS:
-        return at_once(steps)
-    memory, turns = call.resources.texts, call.resources.text_turns
+        return run_now(steps)
+    memory, turns = call.resources.texts, call.resources.text_scheduler
     size = min(num_characters * _CHARACTER_BYTES, memory.max_per_caller)
     async with memory.reserved(
         call.client_id, size, held_bytes=2 * request.ByteSize(), max_wait_s=max_wait_s

@@ -69,7 +69,7 @@ class Joined:
         return piece
 
     def rest(self) -> str:
-        """Returns the white space behind the last part."""
+        """Returns the white space after the last part."""
         return self._joiner.rest()
 
     def _segment(
@@ -179,7 +179,7 @@ class TextJoiner:
         return self._length
 
     def rest(self) -> str:
-        """Returns the white space behind the last segment."""
+        """Returns the white space after the last segment."""
         return self._source[self._read :]
 
     def _lacks_space(self, begin: int, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Adds what a model reads and writes beside its texts: tokens of its own and of the languages.
+"""Adds to texts what a model needs: its special tokens, and the tokens of the languages.
 
 Families put languages in different places: before the source, after it, first in the target, or in
 words in front of the text. The manifest's template says where.

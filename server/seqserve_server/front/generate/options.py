@@ -10,6 +10,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from google.protobuf import json_format
@@ -39,9 +40,6 @@ from seqserve_server.text.tokenizer import Tokenizer
 GenerationOptions = generation_pb2.GenerationOptions
 
 _MAX_STOP_CHARACTERS = 256
-# Longer options mostly hold texts of one request, which do not come again.
-_MAX_BYTES = 128
-_MAX_ENTRIES = 256
 _CONVERTED = {"terms", "return_attention"}
 _COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
 _SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
@@ -57,7 +55,7 @@ _FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
 )
 """What makes the features of a request, in the order in which all of them read and write.
 
-Protected texts keep their case, so casing comes behind them; it moves the alignment, which comes
+Protected texts keep their case, so casing comes after them; it moves the alignment, which comes
 before both. Terms are not looked for in protected texts. A draft depends on the casing, and on the
 terms, with which no draft is followed.
 """
@@ -71,21 +69,9 @@ def default_options(manifest: Manifest) -> DecodingOptions:
 def compile_options(
     sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None = None
 ) -> Options:
-    """Checks the options of a request and converts them for a model.
-
-    Callers send the same options again and again, and the conversion takes a tenth of the time of a
-    call; so the model keeps what they were converted to.
-    """
-    data = sent.SerializeToString()
-    known: Options | None = model.known_options.get(data)
-    if known is not None and known.glossary is glossary:
-        return known
-    options = _compiled(sent, model, glossary)
-    # A random seed must be another one each time.
-    if len(data) <= _MAX_BYTES and options.decoding.sampling is None:
-        if len(model.known_options) >= _MAX_ENTRIES:
-            model.known_options.clear()
-        model.known_options[data] = options
+    """Checks the options of a request and converts them for a model, which keeps them."""
+    compile_ = partial(_compiled, sent, model, glossary)
+    options: Options = model.known_options.get(sent.SerializeToString(), glossary, compile_)
     return options
 
 
@@ -202,7 +188,7 @@ def merge_model_defaults(options: GenerationOptions, manifest: Manifest) -> Gene
     if any(options.HasField(name) for name in _OTHER_WAYS):
         for name in _BEAM_SEARCH:
             defaults.ClearField(name)
-    # A prefix belongs to one text, so that beside it the default is not to divide a source.
+    # A prefix belongs to one text, so with one the default is not to divide a source.
     if has_prefix(options):
         defaults.ClearField("segmentation")
     defaults.MergeFrom(options)

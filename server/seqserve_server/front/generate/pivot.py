@@ -55,7 +55,7 @@ async def stream_then(
 
 
 def compose_hops(first: Response, second: Response | None, hops: Hops) -> Response:
-    """Returns the answer of both models to a part, with what each of them says of its own."""
+    """Returns the answer of both models to a part, with the legs that led to it."""
     response = composed(first, second) if second else _unread(first, hops[1])
     best = first.hypotheses[0]
     leg = _leg(hops[0], [first])
@@ -72,7 +72,7 @@ def compose_hops(first: Response, second: Response | None, hops: Hops) -> Respon
 
 
 def join_legs(hops: Hops, joined: Joined, response: Response) -> None:
-    """Adds to a joined answer what each model says of its own answers to all parts."""
+    """Adds to a joined answer what each model says of its answers to all parts."""
     source, joiner, text = joined.source, TextJoiner(joined.source.text), ""
     for part, each in zip(source.parts, joined.responses, strict=True):
         text += joiner.add(part.span, each.legs[0].text if each else part.original)

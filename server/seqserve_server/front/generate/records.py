@@ -34,7 +34,7 @@ class Options:
     decoding: DecodingOptions
     """For the engine; it has all terms of the request, a part has those that it contains."""
     affixes: Affixes = NO_AFFIXES
-    """What the model reads and writes beside each source."""
+    """What is added to each source and target."""
     segmentation: Segmentation | None = None
     """How sources are divided; None for not at all."""
     features: tuple[Feature, ...] = ()
@@ -43,6 +43,11 @@ class Options:
     """Whether equal requests have equal answers: those that do not draw a seed of their own."""
     glossary: Glossary | None = None
     """The glossary that the request names."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether they may serve again; a random seed must be another one each time."""
+        return self.decoding.sampling is None
 
 
 class Hop(NamedTuple):
@@ -97,13 +102,13 @@ class Job:
 
     hop: Hop
     sources: list[Source | ServiceError]
-    """In the order of the request; an error stands for a source that cannot be answered."""
+    """In the order of the request; a source that cannot be answered is an error."""
     priority: Priority
     is_bulk: bool
     """As of the route."""
     call: ServerCall
     window: Window
-    """Bounds the parts of divided sources that are under way."""
+    """Bounds how many parts of divided sources are in flight."""
     onward: Onward | None = None
     detected: Detected | None = None
     """The language of the sources, if it was detected."""

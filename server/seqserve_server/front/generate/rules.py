@@ -31,12 +31,7 @@ _ONE_MODEL = {
 
 
 def check_pivot(options: Options, between: str) -> None:
-    """Refuses options that are possible with one model only.
-
-    Args:
-        options: Those of a request that two models answer.
-        between: The language that one writes and the other one reads.
-    """
+    """Refuses options that are possible with one model only."""
     for name, reason in _ONE_MODEL.items():
         if getattr(options, name):
             over = f"and {between!r} lies between the languages of the request"

@@ -20,7 +20,7 @@ from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.source import SourceReader, check_length
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
-from seqserve_server.front.overload.turns import Steps
+from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import Pieces
 
@@ -137,7 +137,7 @@ async def tokenize(
 
 def _tokenized(
     tokenizer: Tokenizer, text: str, affixes: Affixes, *, is_target: bool
-) -> Steps[tuple[Pieces, int]]:
+) -> Cooperative[tuple[Pieces, int]]:
     pieces = tokenizer.pieces(text, is_target=is_target)
     if is_target:
         return pieces, len(affixes.target) + len(pieces.ids)

@@ -12,7 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.feature import Part, without
+from seqserve_server.front.generate.feature import Part
 from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
@@ -26,7 +26,7 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.front.generate.splitting import Segmentation, Span, split, wrap
 from seqserve_server.front.generate.window import Window
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.overload.turns import Steps
+from seqserve_server.front.overload.turns import Cooperative
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
@@ -85,9 +85,9 @@ async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
     try:
         source = await in_turns(steps, len(text), request, job.call, max_wait_s)
     except InvalidRequest as error:
-        if error.field != "source" or hop.leg is None:
+        if error.field != "source" or job.hop.leg is None:
             raise
-        between = f"between the two models, in {hop.leg.source!r}, {error.reason}"
+        between = f"between the two models, in {job.hop.leg.target!r}, {error.reason}"
         raise InvalidRequest("source", between) from None
     return replace(
         job,
@@ -113,7 +113,7 @@ class SourceReader:
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
-    def read(self, text: str) -> Steps[Source]:
+    def read(self, text: str) -> Cooperative[Source]:
         """Reads one source."""
         if not text.strip():
             raise InvalidRequest("source", "is empty")
@@ -121,8 +121,8 @@ class SourceReader:
             return self._undivided(text)
         return (yield from self._divided(text, self._segmentation))
 
-    def read_all(self, texts: Sequence[str]) -> Steps[list[Source | ServiceError]]:
-        """Reads the sources of a batch; an error stands for its source."""
+    def read_all(self, texts: Sequence[str]) -> Cooperative[list[Source | ServiceError]]:
+        """Reads the sources of a batch; one that is wrong becomes its error."""
         sources: list[Source | ServiceError] = []
         num_segments = 0
         for text in texts:
@@ -146,7 +146,7 @@ class SourceReader:
         self._check_tokens(part.tokens)
         return Source(text, [part], len(part.tokens), is_divided=False)
 
-    def _divided(self, text: str, segmentation: Segmentation) -> Steps[Source]:
+    def _divided(self, text: str, segmentation: Segmentation) -> Cooperative[Source]:
         if len(text) > MAX_CHARACTERS:
             raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
         parts: list[Part] = []
@@ -197,7 +197,7 @@ class SourceReader:
         return part
 
     def tokens(self, text: str) -> list[int]:
-        """Tokenizes a text, and adds what the model reads beside it."""
+        """Tokenizes a text, and adds what else the model reads."""
         return self._encoded(self._shaped(Span(0, len(text)), text).text)
 
     def ends(self, text: str) -> list[int]:
@@ -212,13 +212,12 @@ class SourceReader:
 
     def _is_translatable(self, part: Part, tokens: list[int]) -> bool:
         """Tells whether a segment has a letter, and the model reads any character of the text."""
-        rest = without(part.original, part.protected)
-        if self._segmentation is not None and not has_words(rest):
+        if self._segmentation is not None and not has_words(part.rest):
             return False
         if len(tokens) > self._num_added:
             return True
         # The text in front of it may have taken its tokens.
-        return bool(self._affixes.text and self._tokenizer.pieces(rest).ids)
+        return bool(self._affixes.text and self._tokenizer.pieces(part.rest).ids)
 
     @cached_property
     def _num_added(self) -> int:
@@ -227,8 +226,8 @@ class SourceReader:
         return len(self._affixes.with_special_tokens([])) + self._tokenizer.num_added
 
     def _check_tokens(self, tokens: list[int]) -> None:
-        num_affixes = len(self._affixes.with_special_tokens([]))
         if len(tokens) > self.max_tokens:
+            num_affixes = len(self._affixes.with_special_tokens([]))
             end = "the end token"
             added = end if not num_affixes else f"{end} and {num_affixes} of the model"
             raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Bounds how many parts of a call are under way at once."""
+"""Bounds how many parts of a call are in flight at once."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Window:
     ) -> AsyncGenerator[Answer, None]:
         """Yields the answers in the order of their items, each as soon as all before it are there.
 
-        Leaving early cancels the answers under way.
+        Leaving early cancels the answers in flight.
 
         Args:
             items: What to answer.
-            run: Answers one item, in a task of its own.
+            run: Answers one item, in a separate task.
         """
         tasks: set[asyncio.Task[Answer]] = set()
         started: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()

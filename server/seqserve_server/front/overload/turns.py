@@ -18,11 +18,11 @@ SLICE_S = 0.002
 """Time after which a slice ends, once its last step is over."""
 
 Result = TypeVar("Result")
-Steps: TypeAlias = Generator[None, None, Result]
+Cooperative: TypeAlias = Generator[None, None, Result]
 """Work that pauses between steps of bounded time, and returns its result."""
 
 
-class TextTurns:
+class TextScheduler:
     """Whose texts are read next."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -33,7 +33,7 @@ class TextTurns:
         # Callers in the order of their turns.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
-    async def run(self, caller: str, steps: Steps[Result]) -> Result:
+    async def run(self, caller: str, steps: Cooperative[Result]) -> Result:
         """Does work in slices, in turns with the work of others, and returns its result."""
         results: list[Result] = []
         try:
@@ -47,7 +47,7 @@ class TextTurns:
             steps.close()
         return results[0]
 
-    def _slice(self, steps: Steps[Result], results: list[Result]) -> None:
+    def _slice(self, steps: Cooperative[Result], results: list[Result]) -> None:
         end_s = self._clock() + SLICE_S
         try:
             while self._clock() < end_s:
@@ -94,7 +94,7 @@ async def _to_its_end(coroutine: Coroutine[None, None, None]) -> None:
         raise
 
 
-def at_once(steps: Steps[Result]) -> Result:
+def run_now(steps: Cooperative[Result]) -> Result:
     """Does all steps without a pause."""
     try:
         while True:

@@ -17,7 +17,7 @@ import grpc
 from seqserve.address import is_loopback
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
-from seqserve.pem import read_authorities, read_pair
+from seqserve.tls import read_authorities, read_pair
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.reloading import Reload, Reloaded
 from seqserve_server.front.security.tokens import Tokens

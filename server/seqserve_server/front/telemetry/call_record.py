@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.request import Spec
 
@@ -81,8 +82,28 @@ class CallRecord:
             request.timeline.finished_s = time.monotonic()
         self.trace.requests.append(request)
 
-    def add(self, **counts: float) -> None:
-        """Increments counters of the record."""
+    def record_single(
+        self, response: generation_pb2.GenerateResponse
+    ) -> generation_pb2.GenerateResponse:
+        """Notes the facts of the answer to a call of one source, and returns it."""
+        if response.segments:
+            self.facts["segments"] = len(response.segments)
+        timings = response.timings
+        self.facts.update(
+            source_tokens=response.source_tokens,
+            generated_tokens=response.generated_tokens,
+            queue_ms=timings.queue_ms,
+            first_token_ms=timings.first_token_ms,
+        )
+        return response
+
+    def record_one_of_many(self, response: generation_pb2.GenerateResponse) -> None:
+        """Counts one of many sources; the response of one that failed is empty."""
+        counts = {
+            "sources": 1,
+            "source_tokens": response.source_tokens,
+            "generated_tokens": response.generated_tokens,
+        }
         for name, count in counts.items():
             self.facts[name] = self.facts.get(name, 0) + count
 

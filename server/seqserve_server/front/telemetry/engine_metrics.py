@@ -111,6 +111,7 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
     cache_bytes = _gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
     gpu_used = _gauge("gpu_memory_used_bytes", "Memory of the GPUs in use, by any process.")
     gpu_total = _gauge("gpu_memory_bytes", "Memory of the GPUs.")
+    unrecorded = _gauge("gpu_unrecorded_steps", "Sizes of steps that run without a CUDA graph.")
     for version, report in reports.items():
         engine, reply = report.engine, report.reply
         if engine is None or reply is None:
@@ -124,7 +125,8 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
         if reply.gpu_total_bytes:
             gpu_used.add_metric(version, reply.gpu_used_bytes)
             gpu_total.add_metric(version, reply.gpu_total_bytes)
-    yield from (waiting, in_use, slots, cache_bytes, gpu_used, gpu_total)
+            unrecorded.add_metric(version, reply.gpu_unrecorded_steps)
+    yield from (waiting, in_use, slots, cache_bytes, gpu_used, gpu_total, unrecorded)
 
 
 def _processes(reports: _Reports) -> Iterator[core.Metric]:

@@ -35,7 +35,7 @@ from opentelemetry.trace.propagation import set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from seqserve import __version__
-from seqserve.target import channel_options
+from seqserve.address import channel_options
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.events import Failed, Finished
 from seqserve_server.contract.request import ScoreSpec

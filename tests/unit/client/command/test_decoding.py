@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve import GenerateOptions, Priority, requests
-from seqserve.command.decoding import DecodingOptions
+from seqserve.command.connection import DecodingOptions
 from seqserve.declarations import DECLARATIONS
 from seqserve.errors import OptionError
+from seqserve.option_values import variable_of
 from seqserve.options import flag_of, parse
-from seqserve.variables import variable_of
 
 NAMES = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
 # No token holds white space: it is what the words of a sequence are parted by.

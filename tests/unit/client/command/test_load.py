@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from seqserve.command.load import load_of
 from seqserve.command.load_options import Backend, LoadOptions
 from seqserve.command.main import main
 from seqserve.errors import OptionError
@@ -236,10 +237,10 @@ def test_forms_over_http() -> None:
 
 
 def test_what_is_sent_without_options() -> None:
-    load = LoadOptions().load()
+    load = load_of(LoadOptions())
     assert load.is_closed
     assert (load.in_flight, load.seconds, load.requests) == (32, 10.0, None)
-    capped = LoadOptions(request_rate=3.0, max_concurrency=2, num_prompts=9).load()
+    capped = load_of(LoadOptions(request_rate=3.0, max_concurrency=2, num_prompts=9))
     assert not capped.is_closed
     assert (capped.in_flight, capped.seconds, capped.requests) == (2, None, 9)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from seqserve.command import measured_replica
+from seqserve.command import plan as plan_command
 from seqserve.command.load_options import LoadOptions
-from seqserve.command.load_run import RateSearch
 from seqserve.command.main import main
 from seqserve.command.plan_options import PlanOptions
-from seqserve.cores import available_cores
 from seqserve.errors import OptionError
+from seqserve.load.rate_search import RateSearch
+from seqserve.processes import available_cores
 
 from ..fake_server import FakeServer
 
@@ -57,9 +57,11 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[LoadOptions]:
     def find_rate(options: LoadOptions, *_: object) -> RateSearch:
         searched.append(options)
         result = {**RESULT, "target": options.target}
-        return RateSearch(result=result, answers=[], probes=[], lone_ms=20.0, faults=["at 9: late"])
+        return RateSearch(
+            result=result, answers=[], probes=[], unloaded_ms=20.0, warnings=["at 9: late"]
+        )
 
-    monkeypatch.setattr(measured_replica, "find_rate", find_rate)
+    monkeypatch.setattr(plan_command, "find_rate", find_rate)
     return searched
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.command.run.journal import Journal
+from seqserve.command.journal import Journal
 from seqserve.command.translate import TranslateOptions
 from seqserve.documents.passage import Translation
 from seqserve.options import flag_of

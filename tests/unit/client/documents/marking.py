@@ -24,7 +24,7 @@ def marked(kind: Format, text: str, *, joins_lines: bool = False) -> str:
     return "".join(
         each.before
         + (each.written(Translation(f"«{each.text}»")) if each.has_words else each.source)
-        for each in divided(passages_of(kind, text, joins_lines=joins_lines))
+        for each in split(passages_of(kind, text, joins_lines=joins_lines))
     )
 
 
@@ -34,12 +34,12 @@ def units(text: str, passage: Passage) -> list[re.Match[str]]:
     return [*re.finditer("|".join([*kept, r"\w+", r"[^\w\s]"]), text)]
 
 
-def divided(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Passages where those with markup are divided at it."""
+def split(passages: Iterable[Passage]) -> Iterator[Passage]:
+    """Passages where those with markup are split at it."""
     for each in passages:
-        if each.divided is None:
+        if each.split_passages is None:
             yield each
         else:
-            first, *others = each.divided()
+            first, *others = each.split_passages()
             yield replace(first, before=each.before + first.before)
             yield from others

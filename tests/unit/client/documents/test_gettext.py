@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Malformed, Translation
+from seqserve.documents.passage import ParseError, Translation
 
 from .marking import marked, passages_of
 
@@ -98,7 +98,7 @@ def test_a_text_that_is_too_long_is_reported_and_stays() -> None:
     ],
 )
 def test_what_is_not_po_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(Malformed, match=f"line {line} "):
+    with pytest.raises(ParseError, match=f"line {line} "):
         passages_of(Format.PO, text)
 
 

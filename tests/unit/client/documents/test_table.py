@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Malformed, Translation
+from seqserve.documents.passage import ParseError, Translation
 
 from .marking import marked, passages_of
 from .test_subtitles import written
@@ -53,7 +53,7 @@ def test_a_translation_is_quoted_where_it_must_be(translation: str, cell: str) -
     ],
 )
 def test_what_is_no_table_is_refused_with_its_line(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(ParseError, match=reason):
         passages_of(Format.CSV, text)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Malformed
+from seqserve.documents.passage import ParseError
 
 from .marking import marked, passages_of
 from .test_subtitles import written
@@ -113,7 +113,7 @@ def test_a_message_of_icu_is_reported_and_stays() -> None:
     ],
 )
 def test_what_is_not_xliff_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(ParseError, match=reason):
         passages_of(Format.XLIFF, text)
 
 

@@ -10,7 +10,16 @@ from itertools import islice, pairwise
 
 import pytest
 
-from seqserve.load.arrivals import Arrival, draw_for, random_arrivals, traced_arrivals, within
+from seqserve.errors import OptionError
+from seqserve.load.arrivals import (
+    Arrival,
+    draw_for,
+    moments_of,
+    random_arrivals,
+    texts_of,
+    traced_arrivals,
+    within,
+)
 from seqserve.load.load import Load, Share
 
 SOURCES = ["one", "two", "three"]
@@ -75,3 +84,42 @@ def test_load_needs_no_torch_and_no_server() -> None:
         "sys.exit(bool({'torch', 'numpy', 'seqserve_server'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_lines_and_json() -> None:
+    assert texts_of(["a b\n", "\n", " c "], "f", is_json=False) == ["a b", "c"]
+    lines = ['{"prompt": "a", "output_tokens": 3}\n', '{"source": "b"}']
+    assert texts_of(lines, "f", is_json=True) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["\n"], "f: has no text"),
+        (['{"prompt": "a"}', "b"], "f: line 2 is not JSON"),
+        (['{"prompt": " "}'], "f: line 1 has no text in 'prompt' or 'source'"),
+        (["[]"], "f: line 1 has no text in 'prompt' or 'source'"),
+    ],
+)
+def test_texts_that_are_none(lines: list[str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        texts_of(lines, "f", is_json=True)
+
+
+def test_moments_begin_at_zero() -> None:
+    assert moments_of(["1700000000.5\n", "\n", "1700000000.5", "1700000002"], "f") == [0, 0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([], "f: has no moment"),
+        (["1", "x"], "f: line 2: 'x' is not a number of seconds"),
+        (["2", "1"], "f: line 2: 1 is not in order"),
+        (["nan"], "f: line 1: nan is not in order"),
+        (["1", "inf"], "f: line 2: inf is not in order"),
+    ],
+)
+def test_moments_that_are_none(lines: list[str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        moments_of(lines, "f")

@@ -12,7 +12,7 @@ import pytest
 
 from seqserve.load.answer import Answer, Reply
 from seqserve.load.arrivals import Arrival
-from seqserve.load.grpc_caller import GrpcCaller
+from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.loops import closed_loop, open_loop
 from seqserve.requests import generate_request
 from seqserve.v1 import generation_pb2, generation_pb2_grpc

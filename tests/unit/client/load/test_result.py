@@ -9,14 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seqserve.command.json_line import json_line
 from seqserve.load.answer import Answer
-from seqserve.load.chart import Axis
-from seqserve.load.generator import Sent
-from seqserve.load.page import page
+from seqserve.load.load import Sent
+from seqserve.load.page import Axis, page
 from seqserve.load.rate_search import Probe
 from seqserve.load.report import compared, differences, lines_of, probes_of
-from seqserve.load.result import details_of, faults_of, result_of
+from seqserve.load.result import details_of, result_of, warnings_of
+from seqserve.output import json_line
 
 SETTINGS = {"date": "today", "target": "<host>:1", "request_rate": 10.0, "stream": True}
 
@@ -125,7 +124,7 @@ def test_a_late_or_busy_generator_is_told(
 ) -> None:
     facts = result([served(0.0, 0.1, late_s)] * 100, cpu_share)
     assert facts["max_lateness_ms"] == pytest.approx(1e3 * late_s)
-    faults = faults_of(facts)
+    faults = warnings_of(facts)
     assert len(faults) == len(words)
     assert all(word in fault for word, fault in zip(words, faults, strict=True))
 

@@ -32,44 +32,29 @@ from seqserve import (
 )
 
 from ..fake_server import PATIENCE_S, FakeServer
+from ..sessions import ONCE, SOON, Session
 
-ONCE = RetryPolicy(max_attempts=1)
-SOON = RetryPolicy(initial_backoff_s=0.01)
+Connect = Callable[..., Session]
 
 
-def test_verbs(server: FakeServer) -> None:
-    with Client(server.target) as client:
-        result = client.generate("good day", model="m", version=7, max_decoding_length=5)
-        pieces = list(client.stream("good day"))
-        names = [model.name for model in client.models()]
-        score = client.score("good day", "Guten Tag", model="m")
-        attention = client.attention("good day", version=3)
-        assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
-        assert result.stop_reason is StopReason.EOS
-        assert "".join(piece.text for piece in pieces) == "GOOD DAY"
-        assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
-        assert names == ["capitals", "broken"]
-        assert (score.model, score.score) == ("m", -3.0)
-        assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
-        assert client.model("broken", 1).state_reason.startswith("decoder.onnx")
+def test_verbs(server: FakeServer, connect: Connect) -> None:
+    client = connect(server.target)
+    result = client.generate("good day", model="m", version=7, max_decoding_length=5)
+    pieces = client.stream("good day")
+    names = [model.name for model in client.models()]
+    score = client.score("good day", "Guten Tag", model="m")
+    attention = client.attention("good day", version=3)
+    assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
+    assert result.stop_reason is StopReason.EOS
+    assert "".join(piece.text for piece in pieces) == "GOOD DAY"
+    assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
+    assert names == ["capitals", "broken"]
+    assert (score.model, score.score) == ("m", -3.0)
+    assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
+    assert client.model().is_default
+    assert client.model("broken", 1).state_reason.startswith("decoder.onnx")
     assert server.requests[0].options.max_decoding_length == 5
     assert not server.requests[0].options.HasField("min_decoding_length")
-
-
-async def test_async_verbs(server: FakeServer) -> None:
-    async with AsyncClient(server.target) as client:
-        result = await client.generate("good day", model="m", version=7)
-        pieces = [piece async for piece in client.stream("good day")]
-        names = [model.name for model in await client.models()]
-        score = await client.score("good day", "Guten Tag", model="m")
-        attention = await client.attention("good day", version=3)
-        assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
-        assert "".join(piece.text for piece in pieces) == "GOOD DAY"
-        assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
-        assert names == ["capitals", "broken"]
-        assert (score.model, score.score) == ("m", -3.0)
-        assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
-        assert (await client.model()).is_default
 
 
 @pytest.mark.parametrize(
@@ -87,46 +72,28 @@ async def test_async_verbs(server: FakeServer) -> None:
         ("UNIMPLEMENTED", CallError),
     ],
 )
-def test_errors(server: FakeServer, code: str, kind: type[CallError]) -> None:
-    with Client(server.target, retry=ONCE) as client, pytest.raises(CallError) as failure:
-        client.generate(f"fail {code}")
-    error = failure.value
-    assert type(error) is kind
-    assert str(error) == f"{code}: {code.lower()}, says the fake"
-    assert error.field == ("source" if kind is InvalidArgument else "")
-    waits = kind in (Overloaded, Unavailable)
-    assert error.retry_after_s == (pytest.approx(0.02) if waits else None)
+def test_errors(server: FakeServer, connect: Connect, code: str, kind: type[CallError]) -> None:
+    client = connect(server.target, retry=ONCE)
+    for call in (client.generate, client.stream):
+        with pytest.raises(CallError) as failure:
+            call(f"fail {code}")
+        error = failure.value
+        assert type(error) is kind
+        assert str(error) == f"{code}: {code.lower()}, says the fake"
+        assert error.field == ("source" if kind is InvalidArgument else "")
+        waits = kind in (Overloaded, Unavailable)
+        assert error.retry_after_s == (pytest.approx(0.02) if waits else None)
 
 
-async def test_async_errors(server: FakeServer) -> None:
-    async with AsyncClient(server.target, retry=ONCE) as client:
-        with pytest.raises(InvalidArgument) as refused:
-            await client.generate("fail INVALID_ARGUMENT")
-        with pytest.raises(Overloaded) as busy:
-            async for _ in client.stream("fail RESOURCE_EXHAUSTED"):
-                pass
-    assert refused.value.field == "source"
-    assert busy.value.retry_after_s == pytest.approx(0.02)
-
-
-def test_a_call_to_a_busy_server_is_retried(server: FakeServer) -> None:
-    with Client(server.target, retry=SOON) as client:
-        assert client.generate("busy 3 now").text == "BUSY 3 NOW"
-        assert "".join(piece.text for piece in client.stream("busy 2 s")) == "BUSY 2 S"
+def test_a_call_to_a_busy_server_is_retried(server: FakeServer, connect: Connect) -> None:
+    client = connect(server.target, retry=SOON)
+    assert client.generate("busy 3 now").text == "BUSY 3 NOW"
+    assert "".join(piece.text for piece in client.stream("busy 2 s")) == "BUSY 2 S"
     assert [request.source for request in server.requests] == ["busy 3 now"] * 4 + ["busy 2 s"] * 3
 
 
-async def test_an_async_call_to_a_busy_server_is_retried(server: FakeServer) -> None:
-    async with AsyncClient(server.target, retry=SOON) as client:
-        assert (await client.generate("busy 3 now")).text == "BUSY 3 NOW"
-    assert len(server.requests) == 4
-
-
-async def test_a_call_that_another_side_cancels_is_retried(server: FakeServer) -> None:
-    with Client(server.target) as client:
-        assert client.generate("cancelled 2 a").text == "CANCELLED 2 A"
-    async with AsyncClient(server.target) as client_:
-        assert (await client_.generate("cancelled 2 b")).text == "CANCELLED 2 B"
+def test_a_call_that_another_side_cancels_is_retried(server: FakeServer, connect: Connect) -> None:
+    assert connect(server.target).generate("cancelled 2 a").text == "CANCELLED 2 A"
 
 
 def test_leaving_a_stream_cancels_the_call(server: FakeServer) -> None:
@@ -164,18 +131,12 @@ async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
 
 
-def test_deadline(server: FakeServer) -> None:
-    with Client(server.target, timeout_s=math.inf) as client:
-        with pytest.raises(DeadlineExceeded):
-            client.generate("hang", timeout_s=0.1)
-        assert server.cancelled.wait(PATIENCE_S)
-
-
-async def test_async_deadline(server: FakeServer) -> None:
-    async with AsyncClient(server.target, timeout_s=0.1) as client:
-        with pytest.raises(DeadlineExceeded):
-            async for _ in client.stream("hang"):
-                pass
+@pytest.mark.parametrize("verb", ["generate", "stream"])
+def test_deadline(server: FakeServer, connect: Connect, verb: str) -> None:
+    client = connect(server.target, timeout_s=math.inf)
+    with pytest.raises(DeadlineExceeded):
+        getattr(client, verb)("hang", timeout_s=0.1)
+    assert server.cancelled.wait(PATIENCE_S)
 
 
 def test_leaving_many_cancels_what_is_under_way(server: FakeServer) -> None:
@@ -280,51 +241,31 @@ async def test_closing_the_async_client_ends_the_delay_before_a_retry(
 
 
 @pytest.mark.parametrize("timeout_s", [9e9, float(sys.maxsize)])
-async def test_a_timeout_beyond_the_range_of_grpc(server: FakeServer, timeout_s: float) -> None:
-    with Client(server.target, timeout_s=timeout_s) as client:
-        assert client.generate("a").text == "A"
-    async with AsyncClient(server.target, timeout_s=timeout_s) as async_client:
-        assert (await async_client.generate("a")).text == "A"
+def test_a_timeout_beyond_the_range_of_grpc(
+    server: FakeServer, connect: Connect, timeout_s: float
+) -> None:
+    assert connect(server.target, timeout_s=timeout_s).generate("a").text == "A"
 
 
-def test_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
+def test_many_are_under_way_at_once_and_come_in_order(server: FakeServer, connect: Connect) -> None:
     sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
-    with Client(server.target) as client:
-        results = list(client.generate_many(sources, concurrency=8))
+    results = connect(server.target).generate_many(sources, concurrency=8)
     assert [result.text for result in results] == [source.upper() for source in sources]
     assert 1 < server.most_at_once <= 8
 
 
-async def test_async_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
-    sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
-    async with AsyncClient(server.target) as client:
-        results = [result async for result in client.generate_many(sources, concurrency=8)]
-    assert [result.text for result in results] == [source.upper() for source in sources]
-    assert 1 < server.most_at_once <= 8
-
-
-def test_a_closed_client_says_so(server: FakeServer) -> None:
-    client = Client(server.target)
+def test_a_closed_client_says_so(server: FakeServer, connect: Connect) -> None:
+    client = connect(server.target)
     client.models()
     client.close()
     with pytest.raises(Cancelled, match="the client is closed"):
         client.generate("too late")
 
 
-async def test_a_closed_async_client_says_so(server: FakeServer) -> None:
-    client = AsyncClient(server.target)
-    await client.close()
-    with pytest.raises(Cancelled, match="the client is closed"):
-        await client.models()
-
-
-async def test_no_server_there() -> None:
-    for target in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", "no-host.invalid:1"):
-        with Client(target, retry=ONCE) as client, pytest.raises(Unreachable):
-            client.generate("anybody?")
-        async with AsyncClient(target, retry=ONCE) as async_client:
-            with pytest.raises(Unreachable):
-                await async_client.generate("anybody?")
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", "no-host.invalid:1"])
+def test_no_server_there(connect: Connect, target: str) -> None:
+    with pytest.raises(Unreachable):
+        connect(target, retry=ONCE).generate("anybody?")
 
 
 def test_a_server_that_answers_unavailable_is_reached(server: FakeServer) -> None:
@@ -380,27 +321,20 @@ def test_metadata_comes_from_a_function() -> None:
         Client("localhost:1", metadata=[("a", "b")])  # type: ignore[arg-type]
 
 
-def test_metadata_goes_with_every_attempt(server: FakeServer) -> None:
+def test_metadata_goes_with_every_attempt_beside_the_token(
+    server: FakeServer, connect: Connect
+) -> None:
     numbers = itertools.count()
-    with Client(
-        server.target, retry=SOON, metadata=lambda: [("x-attempt", str(next(numbers)))]
-    ) as client:
-        client.generate("busy 2 now")
-        list(client.stream("once"))
-    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1", "2", "3"]
-
-
-def test_metadata_goes_beside_the_token(server: FakeServer) -> None:
-    numbers = itertools.count()
-    with Client(
+    client = connect(
         server.target,
         token="abc",
         retry=SOON,
         metadata=lambda: [("x-attempt", str(next(numbers)))],
-    ) as client:
-        client.generate("busy 1 now")
-    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1"]
-    assert server.authorizations == ["Bearer abc"] * 2
+    )
+    client.generate("busy 2 now")
+    client.stream("once")
+    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1", "2", "3"]
+    assert server.authorizations == ["Bearer abc"] * 4
 
 
 def test_the_calls_of_many_run_in_the_context_of_their_caller(server: FakeServer) -> None:
@@ -422,24 +356,11 @@ async def test_async_metadata(server: FakeServer) -> None:
     assert server.authorizations == ["Bearer abc"] * 3
 
 
-async def test_metadata_that_grpc_does_not_send_is_named(server: FakeServer) -> None:
-    def metadata() -> list[tuple[str, str]]:
-        return [("X-Request-Id", "a")]
-
-    async with AsyncClient(server.target, metadata=metadata) as async_client:
-        with Client(server.target, metadata=metadata) as client:
-            for call in (
-                lambda: client.generate("a"),
-                lambda: list(client.stream("a")),
-                lambda: list(client.generate_bulk(["a"])),
-            ):
-                with pytest.raises(InvalidArgument, match="metadata: the key 'X-Request-Id'"):
-                    call()
-        with pytest.raises(InvalidArgument, match="metadata"):
-            await async_client.generate("a")
-        for pieces in (async_client.stream("a"), async_client.generate_bulk(["a"])):
-            with pytest.raises(InvalidArgument, match="metadata"):
-                await anext(pieces)
+def test_metadata_that_grpc_does_not_send_is_named(server: FakeServer, connect: Connect) -> None:
+    client = connect(server.target, metadata=lambda: [("X-Request-Id", "a")])
+    for call in (client.generate, client.stream, lambda text: client.generate_bulk([text])):
+        with pytest.raises(InvalidArgument, match="metadata: the key 'X-Request-Id'"):
+            call("a")
     assert server.requests == []
 
 

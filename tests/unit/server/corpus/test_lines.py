@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_server.corpus.answer import NOTHING, Answer, failed
+from seqserve_server.corpus.corpus_file import NOTHING, Answer, failed
 from seqserve_server.corpus.lines import JsonLinesFile, TextFile
 
 

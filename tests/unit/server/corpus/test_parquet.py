@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_server.corpus.answer import NOTHING, Answer, failed
+from seqserve_server.corpus.corpus_file import NOTHING, Answer, failed
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

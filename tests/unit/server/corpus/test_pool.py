@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
-from seqserve_server.corpus.answer import Answer
-from seqserve_server.corpus.pool import in_order
+from seqserve_server.corpus.corpus_file import Answer
+from seqserve_server.corpus.run import in_order
 
 
 class HeldPool:

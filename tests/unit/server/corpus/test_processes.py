@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seqserve.errors import InvalidArgument
+from seqserve.processes import spawn
 from seqserve_server.contract.errors import ArtifactError, EngineFault
+from seqserve_server.corpus import processes
 from seqserve_server.corpus.engine import EngineSettings
 from seqserve_server.corpus.processes import ProcessPool
 from seqserve_server.engine.local_engine import LocalEngine
@@ -56,6 +60,23 @@ def test_a_model_that_cannot_be_loaded_is_reported(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").touch()
     with pytest.raises(ArtifactError, match=r"manifest\.json: not JSON"):
         ProcessPool([settings(tmp_path)] * 2)
+
+
+def test_processes_end_where_another_one_cannot_be_started(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+
+    def spawn_one(*args: Any) -> Any:
+        if started:
+            raise OSError(errno.EAGAIN, "no more processes")
+        started.append(spawn(*args))
+        return started[0]
+
+    monkeypatch.setattr(processes, "spawn", spawn_one)
+    with pytest.raises(OSError, match="no more processes"):
+        ProcessPool([settings(tiny_artifact)] * 2)
+    assert not started[0].is_alive()
 
 
 def test_a_process_that_is_killed_ends_the_run(tiny_artifact: Path) -> None:

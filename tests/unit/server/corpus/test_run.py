@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.server.corpus.upper_pool import Broken, UpperPool
 
+from seqserve.command.journal import JournalFile
 from seqserve.command.progress import Progress
-from seqserve.command.run.journal import JournalFile
 from seqserve_server.corpus.lines import TextFile
 from seqserve_server.corpus.run import CorpusRun
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from seqserve.errors import SeqserveError
-from seqserve_server.corpus.answer import Answer, failed
+from seqserve_server.corpus.corpus_file import Answer, failed
 
 
 class Broken(SeqserveError):

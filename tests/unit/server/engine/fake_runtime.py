@@ -215,6 +215,8 @@ class CpuRuntime:
     def warm_up_steps(self, slots: int) -> list[tuple[int, bool]]:
         return [(rows, True) for rows in doubling(slots)]
 
+    unrecorded_steps = 0
+
     def warm_up(self) -> None:
         """Has nothing to prepare."""
 

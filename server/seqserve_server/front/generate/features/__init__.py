@@ -1,1 +1,1 @@
-"""What a request may ask for beside a translation, each with its reading and its writing half."""
+"""What a request may ask for in addition to a translation: each feature reads and writes."""

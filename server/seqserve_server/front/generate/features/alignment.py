@@ -91,7 +91,7 @@ class TokenSpans(NamedTuple):
     first: int
     """Index of the first token of the text; others may come before it."""
     spans: list[Span]
-    """Of each token of the text; a lone space has the place of the token behind it."""
+    """Of each token of the text; a lone space has the place of the next token."""
     num_affixes: int
     """How many of them are of what is added before the text."""
 
@@ -99,14 +99,7 @@ class TokenSpans(NamedTuple):
     def of(
         cls, text: str, ids: Sequence[int], affixes: Affixes, tokenizer: Tokenizer
     ) -> TokenSpans:
-        """Finds the tokens of a source.
-
-        Args:
-            text: The source.
-            ids: All that the model reads for it.
-            affixes: What was added to it.
-            tokenizer: That of the model.
-        """
+        """Finds the tokens of a source."""
         whole = affixes.text + text
         offsets = tokenizer.pieces(whole).offsets
         spans = [_trimmed(whole, *each) for each in offsets]
@@ -119,7 +112,7 @@ class TokenSpans(NamedTuple):
         return cls(len(ids) - len(affixes.after) - 1 - len(spans), spans, begin)
 
     def of_text(self) -> range:
-        """Returns the indexes of the tokens of the text, without what the model reads beside it."""
+        """Returns the indexes of the tokens of the text, without those that are added."""
         return range(self.first + self.num_affixes, self.first + len(self.spans))
 
     def attended(self, weights: array[float]) -> Span | None:
@@ -136,15 +129,7 @@ def alignment_of(
     source: TokenSpans,
     tokenizer: Tokenizer,
 ) -> generation_pb2.Alignment:
-    """Aligns the tokens of a target.
-
-    Args:
-        text: The target.
-        ids: Its tokens.
-        attention: Of each of them to the source.
-        source: The tokens of the source.
-        tokenizer: That of the model.
-    """
+    """Aligns the tokens of a target."""
     targets = zip(_spans(text, ids, tokenizer), attention, strict=True)
     return message_of(
         [
@@ -182,7 +167,7 @@ def _place(
 ) -> None:
     """Gives tokens that came together their places between ``begin`` and ``end``.
 
-    A byte waits for what may belong to its character, and so may hold up tokens behind it.
+    A byte waits for what may belong to its character, and so may hold up the next tokens.
     """
     together: list[int] = []
     for index in indexes:

@@ -59,7 +59,7 @@ def lowercased(text: str, protected: Sequence[Span]) -> str:
 def uppercase(message: generation_pb2.Hypothesis) -> None:
     """Writes the text of a hypothesis in capitals, and moves the places in it.
 
-    A letter may have two capitals, as ß has. Tokens stay those of the model.
+    A letter may have two capitals, as ß has. The tokens do not change.
     """
     text, alignment = message.text, message.alignment
     kept = sorted((each.target_begin, each.target_end) for each in message.kept)

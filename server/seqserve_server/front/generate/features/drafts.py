@@ -26,7 +26,7 @@ def drafts(asked: Asked) -> Feature | None:
         return _SourceDrafts(decoding.prefix, tokenizer)
     if not text:
         return None
-    draft = _behind(decoding.prefix, tokenizer.encode_target(text))
+    draft = _after(decoding.prefix, tokenizer.encode_target(text))
     return _TargetDraft(draft[: decoding.max_decoding_length + 1])
 
 
@@ -50,11 +50,11 @@ class _SourceDrafts(Feature):
     def read(self, part: Part) -> Part:
         if not (part.tokens and part.decoding.follows_drafts):
             return part
-        draft = _behind(self._prefix, self._tokenizer.encode_target(part.text))
+        draft = _after(self._prefix, self._tokenizer.encode_target(part.text))
         return part._replace(draft=draft)
 
 
-def _behind(prefix: TokenIds, token_ids: list[int]) -> TokenIds:
+def _after(prefix: TokenIds, token_ids: list[int]) -> TokenIds:
     """Puts a prefix before a draft, unless the draft begins with it."""
     draft = tuple(token_ids)
     return draft if draft[: len(prefix)] == prefix else prefix + draft

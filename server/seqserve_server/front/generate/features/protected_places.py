@@ -1,7 +1,7 @@
 """Puts what a source keeps into the text that a model wrote, exactly and once.
 
 A model often writes a placeholder or an address as it is. Where it does not, what it wrote from it
-is found by the alignment, and replaced; where it wrote nothing, the text is inserted behind what
+is found by the alignment, and replaced; where it wrote nothing, the text is inserted after what
 comes from the word before it.
 """
 
@@ -34,7 +34,7 @@ class _Edit(NamedTuple):
     source: Span
     placement: generation_pb2.Placement
     before: str = ""
-    behind: str = ""
+    after: str = ""
     """White space that an insertion needs around it."""
 
 
@@ -64,12 +64,7 @@ def _is_in_word(text: str, place: int) -> bool:
 def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
     """Puts kept spans of a source into a hypothesis, and tells where they are.
 
-    The text, its alignment and ``kept`` change; tokens and scores stay those of the model.
-
-    Args:
-        message: The hypothesis, with its alignment.
-        source: The source.
-        spans: Its spans that are kept, in order.
+    The text, its alignment and ``kept`` change; tokens and scores do not.
     """
     if not has_words(without(source, spans)):
         # There is nothing to translate.
@@ -143,7 +138,7 @@ class _Places:
     def missing(self, span: Span) -> _Edit:
         """Chooses a place for a span from which the model wrote nothing."""
         text, source = self._text, self._source
-        at = self._behind(span.begin) if self._links else self._across(span.begin)
+        at = self._after(span.begin) if self._links else self._across(span.begin)
         while 0 < at < len(text) and self._is_taken[at - 1] and self._is_taken[at]:
             at += 1
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
@@ -163,8 +158,8 @@ class _Places:
                     edits.append(_Edit(Span(begin, place.end), Span(0, 0), _UNSPECIFIED))
         return edits
 
-    def _behind(self, place: int) -> int:
-        """Finds the place behind what comes from the word before a place in the source."""
+    def _after(self, place: int) -> int:
+        """Finds the place after what comes from the word before a place in the source."""
         before = [link for link in self._links if link.source.begin < place]
         last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
         return last.target.end if last else 0
@@ -240,10 +235,10 @@ _UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
 
 
 def _is_word(source: str, span: Span) -> bool:
-    """Tells whether nothing but marks stands between a span and the white space around it."""
+    """Tells whether only marks separate a span from the white space around it."""
     before = source[: span.begin].rstrip(_MARKS)[-1:]
-    behind = source[span.end :].lstrip(_MARKS)[:1]
-    return (not before or before.isspace()) and (not behind or behind.isspace())
+    after = source[span.end :].lstrip(_MARKS)[:1]
+    return (not before or before.isspace()) and (not after or after.isspace())
 
 
 def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[Link]) -> None:
@@ -269,8 +264,8 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
         if edit.placement:
             begin = length + len(edit.before)
             end = begin + edit.source.end - edit.source.begin
-            parts += [edit.before, source[slice(*edit.source)], edit.behind]
-            length = end + len(edit.behind)
+            parts += [edit.before, source[slice(*edit.source)], edit.after]
+            length = end + len(edit.after)
             kept.append(_kept(edit, source, Span(begin, end)))
             moved.append(Link(edit.source, Span(begin, end)))
         read = edit.target.end

@@ -11,7 +11,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.front.call.answer_size import STRING_BYTES
-from seqserve_server.front.generate.feature import Asked, Feature, Part, without
+from seqserve_server.front.generate.feature import Asked, Feature, Part
 from seqserve_server.front.glossaries.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -52,19 +52,22 @@ def terms(asked: Asked) -> Feature | None:
 
 class _Terms(Feature):
     """Gives each part the terms that it contains: those of the request, then the longest of the
-    glossary. Behind them come terms of the glossary that cannot apply: there is no room for the
+    glossary. After them come terms of the glossary that cannot apply: there is no room for the
     target, or the request rules it out."""
 
     field = "options.terms"
 
     def __init__(self, asked: Asked) -> None:
         self._own, self._glossary = asked.options.terms, asked.glossary
-        self._decoding, self._model = asked.decoding, asked.model
+        self._decoding, self._tokenizer = asked.decoding, asked.model.tokenizer
+        # Not the model, which keeps the options: it could not be freed when it is unloaded.
+        self._max_rows = asked.model.engine.capacity.max_rows
+        self._ends = set(asked.decoding.end_ids or (asked.model.manifest.tokens.eos,))
 
     def read(self, part: Part) -> Part:
-        decoding, text = self._decoding, without(part.original, part.protected)
+        decoding, text = self._decoding, part.rest
         # As the model reads it, without soft hyphens.
-        spelled = self._model.tokenizer.spelled(text).text
+        spelled = self._tokenizer.spelled(text).text
         pairs = zip(self._own, decoding.terms, strict=True)
         found = [pair for pair in pairs if pair[0].source in text or pair[0].source in spelled]
         needed = self._needed([target for _, target in found])
@@ -76,8 +79,7 @@ class _Terms(Feature):
         left_out = self._add_glossary(found, spelled)
         decoding = replace(decoding, terms=tuple(target for _, target in found))
         if decoding.terms and decoding.beam_size == 1:
-            max_rows = self._model.engine.capacity.max_rows
-            decoding = replace(decoding, beam_size=min(_BEAM_SIZE, max_rows))
+            decoding = replace(decoding, beam_size=min(_BEAM_SIZE, self._max_rows))
         return part._replace(decoding=decoding, terms=[*(term for term, _ in found), *left_out])
 
     def max_bytes(self, part: Part) -> int:
@@ -89,7 +91,7 @@ class _Terms(Feature):
         message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
         if left_out := part.terms[len(part.decoding.terms) :]:
             # Other features may have changed that of the message.
-            decoded = self._model.tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
+            decoded = self._tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
             message.unmet_terms.extend(term for term in left_out if term.target not in decoded)
 
     def _add_glossary(self, found: list[tuple[Term, TokenIds]], text: str) -> list[Term]:
@@ -101,7 +103,7 @@ class _Terms(Feature):
         for term in self._glossary.terms_in(text):
             if term.source.casefold() in own:
                 continue
-            target = tuple(self._model.tokenizer.encode_target(term.target)[:-1])
+            target = tuple(self._tokenizer.encode_target(term.target)[:-1])
             if self._may_apply(target, [each for _, each in found]):
                 found.append((term, target))
             else:
@@ -110,11 +112,10 @@ class _Terms(Feature):
 
     def _may_apply(self, target: TokenIds, others: list[TokenIds]) -> bool:
         options = self._decoding
-        ends = set(options.end_ids or (self._model.manifest.tokens.eos,))
         return (
             len(others) < _MAX_TERMS
             and bool(target)
-            and not _fault_of(target, options, ends)
+            and not _fault_of(target, options, self._ends)
             and self._needed([*others, target]) <= options.max_decoding_length
         )
 

@@ -194,18 +194,17 @@ class InferenceServicer(ModelControlServicer):
             inference, job = await self._read(request, request_call)
             if not inference.is_streamed:
                 responses = await _all(job)
+                for response in responses:
+                    call.record_one_of_many(response)
                 yield _message(inference.response(responses), is_last=True)
-            else:
-                responses = []
-                async with aclosing(streamed(job, job.sources[0])) as pieces:
-                    async for each in pieces:
-                        if isinstance(each, generation_pb2.Piece):
-                            yield _message(inference.piece(each.text), is_last=False)
-                        else:
-                            responses.append(each)
-                            yield _message(inference.end(each.hypotheses[0]), is_last=True)
-            for response in responses:
-                call.record_one_of_many(response)
+                return
+            async with aclosing(streamed(job, job.sources[0])) as pieces:
+                async for each in pieces:
+                    if isinstance(each, generation_pb2.Piece):
+                        yield _message(inference.piece(each.text), is_last=False)
+                    else:
+                        call.record_one_of_many(each)
+                        yield _message(inference.end(each.hypotheses[0]), is_last=True)
         except ServiceError as error:
             failed = _message(Response(id=request.id), is_last=True)
             failed.error_message = request_call.failed(error).message

@@ -24,7 +24,7 @@ from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
-from seqserve_server.front.overload.turns import at_once
+from seqserve_server.front.overload.turns import run_now
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(name="a-model-of-some-name", version=12345), TOKENIZER)
@@ -126,7 +126,7 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
 
     lines_alone = Segmentation(SegmentationMode.LINES)
     reader = SourceReader(MODEL, Options(decoding=options, segmentation=lines_alone))
-    source = at_once(reader.read(text))
+    source = run_now(reader.read(text))
     joined = Joined(source)
     for _ in source.parts:
         joined.add(generation_pb2.GenerateResponse.FromString(response.SerializeToString()))

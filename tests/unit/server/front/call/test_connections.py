@@ -131,7 +131,7 @@ def test_limit_of_open_files_without_room_for_connections_is_told(
 
 
 def test_python_client_pings_less_often_than_the_limit() -> None:
-    from seqserve.target import channel_options
+    from seqserve.address import channel_options
 
     client, server = dict(channel_options("x:1", 1)), dict(connection_arguments(ServeOptions()))
     min_interval_ms = server["grpc.http2.min_ping_interval_without_data_ms"]

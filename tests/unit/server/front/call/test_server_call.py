@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, manifest
+from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve_server.contract.errors import Draining, ModelUnavailable
-from seqserve_server.contract.limits import Provider
 from seqserve_server.front.call.server_call import ServerCall, has_passed
-from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Repository
 
 
 def entry(version: int) -> Entry:
-    model = ServedModel(
-        manifest=manifest(version=version),
-        tokenizer=byte_tokenizer(),
-        engine=cast(EngineGroup, None),
-        provider=Provider.CPU,
-    )
+    model = echo_model(manifest(version=version))
     return Entry(name="echo", version=version, state=ModelState.READY, model=model)
 
 

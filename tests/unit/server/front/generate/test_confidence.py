@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.front.generate.confidence import confidence, features
+from seqserve_server.front.generate.response import confidence, features
 
 IDS = [5, 6, 7, 8, 9]
 

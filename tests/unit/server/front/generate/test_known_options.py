@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from tests.unit.server.front.echo import echo_model
 
@@ -42,6 +45,29 @@ def test_the_cache_is_bounded() -> None:
     served = echo_model()
     for number in range(600):
         compile_options(Options(length_penalty=number / 600), served)
-    compile_options(Options(stop_sequences=["x" * 200]), served)
     assert len(served.known_options) <= 256
-    assert max(map(len, served.known_options)) <= 128
+
+
+def test_long_options_are_converted_each_time() -> None:
+    served, long = echo_model(), Options(stop_sequences=["x" * 200])
+    assert compile_options(long, served) is not compile_options(long, served)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(terms=[generation_pb2.Term(source="a", target="b")]),
+        Options(keep_placeholders=True, lower_capitals=True, return_alignment=True),
+        Options(replace_unknowns=True, draft_source=True),
+    ],
+)
+def test_options_that_a_model_keeps_do_not_keep_the_model(options: Options) -> None:
+    served = echo_model()
+    tokenizer = weakref.ref(served.tokenizer)
+    gc.disable()
+    try:
+        assert compile_options(options, served).features
+        del served
+        assert tokenizer() is None
+    finally:
+        gc.enable()

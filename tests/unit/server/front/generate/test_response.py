@@ -21,7 +21,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.features.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.generate.splitting import Span
-from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.loaded_model import KnownOptions, ServedModel
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(version=3), TOKENIZER)
@@ -31,7 +31,9 @@ SOURCE = TOKENIZER.encode("xyz")
 
 def with_scorer(model: ServedModel) -> ServedModel:
     files = {**model.manifest.files, SCORER: FileDigest(sha256="", bytes=0)}
-    return replace(model, manifest=replace(model.manifest, files=files), known_options={})
+    return replace(
+        model, manifest=replace(model.manifest, files=files), known_options=KnownOptions()
+    )
 
 
 def ids(text: str) -> list[int]:

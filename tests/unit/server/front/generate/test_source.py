@@ -16,7 +16,7 @@ from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.scoring import target_tokens
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Segmentation
-from seqserve_server.front.overload.turns import at_once
+from seqserve_server.front.overload.turns import run_now
 
 MODEL = echo_model(max_rows=4)
 OPTIONS = DecodingOptions(max_decoding_length=MAX_TARGET)
@@ -37,14 +37,14 @@ def reader(affixes: Affixes | None = None, mode: SegmentationMode | None = None)
 )
 def test_sources_refused(source: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        at_once(reader().read(source))
+        run_now(reader().read(source))
     assert caught.value.field == "source"
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("source", ["a", " a ", "a" * (MAX_SOURCE - 1)])
 def test_sources_accepted(source: str) -> None:
-    read = at_once(reader().read(source))
+    read = run_now(reader().read(source))
     [part] = read.parts
     assert (part.original, part.tokens) == (source, MODEL.tokenizer.encode(source))
     assert not read.is_divided
@@ -53,16 +53,16 @@ def test_sources_accepted(source: str) -> None:
 def test_a_term_is_in_a_word_with_a_soft_hyphen() -> None:
     term = generation_pb2.Term(source="coffee", target="Kaffee")
     options = compile_options(generation_pb2.GenerationOptions(terms=[term]), MODEL)
-    [part] = at_once(SourceReader(MODEL, options).read("some cof\u00adfee")).parts
+    [part] = run_now(SourceReader(MODEL, options).read("some cof\u00adfee")).parts
     assert part.terms == [term]
     assert part.tokens == MODEL.tokenizer.encode("some coffee")
 
 
 def test_tokens_that_the_model_adds_count_too() -> None:
     affixes = Affixes(after=(5,))
-    assert at_once(reader(affixes).read("a" * (MAX_SOURCE - 2))).num_tokens == MAX_SOURCE
+    assert run_now(reader(affixes).read("a" * (MAX_SOURCE - 2))).num_tokens == MAX_SOURCE
     with pytest.raises(InvalidRequest, match="the end token and 1 of the model; echo/1 reads at"):
-        at_once(reader(affixes).read("a" * (MAX_SOURCE - 1)))
+        run_now(reader(affixes).read("a" * (MAX_SOURCE - 1)))
 
 
 def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(MODEL.tokenizer, "encode", counted)
     steps = reader(mode=SegmentationMode.SENTENCES).read("It rains. We go.  Now\nfour")
-    source = at_once(steps)
+    source = run_now(steps)
     assert encoded == [part.original for part in source.parts]
     assert len(encoded) == 4
 
@@ -102,19 +102,19 @@ def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_segment_with_a_letter_is_read(
     text: str, is_read: bool, mode: SegmentationMode
 ) -> None:
-    source = at_once(reader(mode=mode).read(f"{text}\nIt rains."))
+    source = run_now(reader(mode=mode).read(f"{text}\nIt rains."))
     segments = [part.original for part in source.parts if part.tokens]
     assert segments == ([text, "It rains."] if is_read else ["It rains."])
     assert "\n".join(part.original for part in source.parts) == f"{text}\nIt rains."
 
 
 def test_parts_of_a_long_segment_without_a_letter_stay_too() -> None:
-    source = at_once(reader(mode=SegmentationMode.LINES).read("1, " * MAX_SOURCE + "\nword"))
+    source = run_now(reader(mode=SegmentationMode.LINES).read("1, " * MAX_SOURCE + "\nword"))
     assert [part.original for part in source.parts if part.tokens] == ["word"]
 
 
 def test_a_source_that_is_not_divided_is_read_without_a_letter() -> None:
-    assert at_once(reader().read("102")).parts[0].tokens
+    assert run_now(reader().read("102")).parts[0].tokens
 
 
 def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
@@ -130,15 +130,15 @@ def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
 def test_a_lone_sentence_is_divided_only_where_that_was_asked_for(is_default: bool) -> None:
     sentences = Segmentation(SegmentationMode.SENTENCES, is_default=is_default)
     reader = SourceReader(MODEL, meant(segmentation=sentences))
-    alone = at_once(reader.read(" It rains. "))
+    alone = run_now(reader.read(" It rains. "))
     assert alone.is_divided is not is_default
     assert alone.parts[0].original == (" It rains. " if is_default else "It rains.")
-    assert len(at_once(reader.read("It rains. We go.")).parts) == 2
-    assert at_once(reader.read("It rains. We go.")).is_divided
+    assert len(run_now(reader.read("It rains. We go.")).parts) == 2
+    assert run_now(reader.read("It rains. We go.")).is_divided
 
 
 def test_a_lone_sentence_with_much_white_space_around_it_is_answered() -> None:
     sentences = Segmentation(SegmentationMode.SENTENCES, is_default=True)
     reader = SourceReader(MODEL, meant(segmentation=sentences))
-    source = at_once(reader.read(" " * MAX_SOURCE * 40 + "It rains."))
+    source = run_now(reader.read(" " * MAX_SOURCE * 40 + "It rains."))
     assert source.parts[0].original == "It rains." and source.is_divided

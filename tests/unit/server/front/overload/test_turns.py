@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from seqserve_server.front.overload.turns import SLICE_S, TextTurns, at_once
+from seqserve_server.front.overload.turns import SLICE_S, TextScheduler, run_now
 
 
 class Ticking:
@@ -30,13 +30,13 @@ def steps(name: str, count: int, log: list[str]) -> Generator[None, None, str]:
 
 
 async def test_the_result_is_that_of_the_work() -> None:
-    turns = TextTurns()
+    turns = TextScheduler()
     assert await turns.run("a", steps("done", 3, [])) == "done"
-    assert at_once(steps("done", 3, [])) == "done"
+    assert run_now(steps("done", 3, [])) == "done"
 
 
 async def test_callers_take_turns_and_a_callers_texts_come_one_after_the_other() -> None:
-    turns, log = TextTurns(Ticking()), list[str]()
+    turns, log = TextScheduler(Ticking()), list[str]()
     texts = [("a", "a1"), ("a", "a2"), ("b", "b")]
     await asyncio.gather(*(turns.run(caller, steps(name, 4, log)) for caller, name in texts))
     assert sorted(log) == sorted(["a1"] * 4 + ["a2"] * 4 + ["b"] * 4)
@@ -49,14 +49,14 @@ async def test_an_error_ends_the_work_and_frees_the_turn() -> None:
         yield
         raise ZeroDivisionError
 
-    turns = TextTurns()
+    turns = TextScheduler()
     with pytest.raises(ZeroDivisionError):
         await turns.run("a", failing())
     assert await turns.run("a", steps("next", 1, [])) == "next"
 
 
 async def test_a_cancelled_text_is_read_no_further_and_others_go_on() -> None:
-    turns, log = TextTurns(Ticking()), list[str]()
+    turns, log = TextScheduler(Ticking()), list[str]()
     is_reading, may_go_on = threading.Event(), threading.Event()
 
     def held() -> Generator[None, None, None]:

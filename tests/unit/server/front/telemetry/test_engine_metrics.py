@@ -74,13 +74,14 @@ def test_each_version_has_its_own_series(engines: EnginesCollector) -> None:
 
 
 def test_memory_of_gpus_is_shown_where_there_are_any(engines: EnginesCollector) -> None:
-    second = Busy(gpu_used_bytes=30, gpu_total_bytes=80)
+    second = Busy(gpu_used_bytes=30, gpu_total_bytes=80, gpu_unrecorded_steps=1)
     second.last_reply = StatsReply.total([second.last_reply] * 2)
     engines.add(FIRST, Busy())
     engines.add(SECOND, second)
     assert value(engines, "gpu_memory_used_bytes", FIRST) is None
     assert value(engines, "gpu_memory_used_bytes", SECOND) == 60
     assert value(engines, "gpu_memory_bytes", SECOND) == 160
+    assert value(engines, "gpu_unrecorded_steps", SECOND) == 2
 
 
 def test_scrapes_leave_the_reports_as_they_are(engines: EnginesCollector) -> None:

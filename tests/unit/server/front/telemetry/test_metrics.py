@@ -38,6 +38,7 @@ FAMILIES = {
     "cache_bytes": ("gauge", MODEL),
     "gpu_memory_used_bytes": ("gauge", MODEL),
     "gpu_memory_bytes": ("gauge", MODEL),
+    "gpu_unrecorded_steps": ("gauge", MODEL),
     "answer_cache_lookups": ("counter", {"result", *MODEL}),
     "answer_cache_evictions": ("counter", MODEL),
     "answer_cache_bytes": ("gauge", MODEL),

@@ -20,7 +20,7 @@ from seqserve_server.front.generate.records import Hop, Job, Options
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.generate.splitting import Span
 from seqserve_server.front.generate.window import Window
-from seqserve_server.front.overload.turns import at_once
+from seqserve_server.front.overload.turns import run_now
 
 MODEL = echo_model(max_rows=4)
 
@@ -28,7 +28,7 @@ MODEL = echo_model(max_rows=4)
 def drafts(source: str, **options: Any) -> list[tuple[int, ...]]:
     """Returns the draft of each part of a source."""
     meant = compile_options(generation_pb2.GenerationOptions(**options), MODEL)
-    return [part.draft for part in at_once(SourceReader(MODEL, meant).read(source)).parts]
+    return [part.draft for part in run_now(SourceReader(MODEL, meant).read(source)).parts]
 
 
 def ids(text: str) -> tuple[int, ...]:

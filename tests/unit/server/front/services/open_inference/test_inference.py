@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest
 from tests.unit.server.front.echo import MAX_TARGET, TOKEN_SCORE
 from tests.unit.server.front.service import (
     Service,
@@ -139,11 +139,6 @@ async def test_unknown_model_is_not_found(service: Service) -> None:
     assert error.code() is Code.NOT_FOUND
 
 
-async def test_failed_model_is_a_failed_precondition(service: Service) -> None:
-    error = await failure(service.inference.ModelInfer(asking("a", version="1")))
-    assert error.code() is Code.FAILED_PRECONDITION
-
-
 async def test_malformed_message_is_an_invalid_argument(service: Service) -> None:
     call = service.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
     error = await failure(call(bytes([1 << 3 | 2, 1, 0xFF])))
@@ -159,23 +154,6 @@ async def test_one_text_that_fails_ends_the_call(service: Service) -> None:
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
-async def test_fault_reveals_only_the_request_id(service: Service) -> None:
-    service.runtime.fault = ZeroDivisionError("secret")
-    error = await failure(service.inference.ModelInfer(asking("a")))
-    assert error.code() is Code.INTERNAL
-    assert trailers(error)["x-request-id"] in (error.details() or "")
-    assert "secret" not in (error.details() or "")
-
-
-async def test_deadline_frees_the_slots(service: Service) -> None:
-    service.runtime.step_s = 0.02
-    error = await failure(service.inference.ModelInfer(asking(*["a" * 48] * 6), timeout=0.3))
-    assert error.code() is Code.DEADLINE_EXCEEDED
-    await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
-    labels = {"method": INFER, "code": "DEADLINE_EXCEEDED", "model": "echo"}
-    await service.until_value(1, "requests_total", **labels)
-
-
 async def test_cancel_frees_the_slots(service: Service) -> None:
     service.runtime.step_s = 0.02
     call = service.inference.ModelInfer(asking(*["a" * 48] * 6))
@@ -184,20 +162,6 @@ async def test_cancel_frees_the_slots(service: Service) -> None:
     await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
     labels = {"method": INFER, "code": "CANCELLED", "model": "echo"}
     await service.until_value(1, "requests_total", **labels)
-
-
-async def test_full_queue_gives_a_retry_time() -> None:
-    async with serving(slots=1, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        tasks = [asyncio.ensure_future(awaited(service.inference.ModelInfer(asking("a"))))]
-        await until(lambda: service.engine.slots_in_use == 1)
-        tasks.append(asyncio.ensure_future(awaited(service.inference.ModelInfer(asking("b")))))
-        await until(lambda: service.engine.queue_depth == 1)
-        error = await failure(service.inference.ModelInfer(asking("c")))
-        assert error.code() is Code.RESOURCE_EXHAUSTED
-        assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
-        service.runtime.may_run.set()
-        assert [tensors(await task)["text"] for task in tasks] == [["a"], ["b"]]
 
 
 async def test_one_of_many_texts_waits_for_room_in_the_queue() -> None:
@@ -213,15 +177,6 @@ async def test_one_of_many_texts_waits_for_room_in_the_queue() -> None:
         service.runtime.may_run.set()
         assert tensors(await many)["text"] == ["c", "d", "e"]
         await asyncio.gather(*others)
-
-
-async def test_time_limit_gives_the_text_so_far() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.step_s = 0.02
-        answer = tensors(await service.inference.ModelInfer(asking("a" * 48, time_limit_ms=100)))
-        assert answer["stop_reason"] == ["TIME_LIMIT"]
-        [text] = answer["text"]
-        assert text < "a" * 48
 
 
 async def test_call_of_many_texts_is_one_log_line(

@@ -1,0 +1,149 @@
+"""Turns of several servers at several rates, and the highest rate that holds a limit."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from seqserve.load.answer import Answer, Quantiles, steady_rate
+
+
+@dataclass(frozen=True, slots=True)
+class HighestRate:
+    """The highest rate at which a limit holds."""
+
+    per_s: float
+    """0 where not even the lowest rate measured holds it."""
+    is_bound: bool
+    """Whether it is the last rate known to hold it, because no measured rate breaks it."""
+
+
+def highest_rate(points: Sequence[tuple[float, float]], limit_s: float) -> HighestRate:
+    """Finds where a latency crosses its limit for the first time, linear between the points.
+
+    Args:
+        points: Rates, ascending, and the latency at each in seconds, which may be infinite.
+        limit_s: Latency allowed.
+    """
+    held: tuple[float, float] | None = None
+    for rate, latency_s in points:
+        if latency_s > limit_s:
+            if held is None:
+                return HighestRate(0.0, is_bound=False)
+            if math.isinf(latency_s):
+                return HighestRate(held[0], is_bound=True)
+            share = (limit_s - held[1]) / (latency_s - held[1])
+            return HighestRate(held[0] + share * (rate - held[0]), is_bound=False)
+        held = rate, latency_s
+    return HighestRate(held[0] if held else 0.0, is_bound=held is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One turn of a server."""
+
+    answers: list[Answer]
+    seconds: float
+    """How long requests were sent."""
+    generator_cpu_share: float
+    """CPU seconds of the load generator a second."""
+
+    @property
+    def total(self) -> Quantiles:
+        """Times of complete answers."""
+        return Quantiles.of([answer.total_s for answer in self.answers])
+
+    @property
+    def first(self) -> Quantiles:
+        """Times of first messages."""
+        return Quantiles.of([answer.first_s for answer in self.answers])
+
+    @property
+    def sent(self) -> Quantiles:
+        """How late the load generator was."""
+        return Quantiles.of([answer.sent_s for answer in self.answers])
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All measurements of one way to call one server."""
+
+    name: str
+    unloaded: list[Run] = field(default_factory=list)
+    """One request at a time."""
+    full: list[Run] = field(default_factory=list)
+    """As many in flight as keep all cores busy."""
+    points: dict[float, list[Run]] = field(default_factory=dict)
+    """By the share of the base's capacity."""
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second that the server answers when all its cores are busy."""
+        return statistics.median(steady_rate(run.answers, run.seconds) for run in self.full)
+
+    @property
+    def unloaded_s(self) -> float:
+        """Median time of a complete answer with one request at a time."""
+        return _median(self.unloaded, lambda run: run.total.p50)
+
+    def figures(self, capacity_per_s: float, slo_s: float) -> dict[str, Any]:
+        """Computes medians over the rounds, in milliseconds and per second.
+
+        Counts are sums, and the load generator's share of a core is the largest.
+
+        Args:
+            capacity_per_s: What shares of a rate are shares of.
+            slo_s: Within which an answer is in time.
+
+        Returns:
+            Values for JSON; None stands for a time that is infinite, since too many requests
+            failed.
+        """
+        rates = [(share * capacity_per_s, runs) for share, runs in self.points.items()]
+
+        def highest(latency_s: Callable[[Run], float]) -> dict[str, Any]:
+            points = [(rate, _median(runs, latency_s)) for rate, runs in rates]
+            return asdict(highest_rate(points, slo_s))
+
+        return {
+            "name": self.name,
+            "unloaded_ms": 1e3 * self.unloaded_s,
+            "capacity_per_s": self.capacity,
+            "highest_rate": highest(lambda run: run.total.p99),
+            "highest_rate_first": highest(lambda run: run.first.p99),
+            "points": [
+                {"share": share, "rate_per_s": share * capacity_per_s, **_point(runs)}
+                for share, runs in self.points.items()
+            ],
+        }
+
+
+def _point(runs: Sequence[Run]) -> dict[str, Any]:
+    answers = [answer for run in runs for answer in run.answers]
+    return {
+        "requests": len(answers),
+        "total_ms": _quantiles(runs, lambda run: run.total),
+        "first_ms": _quantiles(runs, lambda run: run.first),
+        "errors": dict(Counter(answer.error for answer in answers if answer.error)),
+        "generator_late_ms": _quantiles(runs, lambda run: run.sent),
+        "generator_cpu_share": max(run.generator_cpu_share for run in runs),
+    }
+
+
+def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
+    return statistics.median(map(figure, runs))
+
+
+def _quantiles(runs: Sequence[Run], time: Callable[[Run], Quantiles]) -> dict[str, float | None]:
+    times = [time(run) for run in runs]
+    return {
+        name: _ms(statistics.median(getattr(one, name) for one in times)) for name in ("p50", "p99")
+    }
+
+
+def _ms(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else 1e3 * seconds

@@ -1,0 +1,174 @@
+"""The files of a document: its source with encoding and byte order mark, and its translation."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from seqserve.command import process
+from seqserve.command.journal import Journal
+from seqserve.documents.plain_text import undecoded
+from seqserve.errors import OptionError
+from seqserve.files import label_of, replaceable, written_whole
+
+STANDARD_INPUT = Path("-")
+# A mark of UTF-32 begins with one of UTF-16.
+_ENCODINGS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_MARK = "\ufeff"
+_INSTEAD = "leave --out out to write to standard output"
+# A Latin letter or a line feed in each encoding.
+_UNMARKED = {
+    "utf-32-le": re.compile(rb"[^\0]\0\0\0"),
+    "utf-32-be": re.compile(rb"\0\0\0[^\0]"),
+    "utf-16-le": re.compile(rb"[^\0]\0"),
+    "utf-16-be": re.compile(rb"\0[^\0]"),
+}
+
+
+class SourceFile:
+    """The lines of a file, with their ends and without its byte order mark; they are read once."""
+
+    def __init__(
+        self,
+        path: Path,
+        encoding: str = "utf-8",
+        *,
+        option: str = "",
+        newline: Literal["", "\n"] = "",
+        is_strict: bool = True,
+    ) -> None:
+        r"""Opens a file, or standard input for -.
+
+        Args:
+            path: Its path.
+            encoding: Its encoding, unless a byte order mark tells.
+            option: Begins the messages of errors, if the path is not standard input.
+            newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
+            is_strict: Whether bytes that are not in the encoding are an error; otherwise they
+                become lone surrogates.
+        """
+        is_standard_input = path == STANDARD_INPUT
+        self.name = "standard input" if is_standard_input else label_of(path, option)
+        self._is_strict = is_strict
+        try:
+            # Not sys.stdin: a thread that waits for it would block the end of the program.
+            data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
+            head = data.peek(4)[:4]
+        except OSError as error:
+            raise OptionError(f"{self.name}: {error.strerror}") from None
+        marks = [mark for mark in _ENCODINGS if head.startswith(mark)]
+        self.encoding = _ENCODINGS[marks[0]] if marks else encoding
+        self.mark = _MARK if marks else ""
+        self._head = head
+        try:
+            self._lines = io.TextIOWrapper(
+                data, self.encoding, errors="surrogateescape", newline=newline
+            )
+        except LookupError:
+            data.close()
+            raise OptionError(f"--encoding: there is no {encoding!r}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the lines."""
+        number = 0
+        try:
+            for number, line in enumerate(self._lines, start=1):
+                if self._is_strict and (place := undecoded(line)):
+                    reason = f"line {number} is not {self.encoding}: {place}"
+                    raise OptionError(f"{self.name}: {reason}; --encoding tells another encoding")
+                if self._is_strict and "\0" in line:
+                    raise OptionError(f"{self.name}: line {number} {self._reason_of_nul()}")
+                yield line.removeprefix(self.mark) if number == 1 else line
+        except OSError as error:
+            raise OptionError(f"{self.name}: {error.strerror}") from None
+        except UnicodeError as error:
+            reason = f"is not {self.encoding} behind line {number}: {error}"
+            raise OptionError(f"{self.name}: {reason}") from None
+
+    def _reason_of_nul(self) -> str:
+        for encoding, pattern in _UNMARKED.items():
+            if encoding != self.encoding and pattern.match(self._head):
+                return f"has NUL characters as {encoding} has them; --encoding {encoding} reads it"
+        return "has a NUL character; the file is not text"
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._lines.close()
+
+
+def can_be_read_twice(path: Path) -> bool:
+    """Tells whether a path is a regular file, whose passages can be counted beforehand."""
+    return path != STANDARD_INPUT and path.is_file()
+
+
+@contextmanager
+def document_output(
+    out: Path | None, source: SourceFile, options: Mapping[str, object]
+) -> Generator[tuple[Callable[[str], object], Journal | None], None, None]:
+    """Opens the output of a document, and writes the byte order mark of its source.
+
+    Args:
+        out: A file, which is complete when it is there, or None for standard output. Until then
+            there is a journal in its folder.
+        source: The document.
+        options: The options of the translation; a journal with other ones is of no use.
+
+    Yields:
+        What takes the text, and the journal.
+    """
+    if out is None:
+        write = _standard_output(source.encoding)
+        write(source.mark)
+        yield write, None
+        return
+    place = replaceable(out, instead=_INSTEAD)
+    with (
+        Journal.beside(place, options, out=out) as journal,
+        written_whole(out, "w", encoding=source.encoding, newline="", instead=_INSTEAD) as file,
+    ):
+        if journal.damaged_line:
+            report = f"line {journal.damaged_line} is damaged; what follows is translated again"
+            print(f"seqserve: the journal of {out}: {report}", file=sys.stderr, flush=True)
+        file.write(source.mark)
+        yield file.write, journal
+
+
+@contextmanager
+def archive_output(
+    out: Path, options: Mapping[str, object]
+) -> Generator[tuple[zipfile.ZipFile, Journal], None, None]:
+    """Opens the output of a document that is an archive, and its journal, in the same way."""
+    place = replaceable(out)
+    with (
+        Journal.beside(place, options, out=out) as journal,
+        written_whole(out) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
+        yield archive, journal
+
+
+def _standard_output(encoding: str) -> Callable[[str], object]:
+    encoder = codecs.getincrementalencoder(encoding)()
+
+    def write(text: str) -> None:
+        if encoding == "utf-8":
+            sys.stdout.write(text)
+        else:
+            process.write_bytes(encoder.encode(text))
+        # At once, so that a reader need not wait for it.
+        sys.stdout.flush()
+
+    return write

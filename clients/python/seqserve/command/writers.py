@@ -1,0 +1,273 @@
+"""Output of ``seqserve generate`` and ``seqserve translate``: answers in order, and reports."""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
+
+from seqserve.command.journal import Journal
+from seqserve.command.process import OutputLost
+from seqserve.documents.passage import Passage, Translation, translation_of
+from seqserve.errors import CallError, invalid_argument
+from seqserve.output import json_line
+from seqserve.results import Hypothesis, Piece, Result, SourceWarning
+
+Outcome: TypeAlias = Result | CallError | None
+"""The result of a passage or its own error; None for a passage that was not sent."""
+
+_MAX_RANGES = 20
+_WARNINGS = {
+    SourceWarning.UNKNOWN_CHARACTERS: "letters or symbols that it does not know",
+    SourceWarning.OTHER_SCRIPT: "another script, perhaps for the model of another"
+    " --source-language",
+    SourceWarning.MARKUP: "markup",
+    SourceWarning.UNSPECIFIED: "for a reason that this client does not know",
+}
+
+
+class LineNumbers:
+    """Counts line numbers, which come in order, and shows the first ones."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.count = 0
+        self._ranges: list[tuple[int, int]] = []
+        self._others = 0
+
+    def add(self, number: int) -> None:
+        """Adds a number, which is greater than the ones before."""
+        self.count += 1
+        if self._others or (len(self._ranges) == _MAX_RANGES and self._ranges[-1][1] < number - 1):
+            self._others += 1
+        elif self._ranges and self._ranges[-1][1] == number - 1:
+            self._ranges[-1] = (self._ranges[-1][0], number)
+        else:
+            self._ranges.append((number, number))
+
+    def __str__(self) -> str:
+        """Shows ranges: ``2-3, 9``."""
+        ranges = (str(a) if a == b else f"{a}-{b}" for a, b in self._ranges)
+        return ", ".join(ranges) + (f" and {self._others} more" if self._others else "")
+
+
+@dataclass(kw_only=True)
+class Writer(ABC):
+    """Takes the passages of a document in order, with their outcomes."""
+
+    label: str
+    """What a report says before the number of a source, such as "line"."""
+    before_report: Callable[[], object] = lambda: None
+    """Called before each report."""
+    count: int = 0
+    """Number of sources that have their answer or error."""
+    failed: LineNumbers = field(default_factory=LineNumbers)
+    """Numbers of the sources that failed."""
+
+    def is_sent(self, passage: Passage) -> bool:
+        """Tells whether the server is to answer a passage; the thread that reads calls it."""
+        return True
+
+    @abstractmethod
+    def write(self, passage: Passage, outcome: Outcome) -> None:
+        """Writes the answer of a passage."""
+
+    def report(self, number: int, what: object) -> None:
+        """Reports something about a source on standard error."""
+        self.before_report()
+        print(f"seqserve: {self.label} {number}: {what}", file=sys.stderr, flush=True)
+
+
+@dataclass(kw_only=True)
+class AnswerWriter(Writer):
+    """Writes an answer for every source on standard output; subclasses choose the format."""
+
+    verbose: bool
+    """Whether to report token counts and timings too."""
+    line_end: str = "\n"
+    """How lines of the output end."""
+
+    def write(self, passage: Passage, outcome: Outcome) -> None:
+        """Writes the answer of a source; an empty one has an empty answer."""
+        number, is_empty = passage.line, not passage.text.strip()
+        if passage.fault:
+            outcome = invalid_argument("source", passage.fault)
+        if isinstance(outcome, CallError) and not is_empty:
+            # Ends the line that a stream may have begun, so that later lines match their sources.
+            self._write(number, self._of_failure(outcome))
+            self.failed.add(number)
+            self.report(number, outcome)
+        else:
+            # The server refuses an empty source.
+            result = None if isinstance(outcome, CallError) else outcome
+            self._write(number, self._of_result(result))
+            self._report_result(number, result)
+
+    def piece(self, number: int, piece: Piece) -> None:
+        """Writes a piece of a stream; the last one ends the answer."""
+        self._write(self.count if piece.result is None else number, self._of_piece(piece))
+        self._report_result(number, piece.result)
+
+    def _write(self, count: int, text: str) -> None:
+        # Counted first: if an interrupt comes while it is handed on, the end of the process does
+        # the rest.
+        before, self.count = self.count, count
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OutputLost:
+            self.count = before
+            raise
+
+    def _of_result(self, result: Result | None) -> str:
+        raise NotImplementedError
+
+    def _of_piece(self, piece: Piece) -> str:
+        raise NotImplementedError
+
+    def _of_failure(self, error: CallError) -> str:
+        raise NotImplementedError
+
+    def _report_result(self, number: int, result: Result | None) -> None:
+        if not self.verbose or result is None:
+            return
+        timings = result.timings
+        score = "" if result.score is None else f", score {result.score:.3f}"
+        models = " → ".join(f"{leg.model}/{leg.version}" for leg in result.legs or (result,))
+        detected = result.detected_language
+        language = f"{detected.language} ({detected.confidence:.2f}), " if detected else ""
+        self.report(
+            number,
+            f"{language}{models}, "
+            f"{result.source_tokens} tokens in, {result.generated_tokens} out, "
+            f"stop {result.stop_reason.value}{score}; "
+            f"queue {timings.queue_ms:.1f} ms, encode {timings.encode_ms:.1f} ms, "
+            f"decode {timings.decode_ms:.1f} ms, first token {timings.first_token_ms:.1f} ms, "
+            f"total {timings.total_ms:.1f} ms",
+        )
+
+
+@dataclass(kw_only=True)
+class TextWriter(AnswerWriter):
+    """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
+
+    A text in segments is answered in as many lines as it has. Reports unmet terms and warnings of
+    sources on standard error, because a line has no place for them.
+    """
+
+    hypotheses: int
+    """Number of lines for each source."""
+    scores: bool
+    """Whether to write the score and a tab before each text."""
+    keeps_lines: bool = False
+    """Whether line breaks of an answer are written, because its source has them too."""
+
+    def _of_result(self, result: Result | None) -> str:
+        return self._lines([self._line_of(each) for each in result.hypotheses] if result else [])
+
+    def _of_piece(self, piece: Piece) -> str:
+        return self._shown(piece.text) + ("" if piece.result is None else self.line_end)
+
+    def _of_failure(self, error: CallError) -> str:
+        return self._lines([])
+
+    def _report_result(self, number: int, result: Result | None) -> None:
+        super()._report_result(number, result)
+        if result and result.source_warnings:
+            reasons = ", ".join(_WARNINGS[each] for each in result.source_warnings)
+            self.report(number, f"the model probably cannot read it: {reasons}")
+        for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
+            if hypothesis.unmet_terms:
+                terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
+                which = f" of hypothesis {rank}" if self.hypotheses > 1 else ""
+                self.report(number, f"unmet terms{which}: {terms}")
+
+    def _lines(self, lines: list[str]) -> str:
+        end = self.line_end
+        missing = [""] * (self.hypotheses - len(lines))
+        return end.join([*lines, *missing]) + end
+
+    def _line_of(self, hypothesis: Hypothesis) -> str:
+        if not self.scores:
+            return self._shown(hypothesis.text)
+        # A hypothesis that its time limit ended in the queue has no score.
+        score = math.nan if hypothesis.normalized_score is None else hypothesis.normalized_score
+        return f"{score:.4f}\t{self._shown(hypothesis.text)}"
+
+    def _shown(self, text: str) -> str:
+        # Each character by itself: "\r" may end one piece of a stream and "\n" begin the next.
+        return text if self.keeps_lines else text.replace("\r", " ").replace("\n", " ")
+
+
+class JsonWriter(AnswerWriter):
+    """Writes one JSON object a line: a result, a piece of a stream, or an error."""
+
+    def _of_result(self, result: Result | None) -> str:
+        facts = {"text": result.text, **asdict(result)} if result else {"text": ""}
+        return f"{json_line(facts)}\n"
+
+    def _of_piece(self, piece: Piece) -> str:
+        if piece.result is not None:
+            return self._of_result(piece.result)
+        return f"{json_line({'piece': piece.text, 'token_ids': piece.token_ids})}\n"
+
+    def _of_failure(self, error: CallError) -> str:
+        facts = {"code": error.code, "details": error.details, "field": error.field}
+        return f"{json_line({'error': facts})}\n"
+
+
+@dataclass(kw_only=True)
+class DocumentWriter(Writer):
+    """Writes the translations of passages and everything between them.
+
+    A passage that fails stays as it is.
+    """
+
+    encoding: str
+    """Encoding of the document."""
+    output: Callable[[str], object]
+    """Takes what is written."""
+    journal: Journal | None = None
+    """Translations that an earlier run has made."""
+
+    def is_sent(self, passage: Passage) -> bool:
+        """Tells whether a passage has words whose translation is not known."""
+        return passage.has_words and not passage.fault and self._known(passage) is None
+
+    def write(self, passage: Passage, outcome: Outcome) -> None:
+        """Writes the translation of a passage, or the passage itself if it failed."""
+        self.count += passage.has_words or bool(passage.fault)
+        if passage.fault:
+            self._fail(passage, passage.fault)
+        elif isinstance(outcome, CallError):
+            self._fail(passage, str(outcome))
+        elif outcome is None:
+            known = self._known(passage) if passage.has_words else None
+            text = passage.source if known is None else passage.written(known)
+            self.output(passage.before + text)
+        else:
+            self._add(passage, translation_of(outcome))
+
+    def _add(self, passage: Passage, translation: Translation) -> None:
+        text = passage.written(translation)
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            unknown = error.object[error.start]
+            self._fail(passage, f"its translation has {unknown!r}, not in {self.encoding}")
+            return
+        if self.journal is not None:
+            self.journal.add(passage.text, translation)
+        self.output(passage.before + text)
+
+    def _known(self, passage: Passage) -> Translation | None:
+        known = None if self.journal is None else self.journal.get(passage.text)
+        return known if known is None or known.alignment or not passage.split_passages else None
+
+    def _fail(self, passage: Passage, reason: str) -> None:
+        self.failed.add(passage.line)
+        self.output(passage.before + passage.source)
+        self.report(passage.line, reason)

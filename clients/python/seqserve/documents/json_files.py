@@ -1,0 +1,138 @@
+"""JSON: passages are a field of each line, or all texts of a file of a program.
+
+Source for how JSON writes texts: RFC 8259, section 7.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from json import JSONDecoder
+
+from seqserve.documents.inline import Kind, Piece, passages
+from seqserve.documents.messages import message_pieces
+from seqserve.documents.passage import Lines, ParseError, Passage, Translation
+from seqserve.documents.syntax import Syntax
+
+# No number is of interest, and an int of very many digits cannot be read.
+DECODER = JSONDecoder(parse_int=float)
+"""Reads JSON whose numbers mean nothing."""
+_PAIR = r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
+_ESCAPE = re.compile(rf"{_PAIR}|\\u[\da-fA-F]{{4}}|\\.")
+
+
+def _json_of(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _read(raw: str) -> str:
+    text: str = json.loads(f'"{raw}"')
+    return text
+
+
+SYNTAX = Syntax(read=_read, write=_json_of, escape=_ESCAPE, keeps_space=True)
+"""How JSON writes texts."""
+
+
+_MOST_SHOWN = 200
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def parse_lines(lines: Lines, field: str) -> Iterator[Passage]:
+    """Yields a passage for each object; the translation takes the place of the field's text."""
+    before = ""
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        body = line.strip()
+        if not body:
+            before += line
+            continue
+        begin = line.index(body)
+        before += line[:begin]
+        for passage in _passages_of_line(body, field):
+            yield replace(passage, line=number, before=before + passage.before)
+            before = ""
+        before = line[begin + len(body) :]
+    yield Passage(line=number, before=before)
+
+
+def _passages_of_line(body: str, field: str) -> Iterator[Passage]:
+    try:
+        value = DECODER.decode(body)
+    except (ValueError, RecursionError) as error:
+        yield Passage(line=0, source=body, fault=f"is not JSON: {error}")
+        return
+    text = value.get(field) if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        yield Passage(line=0, source=body, fault=without_text(value, field))
+        return
+    begin, end = place_of(body, field)
+    before = body[: begin + 1]
+    for source in SYNTAX.parts(body[begin + 1 : end - 1]):
+        part = SYNTAX.read(source)
+        yield Passage(line=0, before=before, source=source, text=part, written=_written_text)
+        before = ""
+    yield Passage(line=0, before=body[end - 1 :])
+
+
+def without_text(value: object, field: str) -> str:
+    """Describes a value that is no object, or one without a text in a field."""
+    if not isinstance(value, dict):
+        return f"is not an object, so it has no text in the field {field!r}"
+    names = [repr(name) for name, member in value.items() if isinstance(member, str)]
+    others = f"; it has one in {', '.join(names)}" if names else ""
+    return f"has no text in the field {field!r}{others}"[:_MOST_SHOWN]
+
+
+def _written_text(translation: Translation) -> str:
+    return SYNTAX.write(translation.text)
+
+
+def place_of(body: str, field: str) -> tuple[int, int]:
+    """Finds where the value of a field of an object begins and ends; of equal names the last one
+    counts."""
+    place = 0, 0
+    at = _behind_space(body, 1)
+    while body[at] != "}":
+        name, at = DECODER.raw_decode(body, at)
+        begin = _behind_space(body, _behind_space(body, at) + 1)
+        _, end = DECODER.raw_decode(body, begin)
+        if name == field:
+            place = begin, end
+        at = _behind_space(body, end)
+        if body[at] == ",":
+            at = _behind_space(body, at + 1)
+    return place
+
+
+def _behind_space(body: str, at: int) -> int:
+    space = _SPACE.match(body, at)
+    return space.end() if space else at
+
+
+_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
+
+
+def parse(lines: Lines) -> Iterator[Passage]:
+    """Yields a passage for each text in objects and lists, whatever their depth."""
+    source = "".join(lines)
+    try:
+        DECODER.decode(source)
+    except RecursionError:
+        raise ParseError(1, "begins JSON that is too deep") from None
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        raise ParseError(line, f"is not JSON: {getattr(error, 'msg', error)}") from None
+    return passages([*_pieces(source)], SYNTAX)
+
+
+def _pieces(source: str) -> Iterator[Piece]:
+    end = 0
+    for text in _TEXT.finditer(source):
+        if text[2] is None:
+            yield Piece(Kind.BREAK, source[end : text.start(1)])
+            yield from message_pieces(text[1], SYNTAX)
+            end = text.end(1)
+    yield Piece(Kind.BREAK, source[end:])

@@ -1,0 +1,130 @@
+"""Texts of programs: placeholders, which a translation has exactly and once, and messages of ICU.
+
+A placeholder is markup at a place: the model does not see it, and it is put after the word that it
+followed (:mod:`.placement`). Of a message, the branches of a plural or a choice are texts, and its
+syntax stays.
+Source: https://unicode-org.github.io/icu/userguide/format_parse/messages/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from seqserve.documents.inline import Kind, Piece
+from seqserve.documents.syntax import PLACEHOLDER, SourceText, Syntax
+
+_TAG = r"<(?P<end>/?)(?P<name>[A-Za-z0-9][\w:.-]*)(?:\s[^<>]*?)?(?P<empty>/?)>"
+_VOID = {"br", "hr", "img", "input", "wbr"}
+
+
+def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True) -> Iterator[Piece]:
+    """Divides a text of a program into words, placeholders and tags.
+
+    Args:
+        raw: The text as the document writes it.
+        syntax: How it writes texts, with its escapes.
+        others: A pattern of more placeholders.
+        is_whole: Whether it is all of a text, so that white space around it is no part of it.
+    """
+    text = SourceText(raw, syntax)
+    begin, last = 0, len(text.text)
+    if is_whole:
+        last = len(text.text.rstrip())
+        begin = min(len(text.text) - len(text.text.lstrip()), last)
+        yield Piece(Kind.BREAK, text.raw(0, begin))
+    matches = [*_markup(others).finditer(text.text, begin, last)]
+    for match, kind in zip(matches, _kinds(matches), strict=True):
+        yield Piece(Kind.TEXT, text.raw(begin, match.start()))
+        yield Piece(kind, text.raw(*match.span()), match["name"] or "")
+        begin = match.end()
+    yield Piece(Kind.TEXT, text.raw(begin, last))
+    if is_whole:
+        yield Piece(Kind.BREAK, text.raw(last, len(text.text)))
+
+
+@cache
+def _markup(others: str) -> re.Pattern[str]:
+    placeholders = f"{others}|{PLACEHOLDER}" if others else PLACEHOLDER
+    return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
+
+
+def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
+    kinds = []
+    opened: list[tuple[str, int]] = []
+    for index, match in enumerate(matches):
+        if not match["tag"] and not match["placeholder"]:
+            kinds.append(Kind.EMPTY)
+            continue
+        kinds.append(Kind.PLACEHOLDER)
+        if match["placeholder"]:
+            continue
+        if match["empty"] or match["name"].lower() in _VOID:
+            kinds[index] = Kind.EMPTY
+        elif not match["end"]:
+            opened.append((match["name"], index))
+        elif opened and opened[-1][0] == match["name"]:
+            kinds[opened.pop()[1]], kinds[index] = Kind.OPENING, Kind.CLOSING
+    return kinds
+
+
+_BEGIN = re.compile(r"\{\s*[\w.]+\s*,\s*(plural|select|selectordinal)\s*,")
+_BRACE = re.compile(r"'[{}](?:[^']|'')*'|[{}]")
+# Deeper messages are texts; nobody writes them.
+_MAX_DEPTH = 16
+
+
+def is_message(text: str) -> bool:
+    """Tells whether a text has a choice of several texts."""
+    return bool(_BEGIN.search(text))
+
+
+def message_pieces(raw: str, syntax: Syntax) -> Iterator[Piece]:
+    """Divides a text of a program into words, placeholders, tags, and the branches of a choice."""
+    return _message_pieces(raw, syntax, "", 0)
+
+
+def _message_pieces(raw: str, syntax: Syntax, others: str, depth: int) -> Iterator[Piece]:
+    end = 0
+    while depth < _MAX_DEPTH and (choice := _BEGIN.search(raw, end)):
+        branches = _branches(raw, choice.end())
+        if not branches:
+            break
+        if choice.start() > end:
+            yield from pieces(raw[end : choice.start()], syntax, others=others)
+        end = choice.start()
+        for begin, last in branches[:-1]:
+            yield Piece(Kind.BREAK, raw[end:begin])
+            is_plural = choice[1] != "select"
+            yield from _message_pieces(
+                raw[begin:last], syntax, "#" if is_plural else others, depth + 1
+            )
+            end = last
+        yield Piece(Kind.BREAK, raw[end : branches[-1][1]])
+        end = branches[-1][1]
+    if end < len(raw):
+        yield from pieces(raw[end:], syntax, others=others)
+
+
+def _branches(raw: str, begin: int) -> list[tuple[int, int]]:
+    """Returns where the texts of a choice begin and end, and then its end; nothing if it has none.
+
+    Args:
+        raw: A message.
+        begin: The place after the kind of the choice.
+    """
+    branches = []
+    depth = 0
+    for brace in _BRACE.finditer(raw, begin):
+        if brace[0] == "{":
+            depth += 1
+            if depth == 1:
+                begin = brace.end()
+        elif brace[0] == "}":
+            depth -= 1
+            if depth == 0:
+                branches.append((begin, brace.start()))
+            elif depth < 0:
+                return [*branches, (brace.start(), brace.end())] if branches else []
+    return []

@@ -1,0 +1,229 @@
+"""Callers over gRPC: one channel, no retries, answers at once or streamed.
+
+One calls ``seqserve.v1``, the other the Open Inference Protocol, as Triton, KServe and our server
+speak it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import grpc.aio
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from seqserve._transport.connection import Connection
+from seqserve._transport.status import error_of_call
+from seqserve.arguments import MAX_MESSAGE_BYTES
+from seqserve.errors import OptionError, Unreachable
+from seqserve.load.answer import Reply, gaps_of
+from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
+from seqserve.tls import TLS
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
+
+_CONNECT_S = 10.0
+
+
+class ChannelCaller(ABC):
+    """Calls one server, or several in turn; every call counts, so none is repeated."""
+
+    def __init__(self, target: str, tls: TLS | None, token: str | None) -> None:
+        """Takes what to call, as :class:`~seqserve.Client` describes it."""
+        self._target, self._tls, self._token = target, tls, token
+
+    async def __aenter__(self) -> Self:
+        """Connects."""
+        connection = Connection(self._target, MAX_MESSAGE_BYTES, self._tls, self._token)
+        self._metadata = connection.metadata()
+        self._channel = connection.aio_channel()
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), _CONNECT_S)
+            await self._begin(self._channel)
+        except TimeoutError:
+            await self.__aexit__()
+            reason = f"no connection to {self._target} within {_CONNECT_S:g} s"
+            raise Unreachable("UNAVAILABLE", reason) from None
+        except grpc.aio.AioRpcError as failed:
+            await self.__aexit__()
+            raise error_of_call(failed) from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes the channel."""
+        await self._channel.close(grace=None)
+
+    async def send(self, source: str, timeout_s: float) -> Reply:
+        """Sends a text once and waits for the end of its answer, which may be an error."""
+        try:
+            return await self._answered(source, self._call(timeout_s))
+        except grpc.aio.AioRpcError as failed:
+            return Reply(error=failed.code().name, details=error_of_call(failed).details)
+
+    def _call(self, timeout_s: float) -> dict[str, Any]:
+        limit = {} if math.isinf(timeout_s) else {"timeout": timeout_s}
+        return {"metadata": self._metadata, **limit}
+
+    @abstractmethod
+    async def _begin(self, channel: Any) -> None:
+        """Takes the channel, which is ready."""
+
+    @abstractmethod
+    async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
+        """Sends a text and waits; an error of gRPC is raised."""
+
+
+class GrpcCaller(ChannelCaller):
+    """Calls Generate, or GenerateStream."""
+
+    def __init__(
+        self,
+        target: str,
+        request: generation_pb2.GenerateRequest,
+        *,
+        streamed: bool = False,
+        tls: TLS | None = None,
+        token: str | None = None,
+    ) -> None:
+        """Takes what to call, as :class:`~seqserve.Client` describes it."""
+        super().__init__(target, tls, token)
+        self._request = request
+        self._streamed = streamed
+
+    async def _begin(self, channel: Any) -> None:
+        stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
+        self._generate, self._generate_stream = stub.Generate, stub.GenerateStream
+
+    async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
+        request = generation_pb2.GenerateRequest()
+        request.CopyFrom(self._request)
+        request.source = source
+        if self._streamed:
+            return await self._stream(self._generate_stream(request, **call))
+        response = await self._generate(request, **call)
+        return _reply_of(response, time.perf_counter())
+
+    async def _stream(self, messages: Any) -> Reply:
+        at_s: list[float] = []
+        result = None
+        async for message in messages:
+            if message.HasField("result"):
+                result = message.result
+            else:
+                at_s.append(time.perf_counter())
+        if result is None:
+            return Reply(error="INTERNAL", details="the stream ended without a result")
+        gaps_s = gaps_of(at_s)
+        return _reply_of(result, at_s[0] if at_s else time.perf_counter(), gaps_s)
+
+
+def _reply_of(response: Any, first_at_s: float, gaps_s: tuple[float, ...] = ()) -> Reply:
+    return Reply(
+        first_at_s=first_at_s,
+        gaps_s=gaps_s,
+        tokens=response.generated_tokens,
+        source_tokens=response.source_tokens,
+    )
+
+
+Request = open_inference_pb2.ModelInferRequest
+
+_TEXTS = "BYTES"
+_KINDS = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}
+
+
+class OpenInferenceCaller(ChannelCaller):
+    """Calls ModelInfer, or ModelStreamInfer; asks the server for the tensors of the model first."""
+
+    def __init__(
+        self,
+        target: str,
+        model: str,
+        *,
+        version: int | None = None,
+        parameters: Mapping[str, Any],
+        input_name: str | None = None,
+        streamed: bool = False,
+        tls: TLS | None = None,
+        token: str | None = None,
+    ) -> None:
+        """Takes what to call, as :class:`~seqserve.Client` describes it."""
+        super().__init__(target, tls, token)
+        self._request = Request(model_name=model, model_version=str(version) if version else "")
+        for name, value in parameters.items():
+            setattr(self._request.parameters[name], _KINDS[type(value)], value)
+        if streamed:
+            self._request.parameters["stream"].bool_param = True
+        self._input_name, self._streamed = input_name, streamed
+
+    async def _begin(self, channel: Any) -> None:
+        stub: Any = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        self._infer, self._infer_stream = stub.ModelInfer, stub.ModelStreamInfer
+        metadata_request = open_inference_pb2.ModelMetadataRequest(
+            name=self._request.model_name, version=self._request.model_version
+        )
+        model = await stub.ModelMetadata(metadata_request, metadata=self._metadata)
+        text_input = _input_of(model.inputs, self._input_name)
+        # One text, however many sizes the tensor has.
+        self._request.inputs.add(
+            name=text_input.name, datatype=_TEXTS, shape=[1] * len(text_input.shape)
+        )
+        # Other outputs, such as scores, may take work that nobody asked for.
+        for output in [each for each in model.outputs if each.datatype == _TEXTS][:1]:
+            self._request.outputs.add(name=output.name)
+
+    async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
+        request = Request()
+        request.CopyFrom(self._request)
+        request.inputs[0].contents.bytes_contents.append(source.encode())
+        if self._streamed:
+            return await _pieces_of(self._infer_stream(iter([request]), **call))
+        await self._infer(request, **call)
+        return Reply(first_at_s=time.perf_counter())
+
+
+async def _pieces_of(messages: Any) -> Reply:
+    at_s: list[float] = []
+    async for message in messages:
+        if message.error_message:
+            # The protocol has no status here.
+            return Reply(error="UNKNOWN", details=message.error_message)
+        if _has_text(message.infer_response):
+            at_s.append(time.perf_counter())
+    return Reply(first_at_s=at_s[0] if at_s else time.perf_counter(), gaps_s=gaps_of(at_s))
+
+
+def _has_text(response: Any) -> bool:
+    # An element follows its length, which is zero where it is empty.
+    typed = (text for output in response.outputs for text in output.contents.bytes_contents)
+    return any(map(any, (*response.raw_output_contents, *typed)))
+
+
+def _input_of(tensors: Sequence[Any], name: str | None) -> Any:
+    """Returns the tensor that takes the text."""
+    texts = [tensor for tensor in tensors if tensor.datatype == _TEXTS]
+    named = [tensor for tensor in texts if name in (None, tensor.name)]
+    if len(named) == 1:
+        return named[0]
+    inputs = ", ".join(tensor.name for tensor in texts) or "none"
+    reason = f"has no input {name!r} of texts" if name else "does not have one input of texts"
+    raise OptionError(f"--input-name: the model {reason}; its inputs of texts: {inputs}")
+
+
+def parameters_of(options: Message) -> dict[str, Any]:
+    """Writes decoding options as parameters, which have no lists: those are JSON."""
+    return dict(_parameters(options))
+
+
+def _parameters(options: Message) -> Iterator[tuple[str, Any]]:
+    for field, value in options.ListFields():
+        if type(value) in _KINDS:
+            yield field.name, value
+        else:
+            facts = json_format.MessageToDict(options, preserving_proto_field_name=True)
+            yield field.name, json.dumps(facts[field.name], ensure_ascii=False)

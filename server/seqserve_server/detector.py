@@ -1,0 +1,70 @@
+"""Detects the languages of texts: reads a request in each line, and writes its answer in one.
+
+A separate process, because the library needs numpy, which the front does not load, and holds the
+interpreter lock for a second while it reads its model. It ends when its input does.
+
+The model is a naive Bayes classifier of sequences of bytes: Lui and Baldwin 2012, "langid.py: An
+Off-the-shelf Language Identification Tool".
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from seqserve.documents.passage import has_words
+from seqserve_server.process.child_process import ignore_signals
+
+_OTHER_CODES = {"nb": "no"}
+"""Codes of the library for languages that it calls otherwise."""
+# With no sequence that it knows, all languages are equally probable.
+_SLACK = 1e-6
+
+
+class Detector:
+    """The model of the library."""
+
+    def __init__(self) -> None:
+        """Reads the model."""
+        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self._known = set(map(str, self._identifier.labels))
+        self._compared = self._known
+
+    def confidences(self, text: str, languages: Collection[str]) -> dict[str, float]:
+        """Returns how probable each language is, the most probable first.
+
+        Args:
+            text: The text.
+            languages: Codes of ISO 639-1; those that the library does not know are left out.
+
+        Returns:
+            Numbers that sum to 1; none where the text has nothing by which to tell its language.
+        """
+        labels = {_OTHER_CODES.get(code, code): code for code in sorted(languages)}
+        compared = labels.keys() & self._known
+        if not compared or not has_words(text):
+            return {}
+        if compared != self._compared:
+            self._identifier.set_languages(sorted(compared))
+            self._compared = compared
+        ranks = [(labels[str(label)], float(rank)) for label, rank in self._identifier.rank(text)]
+        is_told = len(ranks) == 1 or ranks[0][1] > 1 / len(ranks) + _SLACK
+        return dict(ranks) if is_told else {}
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    ignore_signals()
+    detector = Detector()
+    for line in sys.stdin.buffer:
+        text, languages = json.loads(line)
+        answer = json.dumps(detector.confidences(text, languages))
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

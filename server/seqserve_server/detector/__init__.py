@@ -1,1 +1,0 @@
-"""The process that detects languages, so that the front never waits for it."""

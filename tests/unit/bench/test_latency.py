@@ -1,0 +1,97 @@
+"""Rates, limits, and the report of a comparison, on answers made by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from bench.latency import HighestRate, Run, Series, highest_rate
+from bench.requests import check_answers
+from bench.scenarios import online
+
+from seqserve.load.answer import Answer, Quantiles
+
+
+def answer(due_s: float, total_s: float) -> Answer:
+    return Answer(due_s=due_s, sent_s=0.001, first_s=total_s / 2, total_s=total_s, tokens=3)
+
+
+def failure(due_s: float) -> Answer:
+    return Answer(due_s=due_s, sent_s=0.001, error="DEADLINE_EXCEEDED")
+
+
+def test_failed_requests_took_for_ever() -> None:
+    run = Run([answer(0.0, 0.01)] * 98 + [failure(0.0)] * 2, 1.0, 0.1)
+    assert run.total.p90 == 0.01
+    assert math.isinf(run.total.p99) and math.isinf(run.first.p99)
+    assert run.sent == Quantiles(p50=0.001, p90=0.001, p99=0.001)
+
+
+def test_highest_rate_lies_between_points() -> None:
+    points = [(100.0, 0.01), (200.0, 0.02), (300.0, 0.06)]
+    highest = highest_rate(points, 0.03)
+    assert highest.per_s == pytest.approx(225.0)
+    assert not highest.is_bound
+
+
+def test_highest_rate_is_where_the_limit_breaks_first() -> None:
+    points = [(100.0, 0.01), (200.0, 0.03), (300.0, 0.01)]
+    assert highest_rate(points, 0.02).per_s == pytest.approx(150.0)
+
+
+def test_highest_rate_without_a_crossing() -> None:
+    assert highest_rate([(100.0, 0.01), (200.0, 0.02)], 0.03) == HighestRate(200.0, True)
+    assert highest_rate([(100.0, 0.05), (200.0, 0.02)], 0.03) == HighestRate(0.0, False)
+    assert highest_rate([(100.0, 0.01), (200.0, math.inf)], 0.03) == HighestRate(100.0, True)
+
+
+PLAN = online.Plan(shares=(0.5, 1.0), rounds=3, seconds=3.0)
+
+
+def run_of(total_s: float, count: int, failures: int = 0) -> Run:
+    served = Answer(due_s=1.5, sent_s=0.001, first_s=total_s, total_s=total_s, tokens=10)
+    return Run([served] * count + [failure(1.5)] * failures, 3.0, 0.1)
+
+
+def series_of(name: str, half: Run, full: Run) -> Series:
+    series = Series(name)
+    series.unloaded.extend([run_of(0.010, 10)] * PLAN.rounds)
+    series.full.extend([run_of(0.5, 200)] * PLAN.rounds)
+    series.points.update({0.5: [half] * PLAN.rounds, 1.0: [full] * PLAN.rounds})
+    return series
+
+
+def test_report_and_tables_of_a_comparison() -> None:
+    series = [
+        series_of("seqserve fp32 streamed", run_of(0.02, 150), run_of(0.06, 300)),
+        series_of("CTranslate2 int8", run_of(0.03, 150), run_of(0.5, 200, 100)),
+    ]
+    report = json.loads(json.dumps(online.report_of("en-de/1", series, PLAN), allow_nan=False))
+    assert report["capacity_per_s"] == pytest.approx(100.0)
+    assert report["slo_ms"] == pytest.approx(40.0)
+    ours, theirs = report["peers"]
+    assert ours["highest_rate"] == {"per_s": pytest.approx(75.0), "is_bound": False}
+    assert theirs["highest_rate"] == {"per_s": 50.0, "is_bound": True}
+    first, last = theirs["points"]
+    assert first["rate_per_s"] == pytest.approx(50.0)
+    assert last["total_ms"] == {"p50": pytest.approx(500.0), "p99": None}
+    assert last["errors"] == {"DEADLINE_EXCEEDED": 300}
+    assert last["requests"] == 900
+    assert last["generator_cpu_share"] == pytest.approx(0.1)
+    latencies, rates = online.tables(report)
+    assert ["CTranslate2 int8", "30 ms, 30 ms", "500 ms, —"] in list(latencies.rows)
+    assert ["CTranslate2 int8, failed requests", "0", "300"] in list(latencies.rows)
+    assert ["first token of a stream", "20 ms, 20 ms", "60 ms, 60 ms"] in list(latencies.rows)
+    assert [row[3] for row in rates.rows] == ["75", "at least 50"]
+
+
+def test_another_server_begins_each_round() -> None:
+    orders = ["".join(online.in_turn("abc", number)) for number in range(4)]
+    assert orders == ["abc", "bca", "cab", "abc"]
+
+
+def test_a_closed_loop_in_which_a_call_failed_is_refused() -> None:
+    check_answers([answer(0.0, 0.1)])
+    with pytest.raises(SystemExit, match="calls failed: DEADLINE_EXCEEDED"):
+        check_answers([answer(0.0, 0.1), failure(0.0)])

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given as draw
+from hypothesis import strategies as st
+
+from seqserve.command.document_files import SourceFile, can_be_read_twice
+from seqserve.errors import OptionError
+
+TEXT = "Grüße\r\n\rÄ \u2028 b\nend"
+
+
+@pytest.mark.parametrize(
+    ("written", "given", "mark"),
+    [
+        ("utf-8", "utf-8", False),
+        ("utf-8", "cp1252", True),
+        ("utf-16-le", "utf-8", True),
+        ("utf-16-be", "utf-8", True),
+        ("utf-32-le", "utf-8", True),
+        ("utf-32-be", "utf-8", True),
+        ("utf-16-le", "utf-16-le", False),
+        ("euc-kr", "euc-kr", False),
+    ],
+)
+def test_lines_and_encoding(tmp_path: Path, written: str, given: str, mark: bool) -> None:
+    path = tmp_path / "a.txt"
+    text = TEXT if written != "euc-kr" else "안녕\r\n"
+    path.write_bytes((("\ufeff" if mark else "") + text).encode(written))
+    with closing(SourceFile(path, given)) as source:
+        assert "".join(source) == text
+        assert (source.encoding, source.mark) == (written, "\ufeff" * mark)
+
+
+def test_lines_keep_their_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(TEXT.encode())
+    with closing(SourceFile(path, "utf-8")) as source:
+        assert list(source) == ["Grüße\r\n", "\r", "Ä \u2028 b\n", "end"]
+
+
+def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("a\nGrüße\n".encode("latin-1"))
+    with closing(SourceFile(path, "utf-8")) as source:
+        lines = iter(source)
+        assert next(lines) == "a\n"
+        with pytest.raises(OptionError, match="line 2 is not utf-8: byte 0xFC after 2 characters"):
+            next(lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "reason"),
+    [
+        ("a\n".encode("utf-16-le"), "utf-8", "line 1 has NUL characters as utf-16-le has them;"),
+        ("\n\na".encode("utf-16-be"), "utf-8", "line 1 has NUL .* --encoding utf-16-be reads it"),
+        ("a".encode("utf-32-le"), "latin-1", "--encoding utf-32-le reads it"),
+        ("a".encode("utf-32-be"), "utf-16-be", "--encoding utf-32-be reads it"),
+        (b"one\ntwo \0", "utf-8", "line 2 has a NUL character; the file is not text"),
+        (b"PK\3\4\0", "utf-8", "line 1 has a NUL character; the file is not text"),
+    ],
+)
+def test_a_file_with_nul_characters_is_refused(
+    tmp_path: Path, data: bytes, given: str, reason: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    with closing(SourceFile(path, given)) as source, pytest.raises(OptionError, match=reason):
+        list(source)
+
+
+@draw(st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=1))
+def test_no_ascii_text_in_another_encoding_is_read_wrongly(text: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.txt"
+        for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+            path.write_bytes(text.encode(encoding))
+            with (
+                closing(SourceFile(path)) as source,
+                pytest.raises(OptionError, match=f"--encoding {encoding} reads it"),
+            ):
+                list(source)
+
+
+def lines_of(path: Path) -> list[str]:
+    """Reads as ``seqserve generate`` does."""
+    with closing(SourceFile(path, option="--file", newline="\n", is_strict=False)) as source:
+        return list(source)
+
+
+def test_lines_may_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffgrüße\r\n\nlone \r stays\n\ufeff\xa0\nlast".encode())
+    assert lines_of(path) == ["grüße\r\n", "\n", "lone \r stays\n", "\ufeff\xa0\n", "last"]
+
+
+def test_bytes_that_cannot_be_decoded_may_become_surrogates(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\n\xff\nb\n")
+    assert lines_of(path) == ["a\n", "\udcff\n", "b\n"]
+
+
+def test_an_error_names_the_option(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(OptionError, match=f"--file: {path}: "):
+            lines_of(path)
+
+
+def test_only_a_regular_file_can_be_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a")
+    places = (path, tmp_path, tmp_path / "none", Path("/dev/stdin"), Path("-"))
+    assert [can_be_read_twice(place) for place in places] == [True, False, False, False, False]
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(OptionError, match=str(path)):
+            SourceFile(path, "utf-8")
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a")
+    with pytest.raises(OptionError, match="--encoding: there is no 'utf-9'"):
+        SourceFile(path, "utf-9")

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from seqserve import __version__
+from seqserve.command.main import COMMANDS, Command, main
+from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
+
+from ..fake_server import FakeServer
+
+COMMAND = [sys.executable, "-m", "seqserve"]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, outcome: Any, extra: str = "server") -> None:
+    """Adds a command ``try`` that returns an exit status or raises."""
+    module = ModuleType("trial")
+
+    def run(argv: list[str]) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome(argv)
+
+    module.main = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trial", module)
+    monkeypatch.setitem(COMMANDS, "try", Command(module="trial", help="tries", extra=extra))
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
+def test_the_overview_shows_commands_and_examples(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert f"  {name:<10} {command.help}\n" in shown
+    assert 'seqserve generate "The coffee tastes good."' in shown
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"seqserve {__version__}\n"
+
+
+def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["genrate", "text"]) == 2
+    assert "no command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
+    assert main(["xyz"]) == 2
+    assert "no command 'xyz'\n" in capsys.readouterr().err
+
+
+def test_a_command_gets_its_arguments_and_returns_the_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, len)
+    assert main(["try", "a", "b", "--c"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "shown"),
+    [
+        (SeqserveError("models: is empty"), 1, "seqserve: models: is empty\n"),
+        (OptionError("--port: 'x' is not a whole number"), 2, "seqserve: --port: 'x' is not"),
+        (Unreachable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
+        (Unauthenticated("UNAUTHENTICATED", "no"), 1, "seqserve: UNAUTHENTICATED: no\n--token-"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_statuses(
+    error: BaseException,
+    status: int,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(monkeypatch, error)
+    assert main(["try"]) == status
+    streams = capsys.readouterr()
+    assert streams.err.startswith(shown)
+    assert streams.out == ""
+
+
+def test_a_missing_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, ModuleNotFoundError("no", name="onnxruntime.capi"))
+    assert main(["try"]) == 1
+    assert capsys.readouterr().err == (
+        "seqserve: `seqserve try` needs 'onnxruntime', which is not installed: "
+        "pip install 'seqserve[server]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
+)
+def test_a_missing_module_of_seqserve_is_raised(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
+    with pytest.raises(ModuleNotFoundError):
+        main(["try"])
+
+
+def test_other_errors_show_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["try"])
+
+
+def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
+    program = "import sys, seqserve.command.main as m; m.main(['version']); print(*sys.modules)"
+    listed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(listed.stdout.splitlines()[-1].split())
+    assert "seqserve.options" in loaded
+    unwanted = {"seqserve.command.generate", "seqserve_server", "numpy", "torch", "onnxruntime"}
+    assert unwanted & loaded == set()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupted_command_that_hangs_is_ended() -> None:
+    """Hangs, as after an interrupt of the main thread while it held a lock."""
+    program = (
+        "import signal, threading\n"
+        "import seqserve.__main__, seqserve.command.main as m\n"
+        "from seqserve.command import process\n"
+        "def hang():\n"
+        "    process.clean_up_first()\n"
+        "    lock = threading.Lock()\n"
+        "    lock.acquire()\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        print('hangs', flush=True)\n"
+        "        lock.acquire()\n"
+        "m.main = hang\n"
+        "process.last_word = lambda: 'bye'\n"
+        "process.GRACE_S = 0.1\n"
+        "seqserve.__main__.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"bye")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("module", ["argparse", "grpc", "seqserve.command.generate"])
+def test_interrupted_while_it_is_loaded(module: str) -> None:
+    program = (
+        "import signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['seqserve', 'generate', 'text']\n"
+        "from seqserve.__main__ import run\n"
+        "run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("when", ["a clean-up", "a destructor"])
+def test_an_interrupt_that_gets_lost_ends_the_command_too(when: str) -> None:
+    program = (
+        "import signal, sys, types\n"
+        "import seqserve.__main__\n"
+        "from seqserve.command.main import COMMANDS, Command\n"
+        "class Destroyed:\n"
+        "    def __del__(self):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "def main(argv):\n"
+        f"    if {when!r} == 'a destructor':\n"
+        "        Destroyed()\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        raise AttributeError('half made')\n"
+        "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
+        "COMMANDS['try'] = Command(module='trial', help='tries')\n"
+        "sys.argv = ['seqserve', 'try']\n"
+        "seqserve.__main__.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("after", ["return 0", "raise SeqserveError('torch is half loaded')"])
+def test_an_interrupt_that_a_library_swallows_ends_the_command_too(after: str) -> None:
+    program = (
+        "import signal, sys, types\n"
+        "import seqserve.__main__\n"
+        "from seqserve.command.main import COMMANDS, Command\n"
+        "from seqserve.errors import SeqserveError\n"
+        "def main(argv):\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    except BaseException:\n"
+        "        pass\n"
+        f"    {after}\n"
+        "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
+        "COMMANDS['try'] = Command(module='trial', help='tries')\n"
+        "sys.argv = ['seqserve', 'try']\n"
+        "seqserve.__main__.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+def test_nothing_is_loaded_before_interrupts_are_handled() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import seqserve.command.process;"
+        " print(*sorted(set(sys.modules) - before))"
+    )
+    # Without the packages of the site, whose files may load modules of their own.
+    command = [sys.executable, "-S", "-c", program]
+    path = os.pathsep.join(filter(None, sys.path))
+    listed = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    loaded = set(listed.stdout.split()) - {
+        "__future__",
+        "os",
+        "os.path",
+        "posixpath",
+        "genericpath",
+        "stat",
+    }
+    # What is part of the interpreter takes no time.
+    loaded -= set(sys.builtin_module_names)
+    others = {name for name in loaded if not name.startswith(("_", "seqserve"))}
+    assert others == set()
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(20) == 141
+    assert errors == b""
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_interrupted_while_it_waits_for_a_line(server: FakeServer) -> None:
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "--target", server.target],
+        stdin=reading,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    os.close(reading)
+    # The answer shows that the program is reading.
+    os.write(writing, b"\n")
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    os.close(writing)
+    note = b"seqserve: The first 1 lines are answered"
+    assert process.returncode == 130 and errors.startswith(note)
+
+
+PROJECT = Path(__file__).parents[4] / "pyproject.toml"
+
+
+def test_every_command_has_a_module() -> None:
+    assert [name for name, command in COMMANDS.items() if find_spec(command.module) is None] == []
+
+
+def test_every_extra_is_declared() -> None:
+    declared = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    wanted = {command.extra for command in COMMANDS.values()} - {""}
+    assert wanted <= set(declared)
+
+
+def test_the_parts_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        if name == "grpcio":
+            return "9.9.9"
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert main(["version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"seqserve {__version__}"
+    assert lines[1].startswith("python 3.")
+    assert lines[2:] == ["grpcio 9.9.9"]

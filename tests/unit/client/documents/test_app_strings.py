@@ -1,0 +1,177 @@
+"""What of Android's strings is translated. «» stand around it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format
+from seqserve.documents.passage import ParseError
+
+from .marking import marked, passages_of
+from .test_subtitles import written
+
+
+def resources(text: str) -> str:
+    return f'<?xml version="1.0"?>\r\n<resources>\n\t<!-- it\'s -->\n  {text}\n</resources>\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<string name="a">one</string>', '<string name="a">«one»</string>'),
+        ('<string name="a" translatable="false">one</string>', None),
+        ('<string-array translatable="false"><item>one</item></string-array>', None),
+        ("<string>@string/other</string><string/>", None),
+        ("<style><item>one</item></style><integer>1</integer>", None),
+        ("<string>12 %1$s</string>", None),
+        (
+            "<string-array><item>one</item><item>two</item></string-array><x><item>no</item></x>",
+            "<string-array><item>«one»</item><item>«two»</item></string-array>"
+            "<x><item>no</item></x>",
+        ),
+        (
+            '<plurals><item quantity="one">%d file</item></plurals>',
+            '<plurals><item quantity="one">%d «file»</item></plurals>',
+        ),
+        (
+            '<string>it\\\'s &lt; \\"x\\u00e4\\"</string>',
+            '<string>«it\\\'s &lt; \\"xä\\"»</string>',
+        ),
+        ('<string>"  a b "</string>', '<string>"  «a b» "</string>'),
+        (
+            "<string><![CDATA[<b>a</b> it\\'s &amp;]]></string>",
+            "<string><![CDATA[<b>«a»</b> «it\\'s» &amp;]]></string>",
+        ),
+        (
+            '<string>a <b>b</b> <xliff:g id="n">%1$s c</xliff:g> d &app; e\\n</string>',
+            '<string>«a» <b>«b»</b> <xliff:g id="n">%1$s c</xliff:g> «d» &app; «e\\n»</string>',
+        ),
+    ],
+)
+def test_strings(text: str, expected: str | None) -> None:
+    text = text.replace("<xliff:g", '<xliff:g xmlns:xliff="urn:x"')
+    expected = (expected or text).replace("<xliff:g id", '<xliff:g xmlns:xliff="urn:x" id')
+    head = "<!DOCTYPE resources [<!ENTITY app \"a > 'b'\">]>"
+    document = head + resources("{}").partition("\r\n")[2]
+    assert marked(Format.ANDROID, document.format(text)) == document.format(expected)
+
+
+def test_a_translation_is_escaped() -> None:
+    document = resources('<string>@x y\\\'s \\\\ &amp; \\"z\\"</string>')
+    assert marked(Format.ANDROID, document) == document.replace("@x", "«@x").replace(
+        'z\\"', 'z\\"»'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<resources>\n<string>a</resources>", "line 2 is not well-formed XML: mismatched tag"),
+        ("", "line 1 is not well-formed XML: no element"),
+        ("<html/>", "line 1 begins XML of 'html'"),
+        ("<resources>" + "<a>" * 1000, "line 1 has an element within 256 others"),
+        (
+            '<!DOCTYPE r [<!ENTITY a "aaaaaaaa"><!ENTITY b "&a;&a;">]><resources>&b;</resources>',
+            "line 1 declares 'b', an entity that is more than text",
+        ),
+        (
+            "<!DOCTYPE r [<!ENTITY % a SYSTEM 'file:///etc/passwd'> %a;]><resources/>",
+            "declares 'a'",
+        ),
+    ],
+)
+def test_what_is_not_of_android_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        passages_of(Format.ANDROID, text)
+
+
+def test_an_entity_of_a_file_is_not_read() -> None:
+    head = "<!DOCTYPE r [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>"
+    text = f"{head}<resources><string>{{}}</string></resources>"
+    assert marked(Format.ANDROID, text.format("b &a; c")) == text.format("«b» &a; «c»")
+
+
+TEXTS = [
+    "a",
+    "b c",
+    " ",
+    "\n",
+    "&lt;",
+    "&#65;",
+    "&amp;lt;",
+    "\\'",
+    "\\n",
+    "\\u0041",
+    "%s",
+    "<b>x</b>",
+]
+TEXTS += ["<br/>", "<!-- c -->", "<i>", "<![CDATA[d <b>]]>", '"', "é"]
+
+
+@given(st.lists(st.lists(st.sampled_from(TEXTS)).map("".join)))
+def test_any_file_stays_to_the_byte_and_is_xml_when_translated(texts: list[str]) -> None:
+    strings = [f'<string name="{number}">{text}</string>' for number, text in enumerate(texts)]
+    document = resources("".join(strings).replace("<i>", "<i>it</i>"))
+    passages = passages_of(Format.ANDROID, document)
+    assert "".join(each.before + each.source for each in passages) == document
+    again = passages_of(Format.ANDROID, written(passages))
+    texts_of = [
+        # White space before the escape of a line break collapses.
+        [re.sub(" +\n", "\n", each.text.strip()) for each in passages_there if each.has_words]
+        for passages_there in (passages, again)
+    ]
+    assert texts_of[0] == texts_of[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"a" = "b";\n', '"a" = "«b»";\n'),
+        (
+            '/* "x" = "y"; */\r\nKEY_1="b";// "c" = "d";',
+            '/* "x" = "y"; */\r\nKEY_1="«b»";// "c" = "d";',
+        ),
+        ('"a \\"b\\" = c" /* d */ = /* e */ "f" ;', '"a \\"b\\" = c" /* d */ = /* e */ "«f»" ;'),
+        (
+            '"a" = "\\tb \\"c\\" \\U00e4\\n%1$@ d\\n";',
+            '"a" = "\\t«b \\"c\\" ä\\n»%1$@ «d»\\n";',
+        ),
+        ('"a" = "%#@files@: %d";"b";', None),
+        ("/* nothing */", None),
+        ("", None),
+    ],
+)
+def test_values_are_translated(text: str, expected: str | None) -> None:
+    assert marked(Format.STRINGS, text) == (text if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [('"a" = "b";\n"c" = "d"', 2), ("\n\n{", 3), ('"a" = "b;\n', 1), ("/* never ends", 1)],
+)
+def test_what_is_no_entry_is_refused_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(ParseError, match=f"line {line} is no entry"):
+        passages_of(Format.STRINGS, text)
+
+
+STRINGS = st.lists(
+    st.sampled_from(
+        ["a", "%@", '\\"', "\\n", "\\U0041", "\n", " ", "é", "/*", "//", "<b>x</b>", "="]
+    )
+).map("".join)
+GAPS = st.sampled_from(["", " ", "\n", "/* ; */", '// "x\n'])
+
+
+@given(st.lists(st.tuples(STRINGS, GAPS, STRINGS, GAPS)))
+def test_any_file_stays_to_the_byte_and_is_read_again(
+    entries: list[tuple[str, str, str, str]],
+) -> None:
+    text = "".join(f'"{key}"{gap}={end}"{value}"{gap};{end}' for key, gap, value, end in entries)
+    passages = passages_of(Format.STRINGS, text)
+    assert "".join(each.before + each.source for each in passages) == text
+    again = passages_of(Format.STRINGS, written(passages))
+    assert [each.text for each in again] == [each.text for each in passages]

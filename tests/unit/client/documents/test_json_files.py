@@ -1,0 +1,79 @@
+"""What of a program's JSON is translated. «» stand around it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format
+from seqserve.documents.passage import ParseError
+
+from .marking import marked, passages_of
+from .test_subtitles import written
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"key": "a text"}', '{"key": "«a text»"}'),
+        (
+            '{\r\n\t"a" : {"b":["c", 1e400, true]},"b" :"d"}\r\n',
+            '{\r\n\t"a" : {"b":["«c»", 1e400, true]},"b" :"«d»"}\r\n',
+        ),
+        ('["\\u00e4 \\"b\\"\\/"]', '["«ä \\"b\\"/»"]'),
+        ('["  a\\n\\n  b \\n"]', '["  «a\\n\\n  b» \\n"]'),
+        ('["%s: {0}", "", "12 %"]', '["%s: {0}", "", "12 %"]'),
+        ('"a"', '"«a»"'),
+    ],
+)
+def test_texts_are_translated_and_keys_are_not(text: str, expected: str) -> None:
+    assert marked(Format.JSON, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "{n, plural, one {# file} other {# files}}",
+            "{n, plural, one {# «file»} other {# «files»}}",
+        ),
+        (
+            "You {n,plural, =0{won} other{lost {x, number} games}}.",
+            "«You» {n,plural, =0{«won»} other{«lost» {x, number} «games»}}.",
+        ),
+        (
+            "{g, select, f {She {n, plural, other {has #}}} other {They}}",
+            "{g, select, f {«She» {n, plural, other {«has» #}}} other {«They»}}",
+        ),
+        ("{n, plural, one {# file} other", "«{n, plural, one» {# file} «other»"),
+        ("{n, plural, }", "{n, plural, }"),
+        ("a # b", "«a # b»"),
+    ],
+)
+def test_the_branches_of_a_message_are_texts(text: str, expected: str) -> None:
+    assert json.loads(marked(Format.JSON, json.dumps(text))) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a": "b', '{"a" "b"}', "[" * 100_000, "{'a': 1}"])
+def test_what_is_not_json_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="line 1 "):
+        passages_of(Format.JSON, text)
+
+
+VALUES = st.recursive(
+    st.text() | st.sampled_from(["a {x} b", "%s of <b>c</b>", "\ud800", "{n, plural, one {a}}"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_any_json_stays_to_the_byte_where_nothing_is_translated(
+    value: object, is_ascii: bool, indent: int | str | None
+) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
+    passages = passages_of(Format.JSON, text)
+    assert "".join(each.before + each.source for each in passages) == text
+    assert json.loads(written(passages)) == value
