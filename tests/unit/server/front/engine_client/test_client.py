@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.support.logged import logged
-from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
+from tests.unit.server.engine.fake_runtime import EOS
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.engine_client.thread_host import ThreadHost
 from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
@@ -22,7 +21,6 @@ from seqserve_server.contract.errors import (
     Draining,
     EngineFault,
     ModelUnavailable,
-    QueueFull,
     ServiceError,
 )
 from seqserve_server.contract.events import (
@@ -34,7 +32,6 @@ from seqserve_server.contract.events import (
     StopReason,
     Timeline,
 )
-from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import (
     Cancel,
     GetStats,
@@ -52,7 +49,6 @@ from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
 from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 
 ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
@@ -250,36 +246,6 @@ async def test_cancel_of_an_ended_request_is_not_sent() -> None:
         engine.cancel(99)
         submitted(engine, 1)
         await host.read(Submit)
-
-
-async def test_full_queue_of_the_engine_is_an_event() -> None:
-    runtime = FakeRuntime()
-    gate, stepping = threading.Event(), threading.Event()
-
-    def step() -> None:
-        stepping.set()
-        assert gate.wait(PATIENCE_S)
-
-    runtime.before_step = step
-    limits = EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=20)
-    engine = RemoteEngine(lambda: ThreadHost(runtime, limits), label="m/1")
-    # A moment that does not pass.
-    engine.refusals = RefusalCache(lambda: 0.0)
-    await asyncio.to_thread(engine.load)
-    await engine.start()
-    [first] = submitted(engine, 1)
-    assert await asyncio.to_thread(stepping.wait, PATIENCE_S)
-    second, third = submitted(engine, 2)
-    await until(lambda: bool(third.events))
-    assert isinstance(third.error, QueueFull) and third.error.retry_after_s > 0
-    with pytest.raises(QueueFull) as again:
-        engine.refusals.check(QueueKey.of(third.spec))
-    assert str(again.value) == str(third.error)
-    gate.set()
-    for inbox in (first, second):
-        await until(inbox.has_ended)
-        assert inbox.events[-1] == expected(inbox.spec.source, inbox.spec.options)
-    await engine.stop()
 
 
 # ---- draining and stopping
@@ -508,19 +474,6 @@ async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCapture
     }
     assert again == "engine has started again"
     assert (serves["model"], serves["restart"]) == ("m/1", 4)
-
-
-async def test_engine_that_fails_again_and_again_is_on_trial_before_it_is_ready() -> None:
-    breaker = hasty(threshold=2, trial_s=PATIENCE_S)
-    async with remote_to(ready, broken, ready, breaker=breaker) as (engine, hosts):
-        assert (engine.is_ready, engine.status.last_error) == (True, "")
-        hosts.launched[0].die()
-        await until(lambda: len(hosts.launched) == 3 and engine.is_up)
-        assert not engine.is_ready
-        assert engine.status.last_error == "its engine has failed 2 times in a row and is on trial"
-        # A call that wants this version may have it.
-        submitted(engine, 1)
-        await hosts.launched[2].read(Submit)
 
 
 async def test_stop_ends_a_host_that_still_loads() -> None:
