@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,7 +16,6 @@ import pytest
 import pytest_asyncio
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.support.logged import fields_of
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.security.test_tokens import line
@@ -78,6 +78,7 @@ def tokens(tmp_path: Path) -> Path:
 
 INFERENCE = "/inference.GRPCInferenceService"
 MODELS = "/seqserve.v1.ModelService"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 @pytest.mark.parametrize(
@@ -253,23 +254,46 @@ async def guarded(tokens: Path) -> AsyncIterator[Service]:
         yield service
 
 
-async def test_calls_of_the_service_need_a_token(guarded: Service) -> None:
-    generate, models = guarded.generation.Generate, guarded.models.ListModels
-    answer = await generate(request("a"), metadata=bearer("caller"))
-    assert answer.hypotheses[0].text == "a"
-    assert len((await models(model_pb2.ListModelsRequest(), metadata=bearer("caller"))).models) == 3
-    stream = guarded.generation.GenerateStream(request("ab"), metadata=bearer("caller"))
-    assert [message async for message in stream][-1].result.hypotheses[0].text == "ab"
-    for call in (
-        generate(request("a")),
-        models(model_pb2.ListModelsRequest()),
-        guarded.generation.GenerateStream(request("a")),
-    ):
-        assert (await failure(call)).code() is UNAUTHENTICATED
-    # The admin scope does not include generation.
-    error = await failure(generate(request("a"), metadata=bearer("operator")))
-    assert error.code() is DENIED
+@pytest.mark.parametrize(
+    ("method", "kind", "scope"),
+    [
+        ("/seqserve.v1.GenerationService/Generate", "unary_unary", Scope.GENERATE),
+        ("/seqserve.v1.GenerationService/GenerateStream", "unary_stream", Scope.GENERATE),
+        (f"{MODELS}/ListModels", "unary_unary", Scope.GENERATE),
+        (f"{INFERENCE}/ServerLive", "unary_unary", None),
+        (f"{INFERENCE}/ServerReady", "unary_unary", None),
+        (f"{INFERENCE}/ModelReady", "unary_unary", None),
+        (f"{INFERENCE}/ServerMetadata", "unary_unary", Scope.GENERATE),
+        (f"{INFERENCE}/RepositoryModelLoad", "unary_unary", Scope.ADMIN),
+        ("/grpc.health.v1.Health/Check", "unary_unary", None),
+        (REFLECTION, "stream_stream", Scope.GENERATE),
+    ],
+)
+async def test_calls_of_the_service_need_a_token_of_their_scope(
+    guarded: Service, method: str, kind: str, scope: Scope | None
+) -> None:
+    refused = []
+    for metadata in ((), bearer("caller"), bearer("operator")):
+        sent = iter([b""]) if kind == "stream_stream" else b""
+        call = getattr(guarded.channel, kind)(method)(sent, metadata=metadata)
+        with contextlib.suppress(grpc.RpcError):
+            _ = [one async for one in call] if kind.endswith("stream") else await call
+        refused.append(code if (code := await call.code()) in (UNAUTHENTICATED, DENIED) else None)
+    assert (
+        refused
+        == {
+            None: [None, None, None],
+            Scope.GENERATE: [UNAUTHENTICATED, None, DENIED],
+            Scope.ADMIN: [UNAUTHENTICATED, DENIED, None],
+        }[scope]
+    )
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
+
+
+async def test_health_is_watched_without_a_token(guarded: Service) -> None:
+    watch = health_pb2_grpc.HealthStub(guarded.channel).Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == 1
+    watch.cancel()
 
 
 async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:
@@ -284,34 +308,6 @@ async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service)
         for token in ("caller", "good"):
             await guarded.generation.Generate(request("a"), metadata=bearer(token))
     assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
-
-
-async def test_open_inference_needs_tokens_too(guarded: Service) -> None:
-    inference, pb = guarded.inference, open_inference_pb2
-    assert (await inference.ServerLive(pb.ServerLiveRequest())).live
-    assert (await inference.ServerReady(pb.ServerReadyRequest())).ready
-    assert (await inference.ModelReady(pb.ModelReadyRequest(name="echo"))).ready
-    metadata = inference.ServerMetadata
-    assert (await failure(metadata(pb.ServerMetadataRequest()))).code() is UNAUTHENTICATED
-    assert (await metadata(pb.ServerMetadataRequest(), metadata=bearer("caller"))).name
-    load, asked = inference.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="echo")
-    assert (await failure(load(asked, metadata=bearer("caller")))).code() is DENIED
-    # Authorized, and then fails because there is no folder.
-    error = await failure(load(asked, metadata=bearer("operator")))
-    assert error.code() is grpc.StatusCode.UNAVAILABLE
-
-
-async def test_health_needs_no_token_and_reflection_needs_one(guarded: Service) -> None:
-    health = health_pb2_grpc.HealthStub(guarded.channel)
-    assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
-    watch = health.Watch(health_pb2.HealthCheckRequest())
-    assert (await watch.read()).status == 1
-    watch.cancel()
-    reflect = reflection_pb2_grpc.ServerReflectionStub(guarded.channel).ServerReflectionInfo
-    asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
-    assert (await failure(reflect(iter(asked)))).code() is UNAUTHENTICATED
-    answers = [answer async for answer in reflect(iter(asked), metadata=bearer("caller"))]
-    assert len(answers) == 1
 
 
 async def test_log_line_names_the_token_and_never_shows_it(

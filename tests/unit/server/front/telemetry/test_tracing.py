@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,13 +86,19 @@ def ours(span: ReadableSpan) -> dict[str, Any]:
     }
 
 
-@pytest_asyncio.fixture
-async def traced() -> AsyncIterator[Traced]:
+@asynccontextmanager
+async def tracing_all(**settings: Any) -> AsyncIterator[Traced]:
     exporter = InMemorySpanExporter()
     tracing = Tracing(exporter, 1.0)
-    async with serving(tracing=tracing) as service:
+    async with serving(tracing=tracing, **settings) as service:
         yield Traced(service, tracing, exporter)
     tracing.close()
+
+
+@pytest_asyncio.fixture
+async def traced() -> AsyncIterator[Traced]:
+    async with tracing_all() as traced:
+        yield traced
 
 
 def ids(span: ReadableSpan) -> tuple[str, str]:
@@ -233,14 +240,11 @@ async def test_call_without_a_token(tmp_path: Path, caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO)
     tokens = tmp_path / "tokens"
     tokens.write_text(token_line("good", name="web"))
-    exporter = InMemorySpanExporter()
-    tracing = Tracing(exporter, 1.0)
-    async with serving(security=Security(tokens=Tokens(tokens)), tracing=tracing) as service:
-        generate = service.generation.Generate
-        await failure(generate(request("a")))
-        await generate(request("a"), metadata=(("authorization", "Bearer good"),))
-    tracing.close()
-    refused, whole, *stages = by_begin(exporter)
+    async with tracing_all(security=Security(tokens=Tokens(tokens))) as traced:
+        await failure(traced.generation.Generate(request("a")))
+        metadata = (("authorization", "Bearer good"),)
+        await traced.generation.Generate(request("a"), metadata=metadata)
+    refused, whole, *stages = traced.spans()
     assert attributes(refused)["rpc.response.status_code"] == "UNAUTHENTICATED"
     assert attributes(whole)["rpc.response.status_code"] == "OK"
     assert [span.name for span in stages] == ["queue", "encode", "decode"]
