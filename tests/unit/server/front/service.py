@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -194,7 +194,7 @@ async def serving(
         )
 
     launchers: dict[str, Hosts] = {}
-    common = {"generation": generation or {}}
+    common: dict[str, Any] = {"generation": generation or {}}
     model = loaded(replace(manifest(version=2), template=template, **common), refusals)
     hosts = launchers.pop("echo")
     entries = [
@@ -224,7 +224,7 @@ async def serving(
                 server=server,
                 rollout=rollout,
                 repository=repository,
-                remote=model.engine,
+                remote=cast(EngineGroup, model.engine),
                 hosts=hosts,
                 runtime=hosts.runtime,
                 metrics=metrics,

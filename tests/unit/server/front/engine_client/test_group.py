@@ -8,13 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.engine_client.test_client import (
-    ANSWER,
-    FakeHost,
-    Inbox,
-    broken,
-    ready,
-)
+from tests.unit.server.front.engine_client.test_client import ANSWER, FakeHost, Inbox, broken, ready
 from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (

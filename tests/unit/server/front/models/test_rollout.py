@@ -221,9 +221,7 @@ def test_broken_version_is_named_and_left_out(
     assert reason in broken.reason
 
 
-def test_broken_versions_keep_no_other_from_service(
-    partly_broken: tuple[Make, Repository],
-) -> None:
+def test_broken_versions_keep_no_other_from_service(partly_broken: tuple[Make, Repository]) -> None:
     make, repository = partly_broken
     assert repository.find("tiny").version == 1
     assert (make.loads("success"), make.loads("failure")) == (1, len(BROKEN))

@@ -324,21 +324,19 @@ async def test_older_version_comes_back_before_the_vanished_one_leaves(tmp_path:
         await watched.until(v1=READY)
 
 
-async def test_unload_wins_over_the_watch_until_load(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, 2) as watched:
+async def test_load_and_unload_win_over_the_watch_and_the_number_that_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        assert watched.states() == {1: AVAILABLE, 2: READY}
+        assert (await watched.rollout.load("m", 1)).state is READY
+        await watched.scan(2)
+        assert watched.states() == {1: READY, 2: READY}
         assert (await watched.rollout.unload("", 2)).state is AVAILABLE
         await watched.scan(3)
         assert watched.states() == {1: READY, 2: AVAILABLE}
         assert (await watched.rollout.load("m", 2)).state is READY
         assert watched.called() == 2
-
-
-async def test_load_wins_over_the_number_that_is_kept(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, 2, keep=1) as watched:
-        assert watched.states() == {1: AVAILABLE, 2: READY}
-        await watched.rollout.load("m", 1)
-        await watched.scan(2)
-        assert watched.states() == {1: READY, 2: READY}
 
 
 async def test_load_finds_what_no_look_has_seen(tmp_path: Path) -> None:
@@ -496,17 +494,13 @@ async def test_caller_that_leaves_does_not_stop_the_load(tmp_path: Path) -> None
 
 
 async def test_version_with_a_share_is_kept(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, 2, keep=1) as watched:
-        watched.rollout.set_traffic("m", {1: 1, 2: 1})
-        await watched.until(v1=READY, v2=READY)
-        watched.rollout.set_traffic("m", {})
-        await watched.until(v1=AVAILABLE, v2=READY)
-
-
-async def test_traffic_from_the_start(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, traffic={"m": {1: 1}}, keep=1) as watched:
         assert watched.states() == {1: READY, 2: READY}
         assert watched.called() == 1
+        watched.rollout.set_traffic("m", {})
+        await watched.until(v1=AVAILABLE, v2=READY)
+        watched.rollout.set_traffic("m", {1: 1, 2: 1})
+        await watched.until(v1=READY, v2=READY)
         # A version that vanishes takes its share with it.
         shutil.rmtree(tmp_path / "m" / "1")
         await watched.scan(2)

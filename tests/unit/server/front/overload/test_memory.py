@@ -147,8 +147,7 @@ async def test_few_requests_may_wait() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(1, 500), st.sampled_from("rcgs")),
-        max_size=40,
+        st.tuples(st.sampled_from("abc"), st.integers(1, 500), st.sampled_from("rcgs")), max_size=40
     )
 )
 async def test_no_call_is_forgotten(steps: list[tuple[str, int, str]]) -> None:

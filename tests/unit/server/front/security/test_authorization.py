@@ -19,14 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.logged import fields_of
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.security.test_tokens import line
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    request,
-    serving,
-    trailers,
-)
+from tests.unit.server.front.service import Service, details, failure, request, serving, trailers
 
 from seqserve.auth import Scope
 from seqserve.open_inference import open_inference_pb2

@@ -99,10 +99,7 @@ def test_names_types_and_labels() -> None:
             if sample.name.startswith("seqserve_"):
                 labels.setdefault(name, set()).update(set(sample.labels) - {"le"})
     for name, (kind, wanted) in FAMILIES.items():
-        sampled = {
-            "counter": f"{name}_total",
-            "histogram": f"{name}_bucket",
-        }.get(kind, name)
+        sampled = {"counter": f"{name}_total", "histogram": f"{name}_bucket"}.get(kind, name)
         assert labels[sampled] == wanted, name
 
 
@@ -182,33 +179,27 @@ def test_state_of_files_is_that_of_the_scrape() -> None:
 
 def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
     metrics = Metrics()
-    metrics.model_loaded("m", 3, "int8", "cpu", busy())
-    metrics.called("m", 3, GENERATE, 0.1, {})
-    metrics.cache_counts("m", 3).evictions += 1
-    metrics.model_unloaded("m", 3, "int8", "cpu")
-    metrics.called("m", 3, GENERATE, 0.1, {})
-    assert value(metrics, "answer_cache_evictions_total", model="m", version="3") == 1
-    assert calls(metrics, "3") == 2
-    assert value(metrics, "cancelled_total", model="m", version="3") == 0
-    assert value(metrics, "engine_restarts_total", model="m", version="3") == 1
-    metrics.forget_model("m", 3)
-    assert calls(metrics, "3") is None
-    text = generate_latest(metrics.registry).decode()
-    assert 'version="3"' not in text
 
+    def shown() -> tuple[float | None, ...]:
+        names = ("answer_cache_evictions_total", "engine_restarts_total", "cancelled_total")
+        series = (value(metrics, name, model="m", version="3") for name in names)
+        return (calls(metrics, "3"), *series)
 
-def test_version_that_is_loaded_again_keeps_its_series() -> None:
-    metrics = Metrics()
-    for _ in range(2):
+    for times in (1, 2):
         metrics.model_loaded("m", 3, "int8", "cpu", busy())
         metrics.called("m", 3, GENERATE, 0.1, {})
         metrics.cache_counts("m", 3).evictions += 1
         metrics.model_unloaded("m", 3, "int8", "cpu")
+        assert shown() == (times, times, times, 0)
+    # One that is loaded again keeps them.
     metrics.model_loaded("m", 3, "int8", "cpu", busy())
     metrics.forget_model("m", 3)
-    assert calls(metrics, "3") == 2
-    assert value(metrics, "engine_restarts_total", model="m", version="3") == 3
-    assert value(metrics, "answer_cache_evictions_total", model="m", version="3") == 2
+    assert shown() == (2, 2, 3, 0)
+    metrics.model_unloaded("m", 3, "int8", "cpu")
+    metrics.called("m", 3, GENERATE, 0.1, {})
+    assert shown() == (3, 2, 3, 0)
+    metrics.forget_model("m", 3)
+    assert 'version="3"' not in generate_latest(metrics.registry).decode()
 
 
 @pytest.mark.parametrize(("model", "version"), [("", 0), ("m", 9)])
