@@ -84,64 +84,52 @@ def test_folder_without_models_is_told_from_one_without_versions(tmp_path: Path)
     assert list_folders(tmp_path).has_models
 
 
-def test_model_folder_that_is_not_for_us_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("function", "place"),
+    [("listdir", "closed"), ("stat", "closed"), ("stat", "closed/1")],
+    ids=["not listed", "not searched", "a link into such a place"],
+)
+def test_folder_that_is_not_for_us_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, place: str
 ) -> None:
-    version = folder(tmp_path, "m", "1")
-    folder(tmp_path, "lost+found")
-    real = os.listdir
-
-    def listdir(place: Path) -> list[str]:
-        if Path(place).name == "lost+found":
-            raise PermissionError(13, "Permission denied")
-        return real(place)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    assert version_folders(tmp_path) == [version]
-
-
-@pytest.mark.parametrize("place", ["closed", "closed/1"])
-def test_folder_that_may_not_be_looked_at_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    """As where it may be listed but not searched, or is a link into such a place."""
     version = folder(tmp_path, "m", "1")
     folder(tmp_path, "closed", "1")
-    deny_look_at(tmp_path / place, monkeypatch)
+    fail(monkeypatch, function, tmp_path / place)
     assert version_folders(tmp_path) == [version]
 
 
-def test_repository_that_may_not_be_looked_at_is_no_empty_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("function", "places", "error"),
+    [("stat", ["m", "."], errno.EACCES), ("listdir", ["", "m"], errno.EIO)],
+    ids=["may not be looked at", "disk fails"],
+)
+def test_repository_that_cannot_be_read_is_no_empty_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    places: list[str],
+    error: int,
 ) -> None:
     folder(tmp_path, "m", "1")
-    for place in (tmp_path / "m", os.path.join(tmp_path, ".")):
-        deny_look_at(place, monkeypatch)
-    with pytest.raises(PermissionError):
+    for place in places:
+        fail(monkeypatch, function, os.path.join(tmp_path, place) if place else tmp_path, error)
+    with pytest.raises(OSError) as caught:
         version_folders(tmp_path)
+    assert caught.value.errno == error
 
 
-def deny_look_at(place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.stat
+def fail(
+    monkeypatch: pytest.MonkeyPatch, function: str, place: str | Path, error: int = errno.EACCES
+) -> None:
+    """Lets a function of ``os`` fail at a place."""
+    real = getattr(os, function)
 
-    def stat(path: Any, **settings: Any) -> os.stat_result:
+    def failing(path: Any, *arguments: Any, **settings: Any) -> Any:
         if isinstance(path, str | Path) and str(path) == str(place):
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return real(path, **settings)
+            raise OSError(error, os.strerror(error))
+        return real(path, *arguments, **settings)
 
-    monkeypatch.setattr(os, "stat", stat)
-
-
-def test_disk_that_fails_is_no_empty_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def listdir(place: Path) -> list[str]:
-        raise OSError(5, "Input/output error")
-
-    folder(tmp_path, "m", "1")
-    monkeypatch.setattr(os, "listdir", listdir)
-    with pytest.raises(OSError, match="Input/output"):
-        version_folders(tmp_path)
+    monkeypatch.setattr(os, function, failing)
 
 
 def test_files_are_equal_as_long_as_nobody_writes(tmp_path: Path) -> None:

@@ -123,9 +123,6 @@ def test_a_pipe_does_not_block(number: Number, caplog: pytest.LogCaptureFixture)
     assert fields_of(caplog) == [{"reason": f"--number: {number.path} is not a regular file"}]
     with pytest.raises(OptionError, match=r"^--number: .* is not a regular file$"):
         reloaded(number)
-
-
-def test_broken_at_first_is_refused(number: Number) -> None:
     number.write("none")
     with pytest.raises(OptionError, match="number: is no number"):
         reloaded(number)

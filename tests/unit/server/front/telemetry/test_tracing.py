@@ -207,33 +207,28 @@ async def test_each_segment_of_a_text(traced: Traced) -> None:
 
 
 async def test_each_source_of_a_call_without_end(traced: Traced) -> None:
-    call = traced.generation.GenerateBulk()
-    for number in range(3):
-        one: Any = request(f"source {number}")
-        await call.write(generation_pb2.GenerateBulkRequest(id=number, request=one))
-    await call.done_writing()
-    _ = [message async for message in call]
-    spans = traced.spans()
-    names = Counter(span.name for span in spans if span.kind is not SpanKind.SERVER)
+    sent: list[Any] = [
+        generation_pb2.GenerateBulkRequest(id=number, request=request(f"source {number}"))  # type: ignore[arg-type]
+        for number in range(3)
+    ]
+    _ = [message async for message in traced.generation.GenerateBulk(iter(sent))]
+    names = Counter(span.name for span in traced.spans() if span.kind is not SpanKind.SERVER)
     assert names == {"source": 3, "queue": 3, "encode": 3, "decode": 3}
 
 
 async def test_call_of_the_open_inference_protocol(traced: Traced) -> None:
     inference = traced.service.inference
     await inference.ModelInfer(asking("a", "b"))
-    stream = inference.ModelStreamInfer(iter([asking("c")]))
-    _ = [answer async for answer in stream]
+    _ = [answer async for answer in inference.ModelStreamInfer(iter([asking("c")]))]
     spans = traced.spans()
-    names = Counter(span.name for span in spans)
-    assert names == {
+    assert Counter(span.name for span in spans) == {
         "inference.GRPCInferenceService/ModelInfer": 1,
         "inference.GRPCInferenceService/ModelStreamInfer": 1,
         "source": 2,
         **dict.fromkeys(("queue", "encode", "decode"), 3),
     }
-    for span in spans:
-        if span.kind is SpanKind.SERVER:
-            assert attributes(span)["rpc.method"] == span.name
+    servers = [span for span in spans if span.kind is SpanKind.SERVER]
+    assert all(attributes(span)["rpc.method"] == span.name for span in servers)
 
 
 async def test_call_without_a_token(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
