@@ -113,7 +113,7 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
     """Also a client that sends a little now and then."""
     limits = ScrapeLimits(timeout_s=0.2, poll_s=0.02)
     server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     try:
         with connected(server) as connection:
             began_s = time.monotonic()
@@ -128,7 +128,7 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
                 except OSError:
                     break
             assert 0.1 < time.monotonic() - began_s < 5
-        until_threads(threads)
+        until_begun(0, before)
     finally:
         server.close()
 
@@ -136,35 +136,40 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
 def test_no_more_connections_than_allowed(readiness: Readiness) -> None:
     limits = ScrapeLimits(max_connections=2)
     scrape = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     with connected(scrape), connected(scrape):
-        until_threads(threads + 2)
+        until_begun(2, before)
         for _ in range(3):
             with connected(scrape) as third:
                 assert third.recv(1) == b""
-        assert threading.active_count() == threads + 2
-    until_threads(threads)
+        assert begun(before) == 2
+    until_begun(0, before)
     assert get(scrape, "/healthz")[0] == 200
     scrape.close()
 
 
 def test_port_that_closes_leaves_nobody(readiness: Readiness) -> None:
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
     with connected(server) as connection:
-        until_threads(threads + 2)
+        until_begun(2, before)
         server.close()
         assert connection.recv(1) == b""
-    until_threads(threads)
+    until_begun(0, before)
 
 
 def connected(server: ScrapeServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=10)
 
 
-def until_threads(count: int) -> None:
+def begun(before: set[threading.Thread]) -> int:
+    """Counts threads that have begun; those of other tests may end meanwhile."""
+    return len(set(threading.enumerate()) - before)
+
+
+def until_begun(count: int, before: set[threading.Thread]) -> None:
     deadline_s = time.monotonic() + 10
-    while threading.active_count() != count:
+    while begun(before) != count:
         assert time.monotonic() < deadline_s
         time.sleep(0.002)
 
