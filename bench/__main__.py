@@ -52,12 +52,12 @@ class _Part:
         """Yields numbers; all but the last are of what is done by then."""
         measure = self.function(self.measure)
         if self.scenario == "gpu":
-            cases = [self.function("Case").parse(text) for text in options.cases]  # type: ignore[attr-defined]
+            cases = [self.function("gpu_cases.Case").parse(text) for text in options.cases]  # type: ignore[attr-defined]
             plan = self.function("Plan")(
                 device=options.device,
                 max_s=options.max_seconds,
                 rounds=options.rounds,
-                cases=cases or self.function("CASES"),
+                cases=cases or self.function("gpu_cases.CASES"),
                 folder=options.folder / "gpu",
             )
             yield from measure(plan)

@@ -12,10 +12,7 @@ matrices.
 
 from __future__ import annotations
 
-import math
-import random
 import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -29,93 +26,23 @@ from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
 from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.drivers.device_models import ModelWriter
 from bench.drivers.remote_object import RemoteObject
-from bench.models import random_sources
 from bench.random_artifact import SHAPES, Work, folder_name
+from bench.scenarios.gpu_cases import CASES, Case, Clock
 from bench.scenarios.gpu_served import served
-from bench.scenarios.gpu_tables import BEAM_SIZE, OURS, Report, shown_limits
+from bench.scenarios.gpu_tables import OURS, Report, shown_limits
 from bench.tables import spread, spread_of_ratios
 from seqserve.processes import available_cores
 
-LENGTH = 32
-"""Target tokens of each source."""
-_LONG = {"BART-large-CNN": (128, 260, 440)}
-"""Target tokens, and the fewest and most source tokens, of shapes with long sources."""
-_WAVES = 2
-"""Times as many sources in a turn as are in flight."""
 _TURN_S = 0.25
 """How long a turn takes at least."""
 _MIN_CASE_S = 6.0
 """Time that must be left for a case to begin."""
 _FULL = 0.9
 """Share of the most rows in flight that a step has whose time counts."""
-_GRACE_S = 5.0
-"""How much later than planned an engine that is busy is ended."""
 _START_S = 75.0
 """How long an engine may take to start, and to warm up; a driver compiles kernels then."""
 _TURN_LIMIT_S = 20.0
 """How long a turn may take."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A shape, and how many sources are in flight."""
-
-    shape: str
-    """A key of :data:`~bench.random_artifact.SHAPES`."""
-    rows: int
-    beam_size: int = 1
-    is_served: bool = False
-    """Whether callers ask our server, and no other engine."""
-
-    @classmethod
-    def parse(cls, text: str) -> Case:
-        """Reads ``bart-large:64``, ``marian-base:8:beam`` or ``marian-base:64:served``.
-
-        Raises:
-            ValueError: There is no such shape, or no number.
-        """
-        name, rows, *rest = text.split(":")
-        shapes = {folder_name(shape): shape for shape in SHAPES}
-        if name not in shapes or rest not in ([], ["beam"], ["served"]):
-            raise ValueError(
-                f"{text}: not SHAPE:ROWS[:beam|:served]; shapes are {', '.join(shapes)}"
-            )
-        beam_size = BEAM_SIZE if rest == ["beam"] else 1
-        return cls(shapes[name], int(rows), beam_size, is_served=rest == ["served"])
-
-    @property
-    def label(self) -> str:
-        """As :meth:`parse` reads it."""
-        rest = ":beam" * (self.beam_size > 1) + ":served" * self.is_served
-        return f"{folder_name(self.shape)}:{self.rows}{rest}"
-
-    @property
-    def length(self) -> int:
-        """Target tokens of each source."""
-        return _LONG[self.shape][0] if self.shape in _LONG else LENGTH
-
-    def sources(self) -> Rows:
-        """Draws sources, the end token last in each."""
-        config, count = SHAPES[self.shape], _WAVES * self.rows
-        if self.shape not in _LONG:
-            return random_sources(count, config=config)
-        draw = random.Random(7)
-        _, fewest, most = _LONG[self.shape]
-        return [
-            [*draw.choices(range(4, config.vocabulary_size), k=draw.randint(fewest, most) - 1),
-             config.eos_id]
-            for _ in range(count)
-        ]  # fmt: skip
-
-
-_CASES = """
-    marian-base:64:served marian-base:64 t5-base:64 marian-base:256 marian-base:1024 marian-base:1
-    marian-base:1:served bart-large-cnn:64 marian-base:256:served flan-t5-base:64 marian-base:8:beam
-    marian-base:64:beam bart-large-cnn:32 bart-large-cnn:128 t5-base:1 t5-base:64:served
-    marian-base:8 bart-large:1 bart-large:64 nllb-600m:1 nllb-600m:64 bart-large:256 nllb-600m:256
-"""
-CASES = tuple(Case.parse(label) for label in _CASES.split())
-"""What matters most comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,32 +59,13 @@ class Plan:
     """Keeps the models, for a later run too, and ``traced`` the graphs of all shapes."""
 
 
-class _Clock:
-    """Time that is left."""
-
-    def __init__(self, max_s: float) -> None:
-        self._began_s = time.monotonic()
-        self._end_s = self._began_s + max_s
-
-    @property
-    def left_s(self) -> float:
-        return self._end_s - time.monotonic()
-
-    def patience_s(self, most_s: float = math.inf) -> float:
-        """How long to wait for something that takes ``most_s`` at most."""
-        return min(max(self.left_s, 0.0) + _GRACE_S, most_s)
-
-    def say(self, text: str) -> None:
-        print(f"{time.monotonic() - self._began_s:6.1f} s  {text}", flush=True)
-
-
 def measure(plan: Plan) -> Iterator[Report]:
     """Runs the cases in turn; yields the report after each of them.
 
     Raises:
         RuntimeError: The device cannot be used at all, or its models not be written.
     """
-    clock = _Clock(plan.max_s)
+    clock = Clock(plan.max_s)
     shapes = list(dict.fromkeys(case.shape for case in plan.cases))
     limits = _prepare(plan, shapes, clock)
     report: Report = {
@@ -185,7 +93,7 @@ def measure(plan: Plan) -> Iterator[Report]:
             yield report
 
 
-def _served(case: Case, plan: Plan, clock: _Clock) -> Report:
+def _served(case: Case, plan: Plan, clock: Clock) -> Report:
     artifact = plan.folder / _place(case.shape, ARTIFACT)
     config = SHAPES[case.shape]
     report = served(artifact, config, case.rows, case.length, plan.device)
@@ -200,7 +108,7 @@ def _place(shape: str, name: str) -> Path:
     return Path(folder_name(shape), name)
 
 
-def _prepare(plan: Plan, shapes: Sequence[str], clock: _Clock) -> DeviceLimits:
+def _prepare(plan: Plan, shapes: Sequence[str], clock: Clock) -> DeviceLimits:
     """Writes the models of all shapes at the same time, then measures the device.
 
     Raises:
@@ -228,7 +136,7 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: _Clock) -> DeviceLimits:
 class _Engines:
     """Processes of engines that have been started, by shape and name."""
 
-    def __init__(self, plan: Plan, clock: _Clock, stack: ExitStack) -> None:
+    def __init__(self, plan: Plan, clock: Clock, stack: ExitStack) -> None:
         self._plan, self._clock, self._stack = plan, clock, stack
         self._started: dict[_EngineKey, RemoteObject] = {}
         self._failed: dict[_EngineKey, str] = {}
@@ -266,7 +174,7 @@ _EngineKey: TypeAlias = tuple[str, int, str]
 class _Run:
     """The engines of one case, without those that have failed."""
 
-    def __init__(self, case: Case, engines: _Engines, clock: _Clock) -> None:
+    def __init__(self, case: Case, engines: _Engines, clock: Clock) -> None:
         self._case, self._engines, self._clock = case, engines, clock
         self._running, self.failed = engines.of(case)
         self._sources = case.sources()
@@ -303,7 +211,7 @@ class _Run:
             return None
 
 
-def _measure(case: Case, plan: Plan, engines: _Engines, clock: _Clock) -> Report:
+def _measure(case: Case, plan: Plan, engines: _Engines, clock: Clock) -> Report:
     """Lets every engine decode in each round; leaves out those that fail."""
     run = _Run(case, engines, clock)
     targets = run.warm_up()

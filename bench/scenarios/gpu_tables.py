@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.scenarios.gpu_cases import BEAM_SIZE
 from bench.tables import Table, shown
 
 OURS = "seqserve fp16"
-BEAM_SIZE = 5
 
 Report = dict[str, Any]
 

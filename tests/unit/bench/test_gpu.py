@@ -14,7 +14,8 @@ from bench.drivers.device_limits import DeviceLimits, LimitsProbe
 from bench.models import MARIAN_BASE
 from bench.random_artifact import Work
 from bench.scenarios import gpu, gpu_served
-from bench.scenarios.gpu import CASES, Case, Plan
+from bench.scenarios.gpu import Plan
+from bench.scenarios.gpu_cases import CASES, LENGTH, Case
 from bench.scenarios.gpu_tables import tables
 from tests.tiny import cut_down
 
@@ -36,8 +37,8 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
     names = [peer["name"] for peer in first["peers"]]
     assert names == ["seqserve fp16", "CTranslate2 fp32", "CTranslate2 int8", "transformers fp32"]
     assert not first["failed"]
-    assert all(peer["lengths"] == [gpu.LENGTH] for peer in first["peers"])
-    assert first["step"]["steps"] >= gpu.LENGTH - 2
+    assert all(peer["lengths"] == [LENGTH] for peer in first["peers"])
+    assert first["step"]["steps"] >= LENGTH - 2
     assert 0 < first["step"]["outside_share"] < 1
     [served] = gpu.measure(dataclasses.replace(plan, cases=[Case.parse("marian-base:2:served")]))
     [row] = served["served"]

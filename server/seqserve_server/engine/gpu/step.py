@@ -32,8 +32,8 @@ _READ_LENGTHS = ("lengths", "source_last_index")
 """Inputs that say how far attention reads the caches of a row, int32 ``[B]``."""
 
 _GROWING = {"logits", "allowed_tokens", "allowed_rows", "allowed_logits"}
-"""Arrays of steps that are not recorded. They get room for what steps take of them: for all that
-they could take, many slots would need gigabytes."""
+"""Arrays of steps that are not recorded. They grow with use: all that steps could take would need
+gigabytes."""
 
 _MIN_BOUND_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""

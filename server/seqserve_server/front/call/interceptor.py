@@ -25,6 +25,7 @@ from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.memory import FairMemory, release_all
+from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import method_name, trace_of
@@ -78,7 +79,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
-        texts = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
+        texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
         answers = FairMemory(max_answer_bytes, caller_share)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
         self._resources = ServerResources(answers=answers, texts=texts)

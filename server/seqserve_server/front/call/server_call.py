@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Bound, Draining, ServiceError
+from seqserve_server.contract.errors import Draining, ServiceError
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
@@ -31,9 +31,7 @@ class ServerResources:
 
     answers: FairMemory = field(default_factory=FairMemory)
     """Memory for answers."""
-    texts: FairMemory = field(default_factory=lambda: FairMemory(bound=Bound.TEXTS))
-    """Memory for texts that are being read."""
-    text_scheduler: TextScheduler = field(default_factory=TextScheduler)
+    texts: TextScheduler = field(default_factory=TextScheduler)
     """Whose texts are read next."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
-from seqserve_server.contract.errors import InvalidRequest, ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
 from seqserve_server.process import child_process, logs
 
 MAX_CHARACTERS = 1000
@@ -166,15 +166,3 @@ class LanguageDetector:
         process, self._process = self._process, None
         if process is not None:
             await process.end()
-
-
-def best_of(detected: Sequence[Detected], field: str) -> Detected:
-    """Returns the most probable language.
-
-    Raises:
-        InvalidRequest: There is none; the message names the field of the request.
-    """
-    if not detected:
-        reason = "is auto, but the text does not tell its language; name it"
-        raise InvalidRequest(field, reason)
-    return detected[0]

@@ -1,13 +1,10 @@
-"""The memory of a request: while its texts are read, and of its answers before they exist."""
+"""The memory of a job: bounds its answers before they exist, and waits until there is room."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
-
-from google.protobuf.message import Message
 
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.answer_size import (
@@ -19,17 +16,9 @@ from seqserve_server.front.call.answer_size import (
     STRING_BYTES,
     AnswerSize,
 )
-from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.records import GenerateRequest, Job, Options, Source
 from seqserve_server.front.overload.memory import MAX_WAIT_S
-from seqserve_server.front.overload.turns import Cooperative, run_now
 
-Result = TypeVar("Result")
-
-# Texts that are read at once; they take about a millisecond.
-_FEW_CHARACTERS = 1024
-# What the tokens of a text take, of scripts whose characters have several each.
-_CHARACTER_BYTES = 64
 # What the tokens of a part take while a request waits, and the part itself.
 _PART_BYTES, _TOKEN_BYTES = 200, 36
 # Where bytes are no text, three bytes stand for two; a text is held as text and on the wire.
@@ -48,24 +37,6 @@ async def reserved(job: Job, request: GenerateRequest) -> Job:
         ),
     )
     return job
-
-
-async def in_turns(
-    steps: Cooperative[Result],
-    num_characters: int,
-    request: Message,
-    call: ServerCall,
-    max_wait_s: float = MAX_WAIT_S,
-) -> Result:
-    """Reads the texts of a request: short ones at once, long ones in turns with other callers."""
-    if num_characters <= _FEW_CHARACTERS:
-        return run_now(steps)
-    memory, turns = call.resources.texts, call.resources.text_scheduler
-    size = min(num_characters * _CHARACTER_BYTES, memory.max_per_caller)
-    async with memory.reserved(
-        call.client_id, size, held_bytes=2 * request.ByteSize(), max_wait_s=max_wait_s
-    ):
-        return await turns.run(call.client_id, steps)
 
 
 def longest_wait_s(options: Options, *, is_bulk: bool) -> float:

@@ -17,7 +17,6 @@ from seqserve_server.front.generate.detection import (
     MAX_CHARACTERS,
     Detected,
     LanguageDetector,
-    best_of,
 )
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
@@ -208,7 +207,10 @@ async def _detected(
     if not text.strip():
         raise InvalidRequest("source", "is empty")
     target = [languages.target] if languages.target else []
-    best = best_of(await detector.detect(text, [*codes, *target]), field)
+    found = await detector.detect(text, [*codes, *target])
+    if not found:
+        raise InvalidRequest(field, "is auto, but the text does not tell its language; name it")
+    best = found[0]
     if best.language not in codes:
         reason = f"is auto, and the text is probably in {best.language!r:.80} already"
         raise InvalidRequest(field, f"{reason} ({best.confidence:.2f})")

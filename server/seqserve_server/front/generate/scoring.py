@@ -14,7 +14,6 @@ from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.engine_call import EngineCall
 from seqserve_server.front.generate.features.alignment import floats
-from seqserve_server.front.generate.job import in_turns
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import Options
@@ -117,7 +116,7 @@ async def tokenize(
     max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
     await call.reserve(AnswerSize.tokenized(max_tokens, tokenizer.token_bytes), request)
     steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
-    pieces, length = await in_turns(steps, len(text), request, call)
+    pieces, length = await call.resources.texts.read(call.client_id, steps, len(text), request)
     if len(pieces.ids) > max_tokens:
         reason = f"has {len(pieces.ids):,} tokens, more than {MAX_TOKENS_PER_CHARACTER} a character"
         raise InvalidRequest("text", reason)
@@ -187,7 +186,7 @@ async def _source_tokens(
 ) -> list[int]:
     options = Options(decoding=default_options(model.manifest), affixes=affixes)
     steps = SourceReader(model, options).read(request.source)
-    source = await in_turns(steps, len(request.source), request, call)
+    source = await call.resources.texts.read(call.client_id, steps, len(request.source), request)
     [part] = source.parts
     call.facts["source_tokens"] = len(part.tokens)
     return part.tokens

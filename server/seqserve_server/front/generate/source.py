@@ -13,7 +13,7 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.feature import Part
-from seqserve_server.front.generate.job import in_turns, longest_wait_s, reserved
+from seqserve_server.front.generate.job import longest_wait_s, reserved
 from seqserve_server.front.generate.records import (
     GenerateRequest,
     Hop,
@@ -55,14 +55,16 @@ async def read(
     max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
     if isinstance(request, generation_pb2.GenerateRequest):
         steps, length = reader.read(request.source), len(request.source)
-        source = await in_turns(steps, length, request, call, max_wait_s)
+        source = await call.resources.texts.read(call.client_id, steps, length, request, max_wait_s)
         call.facts["source_tokens"] = source.num_tokens
         sources: list[Source | ServiceError] = [source]
     else:
         _check_count(len(request.sources))
         length = sum(map(len, request.sources))
         batch = reader.read_all(request.sources)
-        sources = await in_turns(batch, length, request, call, max_wait_s)
+        sources = await call.resources.texts.read(
+            call.client_id, batch, length, request, max_wait_s
+        )
     job = Job(
         hop=hop,
         sources=sources,
@@ -83,7 +85,9 @@ async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
     request = generation_pb2.GenerateRequest(source=text)
     max_wait_s = longest_wait_s(hop.options, is_bulk=is_bulk)
     try:
-        source = await in_turns(steps, len(text), request, job.call, max_wait_s)
+        source = await job.call.resources.texts.read(
+            job.call.client_id, steps, len(text), request, max_wait_s
+        )
     except InvalidRequest as error:
         if error.field != "source" or job.hop.leg is None:
             raise

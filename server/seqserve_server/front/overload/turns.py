@@ -14,6 +14,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import TypeAlias, TypeVar
 
+from google.protobuf.message import Message
+
+from seqserve_server.contract.errors import Bound
+from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory
+
 SLICE_S = 0.002
 """Time after which a slice ends, once its last step is over."""
 
@@ -22,16 +27,50 @@ Cooperative: TypeAlias = Generator[None, None, Result]
 """Work that pauses between steps of bounded time, and returns its result."""
 
 
-class TextScheduler:
-    """Whose texts are read next."""
+# Texts that are read at once; they take about a millisecond.
+_FEW_CHARACTERS = 1024
+# What the tokens of a text take, of scripts whose characters have several each.
+_CHARACTER_BYTES = 64
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+
+class TextScheduler:
+    """Whose texts are read next, and the memory for them."""
+
+    def __init__(
+        self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         """Starts with nobody waiting."""
+        self.memory = memory or FairMemory(bound=Bound.TEXTS)
+        """Memory for texts that are being read."""
         self._clock = clock
         self._is_taken = False
         self._last_caller = ""
         # Callers in the order of their turns.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def read(
+        self,
+        caller: str,
+        steps: Cooperative[Result],
+        num_characters: int,
+        request: Message,
+        max_wait_s: float = MAX_WAIT_S,
+    ) -> Result:
+        """Reads the texts of a request: short ones at once, long ones in turns with other callers.
+
+        Args:
+            caller: Whose turn and share of the memory it is.
+            steps: Reads the texts.
+            num_characters: Length of all texts.
+            request: The request, which is held meanwhile.
+            max_wait_s: Longest wait for memory.
+        """
+        if num_characters <= _FEW_CHARACTERS:
+            return run_now(steps)
+        size = min(num_characters * _CHARACTER_BYTES, self.memory.max_per_caller)
+        held_bytes = 2 * request.ByteSize()
+        async with self.memory.reserved(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s):
+            return await self.run(caller, steps)
 
     async def run(self, caller: str, steps: Cooperative[Result]) -> Result:
         """Does work in slices, in turns with the work of others, and returns its result."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve_server.contract.stats import EngineStats, Histogram, geometric, powers_of_two
-from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.engine.observer import StatsRecorder
 
 steps = st.lists(st.tuples(st.integers(1, 64), st.integers(0, 1000)), max_size=20)
 

@@ -36,7 +36,7 @@ async def test_the_result_is_that_of_the_work() -> None:
 
 
 async def test_callers_take_turns_and_a_callers_texts_come_one_after_the_other() -> None:
-    turns, log = TextScheduler(Ticking()), list[str]()
+    turns, log = TextScheduler(clock=Ticking()), list[str]()
     texts = [("a", "a1"), ("a", "a2"), ("b", "b")]
     await asyncio.gather(*(turns.run(caller, steps(name, 4, log)) for caller, name in texts))
     assert sorted(log) == sorted(["a1"] * 4 + ["a2"] * 4 + ["b"] * 4)
@@ -56,7 +56,7 @@ async def test_an_error_ends_the_work_and_frees_the_turn() -> None:
 
 
 async def test_a_cancelled_text_is_read_no_further_and_others_go_on() -> None:
-    turns, log = TextScheduler(Ticking()), list[str]()
+    turns, log = TextScheduler(clock=Ticking()), list[str]()
     is_reading, may_go_on = threading.Event(), threading.Event()
 
     def held() -> Generator[None, None, None]:

@@ -28,7 +28,7 @@ async def test_a_short_call_is_answered_while_a_long_text_is_read(
     reading = asyncio.ensure_future(
         service.generation.Generate(request(text, segmentation="sentences"))
     )
-    memory = service.server._interceptor._resources.texts
+    memory = service.server._interceptor._resources.texts.memory
     await until(lambda: memory.reserved_bytes > 0)
     answer = await service.generation.Generate(request("abc"))
     assert answer.hypotheses[0].text == "abc"
@@ -40,7 +40,7 @@ async def test_a_short_call_is_answered_while_a_long_text_is_read(
 
 async def test_texts_of_a_caller_wait_for_each_other_and_those_of_others_do_not() -> None:
     async with serving(caller_metadata="x-caller") as service:
-        memory = service.server._interceptor._resources.texts
+        memory = service.server._interceptor._resources.texts.memory
         long = request("«" * 400_000, segmentation="sentences")
 
         def call(caller: str, message: Any) -> Any:
