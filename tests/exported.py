@@ -28,7 +28,11 @@ _ROOT = Path(__file__).parents[1]
 CACHE = _ROOT / "build" / "exported-for-tests"
 _SOURCES = tuple(_ROOT / name for name in ("model", "export", "import", "server", "tests"))
 _LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers", "transformers")
-_STAMP = "sources.json"
+_STAMP, _TRACED = "sources.json", "traced.onnx"
+
+
+IMPORTED = {"nllb": 12, "mbart25": 4, "marian-two-vocabularies": 3}
+"""Families and seeds of what the export ``imported`` holds."""
 
 
 def _export_fp32(repository: Path) -> None:
@@ -36,14 +40,14 @@ def _export_fp32(repository: Path) -> None:
 
 
 def _export_fp16(repository: Path) -> None:
-    from seqserve_export.halving import halve
+    from seqserve_export.fp16_conversion import halve
 
     _export_tiny(repository, make_model=lambda tokenizer: halve(tiny.make_model(tokenizer)))
 
 
 def _export_int8(repository: Path) -> None:
     """Exports with the defaults of ``seqserve export --precision int8``."""
-    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.options import Caches, Scales
 
     _export_tiny(repository, Scales.STATIC, Caches.FLOAT)
 
@@ -52,7 +56,7 @@ def _export_row_scaled(repository: Path) -> None:
     """Exports the other int8 scheme, a scale for each row and int8 caches, without a scorer."""
     from tests.step_graphs import steps_only
 
-    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.options import Caches, Scales
 
     with steps_only():
         _export_tiny(repository, Scales.ROW, Caches.INT8)
@@ -76,7 +80,7 @@ def _export_tiny(
 
 
 def _export_endless(repository: Path) -> None:
-    from tests.e2e.endless_model import export_endless
+    from tests.support.endless_model import export_endless
 
     export_endless(repository, tiny.make_tokenizer(), tiny.make_description())
 
@@ -86,8 +90,9 @@ def _import_marian(repository: Path) -> None:
     _import("marian", 12, repository, "--licence", "MIT", "--sentences", "40")
 
 
-def _import_nllb(repository: Path) -> None:
-    _import("nllb", 12, repository, "--sentences", "30")
+def _import_several(repository: Path) -> None:
+    for family, seed in IMPORTED.items():
+        _import(family, seed, repository, "--sentences", "30")
 
 
 def _import(family: str, seed: int, repository: Path, *options: str) -> None:
@@ -111,7 +116,7 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
     "ssru": _export_ssru,
     "endless": _export_endless,
     "marian": _import_marian,
-    "nllb": _import_nllb,
+    "imported": _import_several,
 }
 """What can be exported: each writes one version to a repository."""
 
@@ -161,6 +166,11 @@ class Exporter:
             shutil.copytree(self._cache / name / "models", copy)
         return copy
 
+    def traced_decoder(self, name: str) -> Path:
+        """Waits for an export and gives its decoder before final graphs were made of it."""
+        self.repository(name)
+        return self._cache / name / _TRACED
+
     def end(self) -> None:
         """Ends the exports that no test has waited for."""
         for process, _ in self._processes.values():
@@ -172,7 +182,6 @@ class Exporter:
 
 
 def is_current(folder: Path) -> bool:
-    """Returns whether a cached export came from the sources and libraries of now."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         return stamp == _stamp(map(Path, stamp["sources"]))
@@ -191,7 +200,6 @@ def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def _loaded_sources() -> list[Path]:
-    """Lists our files that this process has imported."""
     files = [Path(getattr(module, "__file__", None) or "/") for module in sys.modules.values()]
     ours = {file for file in files if any(file.is_relative_to(folder) for folder in _SOURCES)}
     return sorted(file.relative_to(_ROOT) for file in ours)
@@ -214,6 +222,8 @@ def keep(cache: Path, name: str, export: Callable[[Path], None], *, waits: bool 
     Returns:
         Whether it is there; it may not be if another process exports it and this one does not wait.
     """
+    from tests.step_graphs import keeping_decoder
+
     with (cache / f"{name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
@@ -223,7 +233,8 @@ def keep(cache: Path, name: str, export: Callable[[Path], None], *, waits: bool 
             return True
         draft = cache / f"{name}.draft"
         shutil.rmtree(draft, ignore_errors=True)
-        export(draft / "models")
+        with keeping_decoder(draft / _TRACED):
+            export(draft / "models")
         (draft / _STAMP).write_text(json.dumps(_stamp(_loaded_sources()), indent=1))
         shutil.rmtree(cache / name, ignore_errors=True)
         draft.rename(cache / name)

@@ -1,4 +1,4 @@
-"""Bounds that the proto declares: the server checks them and the engine shares them."""
+"""Bounds that the proto declares and the server checks; those of an engine, and their shares."""
 
 from __future__ import annotations
 
@@ -60,3 +60,15 @@ def test_defaults_of_the_engine_are_those_of_the_proto() -> None:
     assert {name: engine[name] for name in common} == {
         name: DECLARATIONS[name].default for name in common
     }
+
+
+def test_bounds_are_divided() -> None:
+    whole = limits.EngineLimits(
+        workers=5, slots=9, max_queue=3, max_queue_tokens=100, max_source_tokens_per_step=64
+    )
+    shares = whole.shares(2)
+    assert [share.workers for share in shares] == [3, 2]
+    assert {(share.slots, share.max_queue, share.max_queue_tokens) for share in shares} == {
+        (5, 2, 50.0)
+    }
+    assert whole.shares(1) == [whole]
