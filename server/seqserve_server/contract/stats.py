@@ -1,4 +1,5 @@
-"""Statistics of an engine since it started: counters and histograms that can be added and sent."""
+"""Statistics of an engine since it started, counters and histograms that can be added and sent; and
+of the cache of its answers."""
 
 from __future__ import annotations
 
@@ -117,3 +118,19 @@ Number = TypeVar("Number", int, float)
 def _add(to: dict[str, Number], other: dict[str, Number]) -> None:
     for name, value in other.items():
         to[name] += value
+
+
+LOOKUPS = ("hit", "joined", "miss")
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """Counts of one version."""
+
+    lookups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOOKUPS, 0))
+    """Requests by how they found their answer: it was cached, an equal one in flight had it, or the
+    engine computed it."""
+    evictions: int = 0
+    """Answers that made room for newer ones."""
+    held_bytes: int = 0
+    """Memory of its answers now."""

@@ -81,7 +81,7 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
-        # For a ping that waits behind data that the network does not take.
+        # For a ping that has to wait for data that the network does not take.
         ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
     ]
 

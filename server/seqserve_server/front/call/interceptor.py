@@ -21,7 +21,12 @@ from seqserve.metadata import REQUEST_ID, request_id
 from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.server_call import ServerCall, ServerResources, has_passed
+from seqserve_server.front.call.server_call import (
+    ServerCall,
+    ServerResources,
+    Unreadable,
+    has_passed,
+)
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     # OpenTelemetry is there only with an extra.
     from seqserve_server.front.telemetry.tracing import Tracing
 
-Requests: TypeAlias = Message | wire.Unreadable | AsyncIterator[Message | wire.Unreadable]
+Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
 """What a handler is given: one request, or a stream of them."""
 
 _OWN_SERVICES = ("/seqserve.v1.", "/inference.")
@@ -160,7 +165,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
         behaviour = wire.behaviour_of(handler)
 
-        async def unary(request: Message | wire.Unreadable, context: wire.Context) -> bytes:
+        async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
@@ -189,9 +194,9 @@ async def _write(context: wire.Context, response: Message) -> None:
         raise asyncio.CancelledError from error
 
 
-def _readable(request: Requests) -> Message | AsyncIterator[Message | wire.Unreadable]:
+def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:
     # The handler itself checks each request of a stream.
-    if isinstance(request, wire.Unreadable):
+    if isinstance(request, Unreadable):
         raise request
     return request
 

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Draining, ServiceError
+from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
@@ -46,11 +46,11 @@ class ServerCall(CallRecord):
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     resources: ServerResources = field(default_factory=ServerResources)
-    """Those of the server."""
+    """What the calls of the server share."""
     held: Reservation | None = None
     """Memory for the answer."""
     reservations: set[Reservation] = field(default_factory=set)
-    """That of the call and of all its requests, until gRPC no longer holds an answer."""
+    """Memory of the call and of all its requests, until gRPC no longer holds an answer."""
 
     def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
         """Finds the version that the call asks for and keeps it loaded until the call ends.
@@ -100,11 +100,7 @@ class ServerCall(CallRecord):
     ) -> None:
         """Waits until there is memory for an answer, which the call holds until it is delivered.
 
-        Args:
-            size: Of the answer.
-            request: The request, which is held meanwhile.
-            max_wait_s: Longest wait, in seconds.
-            held_bytes: What else is held meanwhile.
+        Meanwhile the call holds the request, and ``held_bytes`` more.
         """
         memory = self.resources.answers
         self.held = await memory.reserve(
@@ -158,3 +154,12 @@ _JITTER_S = 0.005
 def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
     """Tells whether a cancelled call had reached its deadline, if it has one."""
     return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s
+
+
+class Unreadable(InvalidRequest):
+    """A request that protobuf cannot parse; handlers get it in place of the request."""
+
+    def __init__(self, reason: str, id_: int | None) -> None:
+        """Makes the error; ``id_`` is field 1 of a bulk request, or None if it cannot be read."""
+        super().__init__("request", reason)
+        self.id = id_

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.wrappers_pb2 import UInt64Value
 from grpc_health.v1 import health, health_pb2
 
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.call.server_call import Unreadable
 from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -31,15 +31,6 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
-
-
-class Unreadable(InvalidRequest):
-    """A request that protobuf cannot parse; handlers get it in place of the request."""
-
-    def __init__(self, reason: str, id_: int | None) -> None:
-        """Makes the error; ``id_`` is field 1 of a bulk request, or None if it cannot be read."""
-        super().__init__("request", reason)
-        self.id = id_
 
 
 def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Message | Unreadable]:

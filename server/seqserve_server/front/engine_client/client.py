@@ -60,8 +60,8 @@ class RemoteEngine:
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
             label: Model and version, for the log: ``en-de/1``.
             breaker: Decides about restarts.
-            refusals: Keeps the engine's refusals.
-            request_ids: Yields request ids.
+            refusals: Keeps recent refusals.
+            request_ids: Shared by the engines of one version.
         """
         self._launch = launch
         self._stall_s = stall_s

@@ -1,6 +1,6 @@
 """Finds for each token of an answer the place in the source that it attends to most.
 
-The attention is that of the last layer, averaged over its heads. Source: Bahdanau et al. 2015,
+It is the attention of the last layer, averaged over its heads. Source: Bahdanau et al. 2015,
 "Neural Machine Translation by Jointly Learning to Align and Translate", section 3.1.
 """
 

@@ -42,7 +42,7 @@ async def answer(job: Job, source: Source | ServiceError) -> Response:
 async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
     """Yields the text as soon as it is final, then the whole answer.
 
-    The text of a lone part comes as it is decoded, that of many by part.
+    The text of a lone part comes as it is decoded, the text of many part by part.
     """
     if isinstance(source, ServiceError):
         raise source

@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
-from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.call.server_call import ServerCall, Unreadable
 
 Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
 
@@ -118,7 +117,7 @@ class Bulk:
         except BaseException as error:
             call.release_memory()
             if isinstance(error, Draining):
-                # Ends the whole call: its status is that of every request without a response.
+                # Ends the whole call: its status counts for every request without a response.
                 self._cut(error)
             elif isinstance(error, ServiceError):
                 self._respond(request.id, call, error)

@@ -70,8 +70,8 @@ class _DetectorProcess:
             await self._writer.drain()
             answer = await self._reader.readuntil()
         except (OSError, EOFError, RuntimeError, asyncio.LimitOverrunError) as error:
-            # RuntimeError is what uvloop raises for a socket that is closed. Behind an answer that
-            # is too long, the next one would be that of another question.
+            # RuntimeError is what uvloop raises for a socket that is closed. After an answer
+            # that is too long, the next one would be for another question.
             raise ConnectionError("the detector has ended") from error
         return answer
 
@@ -128,7 +128,7 @@ class LanguageDetector:
         names: dict[str, str] = {}
         for code in codes:
             names.setdefault(folded(code).name, code)
-        # To its end even if the caller leaves: the next answer must be that of the next request.
+        # To its end even if the caller leaves: the next answer must be for the next request.
         task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names)))
         self._tasks.add(task)
         task.add_done_callback(self._forget)

@@ -34,7 +34,7 @@ class Onward(NamedTuple):
 
     hop: Hop
     read: Callable[[str, bool], Awaitable[Job]]
-    """Reads a text that the first model has written; the flag is that of the job."""
+    """Reads a text that the first model has written; the flag is the ``is_bulk`` of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Window:
     """As many places as may be taken at once.
 
     A call has as many as its model can run: they fill a batch, and requests of others need not wait
-    behind what it would put into the engine's queue.
+    for what it would put into the engine's queue.
     """
 
     def __init__(self, size: int) -> None:
@@ -89,11 +89,7 @@ class Window:
     ) -> AsyncGenerator[Answer, None]:
         """Yields the answers in the order of their items, each as soon as all before it are there.
 
-        Leaving early cancels the answers in flight.
-
-        Args:
-            items: What to answer.
-            run: Answers one item, in a separate task.
+        ``run`` answers one item, in a separate task. Leaving early cancels the answers in flight.
         """
         tasks: set[asyncio.Task[Answer]] = set()
         started: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()

@@ -26,7 +26,7 @@ class Joined:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.responses: list[generation_pb2.GenerateResponse | None] = []
-        """That of each part so far; None for a part that stays as it is."""
+        """The response to each part so far; None for a part that stays as it is."""
         self._joiner = TextJoiner(source.text)
         self._text: list[str] = []
         self._segments: list[generation_pb2.Segment] = []

@@ -25,7 +25,7 @@ Hops: TypeAlias = tuple[Hop, Hop]
 
 
 def then(first: AnswerPart, second: Callable[[str], Awaitable[Response]], hops: Hops) -> AnswerPart:
-    """Composes the answering of parts by one model with that of its texts by another one."""
+    """Returns what answers a part by one model, and the text of its answer by another one."""
 
     async def both(part: Part) -> Response | None:
         read = await first(part)

@@ -1,4 +1,4 @@
-"""Which models answer a request: the one that it names, or those of its languages."""
+"""Which models answer a request: the one that it names, or the models of its languages."""
 
 from __future__ import annotations
 

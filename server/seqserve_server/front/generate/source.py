@@ -47,7 +47,7 @@ async def read(
         request: A request for one source or for a batch.
         route: The models that answer it.
         call: The call that it came in; it holds the memory.
-        window: That of the call, if it has more requests.
+        window: The window of the call, if it has more requests.
     """
     hop, *others = route.hops
     reader = SourceReader(hop.model, hop.options)

@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.telemetry.call_metrics import CacheCounts
+from seqserve_server.contract.stats import CacheCounts
 
 # What the key, the two objects around an answer and the entry of the dictionary take.
 _ENTRY_BYTES = 400

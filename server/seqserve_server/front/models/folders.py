@@ -100,7 +100,7 @@ def list_folders(repository: Path) -> Listing:
 def default_of(repository: Path) -> str:
     """Reads the name of the default model; empty if the repository names none.
 
-    A folder of this name is a model.
+    A folder of this name is a model. Raises OSError if the file cannot be read.
     """
     file = repository / DEFAULT_FILE
     return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
-from seqserve_server.contract.stats import REQUEST_BOUNDS, Histogram
+from seqserve_server.contract.stats import REQUEST_BOUNDS, CacheCounts, Histogram
 
 
 class Kind(NamedTuple):
@@ -109,22 +109,6 @@ class VersionLabels(NamedTuple):
 
 NAMES = list(VersionLabels._fields)
 """Names of these labels."""
-
-
-LOOKUPS = ("hit", "joined", "miss")
-
-
-@dataclass(slots=True)
-class CacheCounts:
-    """Counts of one version."""
-
-    lookups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOOKUPS, 0))
-    """Requests by how they found their answer: it was cached, an equal one in flight had it, or the
-    engine computed it."""
-    evictions: int = 0
-    """Answers that made room for newer ones."""
-    held_bytes: int = 0
-    """Memory of its answers now."""
 
 
 class CacheMetrics(Collector):

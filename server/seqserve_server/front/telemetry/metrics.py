@@ -14,9 +14,9 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import (
-    CacheCounts,
     CacheMetrics,
     CallMetrics,
     Calls,

@@ -89,7 +89,7 @@ class _Terms(Feature):
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
         message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
         if left_out := part.terms[len(part.decoding.terms) :]:
-            # Other features may have changed that of the message.
+            # Other features may have changed the text of the message.
             decoded = self._tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
             message.unmet_terms.extend(term for term in left_out if term.target not in decoded)
 

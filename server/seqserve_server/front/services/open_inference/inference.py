@@ -21,10 +21,10 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.call.server_call import ServerCall, Unreadable
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.job import Job
+from seqserve_server.front.generate.records import GenerateRequest
 from seqserve_server.front.generate.route import Directory, route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.models.rollout import Rollout
@@ -53,7 +53,7 @@ STREAM = "stream"
 """The parameter that asks for text as it is decoded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InferenceRequest:
     """Texts for a model, and what to return."""
 
@@ -81,18 +81,9 @@ class InferenceRequest:
             raise InvalidRequest(
                 f"parameters.{STREAM}", "is set; send one text and ask for one hypothesis"
             )
-        return cls(
-            id=request.id,
-            manifest=manifest,
-            texts=texts,
-            outputs=outputs,
-            options=options,
-            is_streamed=is_streamed,
-        )
+        return cls(request.id, manifest, texts, outputs, options, is_streamed)
 
-    def generate_request(
-        self,
-    ) -> generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest:
+    def generate_request(self) -> GenerateRequest:
         """Writes the request of ``seqserve.v1``: for a lone text, or for a batch."""
         texts = self.texts.texts
         if len(texts) == 1:

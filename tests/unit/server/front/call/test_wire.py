@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.server.front.service import Service, details, failure
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.call.wire import Unreadable, tolerant
+from seqserve_server.front.call.server_call import Unreadable
+from seqserve_server.front.call.wire import tolerant
 from seqserve_server.front.generate.service import encoded_list
 
 REQUEST = generation_pb2.GenerateRequest

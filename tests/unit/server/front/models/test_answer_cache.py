@@ -21,8 +21,8 @@ from seqserve_server.contract.errors import (
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TopTokens
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.models.answer_cache import AnswerCache, SingleFlight, VersionAnswers
-from seqserve_server.front.telemetry.call_metrics import CacheCounts
 
 OPTIONS = DecodingOptions(max_decoding_length=20)
 SPEC = GenerateSpec(source=[7, 300, 2], options=OPTIONS, client_id="ann")
