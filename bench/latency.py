@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from seqserve.load.answer import Answer, Quantiles, steady_rate
+from seqserve.load.answer import Answer, percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,23 @@ class Run:
     generator_cpu_share: float
     """CPU seconds of the load generator a second."""
 
-    @property
-    def total(self) -> Quantiles:
-        """Times of complete answers."""
-        return Quantiles.of([answer.total_s for answer in self.answers])
+    def percentile(self, time: str, share: float) -> float:
+        """Returns a percentile of ``total_s``, ``first_s`` or ``sent_s`` of its answers.
 
-    @property
-    def first(self) -> Quantiles:
-        """Times of first messages."""
-        return Quantiles.of([answer.first_s for answer in self.answers])
+        A failed request took for ever.
+        """
+        return percentile([getattr(answer, time) for answer in self.answers], share)
 
-    @property
-    def sent(self) -> Quantiles:
-        """How late the load generator was."""
-        return Quantiles.of([answer.sent_s for answer in self.answers])
+
+def steady_rate(answers: Sequence[Answer], seconds: float) -> float:
+    """Returns the answers per second of a closed loop, its first third and its end left out.
+
+    At first no answer can be there yet, and at the end too few requests are left to keep a server
+    busy.
+    """
+    begin_s = seconds / 3
+    ended = [answer.due_s + answer.total_s for answer in answers]
+    return sum(begin_s <= at_s < seconds for at_s in ended) / (seconds - begin_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,33 +91,28 @@ class Series:
     @property
     def unloaded_s(self) -> float:
         """Median time of a complete answer with one request at a time."""
-        return _median(self.unloaded, lambda run: run.total.p50)
+        return _median(self.unloaded, "total_s", 0.5)
 
     def figures(self, capacity_per_s: float, slo_s: float) -> dict[str, Any]:
         """Computes medians over the rounds, in milliseconds and per second.
 
         Counts are sums, and the load generator's share of a core is the largest.
 
-        Args:
-            capacity_per_s: What shares of a rate are shares of.
-            slo_s: Within which an answer is in time.
-
         Returns:
-            Values for JSON; None stands for a time that is infinite, since too many requests
-            failed.
+            Values for JSON; None for a time that is infinite, since too many requests failed.
         """
         rates = [(share * capacity_per_s, runs) for share, runs in self.points.items()]
 
-        def highest(latency_s: Callable[[Run], float]) -> dict[str, Any]:
-            points = [(rate, _median(runs, latency_s)) for rate, runs in rates]
+        def highest(time: str) -> dict[str, Any]:
+            points = [(rate, _median(runs, time, 0.99)) for rate, runs in rates]
             return asdict(highest_rate(points, slo_s))
 
         return {
             "name": self.name,
             "unloaded_ms": 1e3 * self.unloaded_s,
             "capacity_per_s": self.capacity,
-            "highest_rate": highest(lambda run: run.total.p99),
-            "highest_rate_first": highest(lambda run: run.first.p99),
+            "highest_rate": highest("total_s"),
+            "highest_rate_first": highest("first_s"),
             "points": [
                 {"share": share, "rate_per_s": share * capacity_per_s, **_point(runs)}
                 for share, runs in self.points.items()
@@ -126,24 +124,18 @@ def _point(runs: Sequence[Run]) -> dict[str, Any]:
     answers = [answer for run in runs for answer in run.answers]
     return {
         "requests": len(answers),
-        "total_ms": _quantiles(runs, lambda run: run.total),
-        "first_ms": _quantiles(runs, lambda run: run.first),
+        "total_ms": _quantiles_ms(runs, "total_s"),
+        "first_ms": _quantiles_ms(runs, "first_s"),
         "errors": dict(Counter(answer.error for answer in answers if answer.error)),
-        "generator_late_ms": _quantiles(runs, lambda run: run.sent),
+        "generator_late_ms": _quantiles_ms(runs, "sent_s"),
         "generator_cpu_share": max(run.generator_cpu_share for run in runs),
     }
 
 
-def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
-    return statistics.median(map(figure, runs))
+def _median(runs: Sequence[Run], time: str, share: float) -> float:
+    return statistics.median(run.percentile(time, share) for run in runs)
 
 
-def _quantiles(runs: Sequence[Run], time: Callable[[Run], Quantiles]) -> dict[str, float | None]:
-    times = [time(run) for run in runs]
-    return {
-        name: _ms(statistics.median(getattr(one, name) for one in times)) for name in ("p50", "p99")
-    }
-
-
-def _ms(seconds: float) -> float | None:
-    return None if math.isinf(seconds) else 1e3 * seconds
+def _quantiles_ms(runs: Sequence[Run], time: str) -> dict[str, float | None]:
+    medians = {f"p{percent}": _median(runs, time, percent / 100) for percent in (50, 99)}
+    return {name: None if math.isinf(s) else 1e3 * s for name, s in medians.items()}

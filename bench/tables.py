@@ -18,7 +18,6 @@ class Table(NamedTuple):
     note: str = ""
 
     def __str__(self) -> str:
-        """Writes Markdown; numbers stand on the right."""
         lines = [self.head, *self.rows]
         widths = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
         text = [_line(line, widths) for line in lines]
@@ -55,12 +54,12 @@ def document(tables: Iterable[Table], signature: str) -> str:
 
 
 def marker(name: str) -> str:
-    """Returns the line of a page above the tables of a part; ``<!-- end -->`` stands below."""
+    """Returns the line of a page above the tables of a part; ``<!-- end -->`` follows them."""
     return f"<!-- bench {name} -->\n"
 
 
 def fill_page(page: str, texts: Mapping[str, str]) -> str:
-    """Replaces what stands between the markers of parts, by their names; the rest stays."""
+    """Replaces the text between the markers of parts, by their names; the rest stays."""
     for name, text in texts.items():
         before, begin, rest = page.partition(marker(name))
         _, end, after = rest.partition("<!-- end -->")

@@ -158,7 +158,6 @@ class BatchServicer(generation_pb2_grpc.GenerationServiceServicer, Generic[Row])
         encode: Callable[[str], Row],
         respond: Callable[[Row, Row], generation_pb2.GenerateResponse],
     ) -> None:
-        """Takes what makes batches, sources of texts, and responses of sources and targets."""
         self._batcher, self._encode, self._respond = batcher, encode, respond
 
     async def Generate(

@@ -133,7 +133,6 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
-        """Takes a model of which CTranslate2 knows the norms, activation and positions."""
         check_decoder(model.config, "CTranslate2")
         self._model = model
 

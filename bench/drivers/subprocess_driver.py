@@ -1,4 +1,4 @@
-"""Drivers in processes of their own, over pipes, a JSON line each way.
+"""Drivers in separate processes, over pipes, a JSON line each way.
 
 Both ends are here. The far end may run in another environment: standard library only.
 """
@@ -31,13 +31,6 @@ class SubprocessDriver(Driver[Row]):
     """
 
     def __init__(self, name: str, command: Sequence[str], workers: int = 1) -> None:
-        """Starts the processes and waits until they have loaded the model.
-
-        Args:
-            name: Of the driver.
-            command: Whose far end runs :func:`answer`.
-            workers: Processes.
-        """
         self.name = name
         self.seconds = 0.0
         began_s = time.perf_counter()
@@ -119,7 +112,7 @@ def command(interpreter: Path | str, driver: str, *arguments: object) -> list[st
 
 
 def environment() -> dict[str, str]:
-    """Returns the variables of such a process."""
+    """Returns the environment variables of the process."""
     # Torch and ONNX Runtime have threads each: one that spins takes a core from the other.
     return os.environ | {"OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
 

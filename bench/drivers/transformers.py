@@ -37,7 +37,7 @@ class TorchDriver(Driver[list[int]]):
     """Our torch model and its greedy loop with cached keys and values, in sorted batches."""
 
     def __init__(self, model: Transformer, rows: int, max_decoding_length: int) -> None:
-        """Takes the model; all cores work on one batch."""
+        """All cores work on one batch."""
         self.name = "torch fp32"
         self._model, self._rows, self._length = model, rows, max_decoding_length
 
@@ -64,7 +64,7 @@ class TransformersDriver(Driver[list[int]]):
             model: Of transformers, in evaluation mode, on its device.
             rows: Sources of a batch.
             length: Tokens of every target; only the end token is suppressed.
-            layout: Workers, each with a batch of its own, and threads of each.
+            layout: Workers, each with its batch, and threads of each.
             compiled_source_length: If not 0, steps are compiled by ``torch.compile`` over a static
                 cache, and sources are padded to this length, so that there is one shape.
         """
@@ -155,7 +155,7 @@ _MODELS: dict[tuple[NormPosition, PositionScheme, bool], tuple[Any, Any]] = {
         M2M100Config,
     ),
 }
-"""By where norms stand, by positions, and by whether embeddings are normalised."""
+"""By the place of norms, by positions, and by whether embeddings are normalised."""
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Imported models: what an import costs, and how each engine starts and decodes.
 
 The checkpoints have the shapes of T5-small and NLLB-600M, and random weights; CTranslate2 gets them
-from our model. In each round every engine runs in a process of its own, one after another, so that
+from our model. In each round every engine runs in a separate process, one after another, so that
 no two are in memory together.
 """
 

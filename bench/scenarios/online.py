@@ -1,6 +1,6 @@
 """Latency at a given load: this server, what people run, and batch servers on other engines.
 
-Every server is a process of its own, called from this one, which only calls: over gRPC, and over
+Every server is a separate process, called from this one, which only calls: over gRPC, and over
 HTTP those that people write around an engine. Requests
 come as a Poisson process, at rates that are shares of what one of them, the base, can do in the
 same run. All servers get the same arrivals and take turns, round after round. Times count from the
@@ -111,14 +111,7 @@ def _measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 def take_turns(
     servers: Sequence[Server], sentences: Sequence[str], plan: Plan, logs: Path
 ) -> list[Series]:
-    """Starts servers, and measures them in turn.
-
-    Args:
-        servers: Ours first, which is called as a stream too.
-        sentences: What they are sent.
-        plan: What is measured.
-        logs: Folder for what they write.
-    """
+    """Starts servers and measures them in turn; the first, ours, also with streams."""
     with ExitStack() as stack:
         running = [
             (server, stack.enter_context(ServerProcess(server, logs / f"{server.name}.log")))

@@ -69,8 +69,7 @@ def test_model_loads_no_onnx() -> None:
     "module",
     [
         "seqserve_model.prepare",
-        "seqserve_model.command.train",
-        "seqserve_model.command.evaluate",
+        "seqserve_model.command",
         "seqserve_export.command",
         "seqserve_export.shortlist.command",
         "seqserve_import.command",
