@@ -69,21 +69,23 @@ def compare(
         speeds = take_turns(
             {driver.name: partial(speed, driver, batches, tokens) for driver in drivers}, rounds
         )
-    return {
-        "rows": rows,
-        "peers": [
-            {
-                "name": name,
-                "tokens_per_s": statistics.median(ours),
-                "tokens_per_s_best": max(ours),
-                "equal_share": equal[name],
-                "ratios": {
-                    other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()
-                },
-            }
-            for name, ours in speeds.items()
-        ],
-    }
+    return {"rows": rows, "peers": peers_of(speeds, equal)}
+
+
+def peers_of(
+    speeds: Mapping[str, Sequence[float]], equal: Mapping[str, float | None]
+) -> list[dict[str, Any]]:
+    """Reports speeds by round, and the share of equal outputs, of engines that took turns."""
+    return [
+        {
+            "name": name,
+            "tokens_per_s": statistics.median(ours),
+            "tokens_per_s_best": max(ours),
+            "equal_share": equal[name],
+            "ratios": {other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()},
+        }
+        for name, ours in speeds.items()
+    ]
 
 
 def speed(driver: Driver[Row], batches: Sequence[Sequence[Row]], tokens: int = 0) -> float:

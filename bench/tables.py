@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Spread = Mapping[str, float]
 """``median``, ``low`` and ``high``."""
@@ -16,6 +16,14 @@ class Table(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, str], records: Iterable[Mapping[str, Any]], note: str = ""
+    ) -> Table:
+        """Lays out records, a row each; ``columns`` has a format string for each head."""
+        rows = [[cell.format_map(record) for cell in columns.values()] for record in records]
+        return cls(list(columns), rows, note)
 
     def __str__(self) -> str:
         lines = [self.head, *self.rows]

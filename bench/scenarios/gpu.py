@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bench.comparison import equal_share, take_turns
+from bench.comparison import equal_share, peers_of, take_turns
 from bench.drivers import Rows
 from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
 from bench.drivers.device_models import DeviceLimits, LimitsProbe, ModelWriter
@@ -29,7 +29,7 @@ from bench.random_artifact import SHAPES, Work, folder_name
 from bench.scenarios.gpu_cases import CASES, Case, Clock
 from bench.scenarios.gpu_served import served
 from bench.scenarios.gpu_tables import OURS, Report, shown_limits
-from bench.tables import spread, spread_of_ratios
+from bench.tables import spread
 from seqserve.processes import available_cores
 
 _TURN_S = 0.25
@@ -221,19 +221,16 @@ def _measure(case: Case, plan: Plan, engines: _Engines, clock: Clock) -> Report:
 
 def _peers(turns: dict[str, list[Turn]], targets: dict[str, Rows]) -> list[Report]:
     speeds = {name: [turn.tokens_per_s for turn in several] for name, several in turns.items()}
+    # transformers draws other weights.
+    equal = {
+        name: equal_share(targets[OURS], targets[name])
+        if OURS in turns and "transformers" not in name
+        else None
+        for name in turns
+    }
     return [
-        {
-            "name": name,
-            "tokens_per_s": statistics.median(ours),
-            "tokens_per_s_best": max(ours),
-            "lengths": sorted({len(row) for row in targets[name]}),
-            # transformers draws other weights.
-            "equal_share": equal_share(targets[OURS], targets[name])
-            if OURS in turns and "transformers" not in name
-            else None,
-            "ratios": {other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()},
-        }
-        for name, ours in speeds.items()
+        {**peer, "lengths": sorted({len(row) for row in targets[peer["name"]]})}
+        for peer in peers_of(speeds, equal)
     ]
 
 
