@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from bench.models import MARIAN_BASE, write_unproven
 from bench.requests import everyday
 from seqserve_export.calibration import calibrate
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.config import PositionScheme, TransformerConfig

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bench.drivers import Rows
 from seqserve_export.artifact import Description
-from seqserve_export.pipeline import UNROUNDED, Rounding, write_artifact
+from seqserve_export.pipeline import NO_ROUNDING, Rounding, write_artifact
 from seqserve_model.config import (
     Activation,
     DecoderCell,
@@ -31,7 +31,8 @@ from seqserve_model.config import (
 )
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.artifact.manifest import Manifest, Provenance
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import UNK
 
@@ -176,7 +177,7 @@ def write_unproven(
     repository: Path,
     name: str,
     tokenizer: Tokenizer | None = None,
-    rounding: Rounding = UNROUNDED,
+    rounding: Rounding = NO_ROUNDING,
 ) -> Path:
     """Exports a model for measurements of speed into ``repository/<name>/1``.
 

@@ -34,8 +34,8 @@ from bench.models import (
     marian_base,
     write_unproven,
 )
+from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
-from seqserve_export.precision import Precision
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.files import digest_of

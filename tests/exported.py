@@ -28,7 +28,7 @@ _ROOT = Path(__file__).parents[1]
 CACHE = _ROOT / "build" / "exported-for-tests"
 _SOURCES = tuple(_ROOT / name for name in ("model", "export", "import", "server", "tests"))
 _LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers", "transformers")
-_STAMP = "sources.json"
+_STAMP, _TRACED = "sources.json", "traced.onnx"
 
 
 def _export_fp32(repository: Path) -> None:
@@ -36,14 +36,14 @@ def _export_fp32(repository: Path) -> None:
 
 
 def _export_fp16(repository: Path) -> None:
-    from seqserve_export.halving import halve
+    from seqserve_export.fp16_conversion import halve
 
     _export_tiny(repository, make_model=lambda tokenizer: halve(tiny.make_model(tokenizer)))
 
 
 def _export_int8(repository: Path) -> None:
     """Exports with the defaults of ``seqserve export --precision int8``."""
-    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.options import Caches, Scales
 
     _export_tiny(repository, Scales.STATIC, Caches.FLOAT)
 
@@ -52,7 +52,7 @@ def _export_row_scaled(repository: Path) -> None:
     """Exports the other int8 scheme, a scale for each row and int8 caches, without a scorer."""
     from tests.step_graphs import steps_only
 
-    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.options import Caches, Scales
 
     with steps_only():
         _export_tiny(repository, Scales.ROW, Caches.INT8)
@@ -161,6 +161,11 @@ class Exporter:
             shutil.copytree(self._cache / name / "models", copy)
         return copy
 
+    def traced_decoder(self, name: str) -> Path:
+        """Waits for an export and gives its decoder before final graphs were made of it."""
+        self.repository(name)
+        return self._cache / name / _TRACED
+
     def end(self) -> None:
         """Ends the exports that no test has waited for."""
         for process, _ in self._processes.values():
@@ -214,6 +219,8 @@ def keep(cache: Path, name: str, export: Callable[[Path], None], *, waits: bool 
     Returns:
         Whether it is there; it may not be if another process exports it and this one does not wait.
     """
+    from tests.step_graphs import keeping_decoder
+
     with (cache / f"{name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
@@ -223,7 +230,8 @@ def keep(cache: Path, name: str, export: Callable[[Path], None], *, waits: bool 
             return True
         draft = cache / f"{name}.draft"
         shutil.rmtree(draft, ignore_errors=True)
-        export(draft / "models")
+        with keeping_decoder(draft / _TRACED):
+            export(draft / "models")
         (draft / _STAMP).write_text(json.dumps(_stamp(_loaded_sources()), indent=1))
         shutil.rmtree(cache / name, ignore_errors=True)
         draft.rename(cache / name)

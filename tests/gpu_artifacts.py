@@ -11,7 +11,7 @@ from typing import Any
 from bench.models import numbered_words, write_unproven
 from tests.random_weights import random_model
 
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
 from seqserve_export.restore import restore
 from seqserve_model.config import (
     Activation,

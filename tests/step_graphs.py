@@ -1,15 +1,23 @@
-"""Exports that take less time than a user's: without the scorer, and operators are parsed once."""
+"""Exports that take less time than a user's, or keep more: the decoder as it was traced."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from unittest import mock
 
+import onnx
+from onnx import ModelProto
 from onnxscript import TracedOnnxFunction
 
+from seqserve_export import graph_files
 from seqserve_export.program import PROGRAMS
+from seqserve_server.artifact.files import digest_of
+from seqserve_server.artifact.manifest import CANDIDATES, DRAFT, Manifest
 
 _signature_of = cache(TracedOnnxFunction.function_ir.fget)
 
@@ -30,3 +38,34 @@ def steps_only() -> Iterator[None]:
     with operators_parsed_once(), mock.patch.dict(PROGRAMS):
         del PROGRAMS["scorer.onnx"]
         yield
+
+
+@contextmanager
+def keeping_decoder(path: Path) -> Iterator[None]:
+    """Writes the decoder of an export as it was traced, before final graphs are made of it."""
+    finish = graph_files.step_graphs
+
+    def keep(decoder: ModelProto, precision: str) -> dict[str, ModelProto]:
+        onnx.save(decoder, path)
+        return finish(decoder, precision)
+
+    with mock.patch.object(graph_files, "step_graphs", keep):
+        yield
+
+
+def with_gathering_steps(folder: Path, traced: Path, place: Path) -> Path:
+    """Copies an artifact; its steps gather the weights of candidates, as those of half floats do.
+
+    Args:
+        folder: Of the artifact.
+        traced: Its decoder as it was traced.
+        place: The new folder.
+    """
+    shutil.copytree(folder, place)
+    decoder = onnx.load(traced, load_external_data=False)
+    graphs = graph_files.step_graphs(decoder, "fp16")
+    graph_files.save_graphs(graphs, place)
+    manifest = Manifest.read(folder)
+    files = {name: digest_of(place / name) for name in manifest.files.keys() - {CANDIDATES, DRAFT}}
+    replace(manifest, files=files).write(place)
+    return place

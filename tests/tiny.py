@@ -78,7 +78,7 @@ def make_ssru_model(tokenizer: Tokenizer) -> Transformer:
 
 def make_description() -> Description:
     from seqserve_export.artifact import Description
-    from seqserve_server.artifact.manifest import Provenance
+    from seqserve_server.artifact.records import Provenance
 
     return Description(
         name="tiny",

@@ -18,7 +18,7 @@ from bench import random_artifact
 from bench.drivers.ctranslate2 import CTranslate2Converter
 from bench.drivers.device_engines import ARTIFACT, CONVERTED
 from seqserve.processes import available_cores
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
 from seqserve_model.config import TransformerConfig
 
 _REPEATS = 5

@@ -34,7 +34,7 @@ from bench.drivers.server_process import proportional_bytes
 from bench.models import MARIAN_BASE, numbered_words, random_sources
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
-from seqserve_export.precision import Precision
+from seqserve_export.options import Precision
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import load
 from seqserve_model.vocabulary import CONTROL_TOKENS

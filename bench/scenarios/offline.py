@@ -25,7 +25,7 @@ from bench.requests import MAX_DECODING_LENGTH, everyday
 from bench.tables import Table
 from seqserve.processes import available_cores
 from seqserve_export.calibration import calibrate
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer

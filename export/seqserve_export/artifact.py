@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from seqserve.errors import OptionError
+from seqserve.language_codes import AUTO
 from seqserve_export.graph_files import write_graphs
 from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import ATTENTION_OPSET
@@ -20,11 +21,10 @@ from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
-    Provenance,
-    Quantization,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.artifact.records import Provenance, Quantization
 from seqserve_server.artifact.template import Template
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -132,3 +132,32 @@ def _manifest(
         verification=None,
         files={name: digest_of(folder / name) for name in files},
     )
+
+
+_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+
+
+def declared(template: Template | None, source: str, target: str) -> Template | None:
+    """Returns a template with the languages of a model that reads and writes one.
+
+    Args:
+        template: What the model reads beside its texts; None for nothing.
+        source: Code of the source language; empty if it is not known, or the template has it.
+        target: Code of the target language.
+
+    Raises:
+        OptionError: A code is none, or the template has other languages.
+    """
+    changed = template or Template()
+    for role, code in (("source", source), ("target", target)):
+        if not code:
+            continue
+        if not _CODE.fullmatch(code) or code == AUTO:
+            raise OptionError(f"--{role}-language: {code!r:.80} is no code; take one such as en")
+        if not changed.languages[role]:
+            name = f"{role}_languages"
+            changed = replace(changed, **{name: {code: ""}})  # type: ignore[arg-type]
+        elif changed.code_of(role, code) is None:
+            known = ", ".join(sorted(changed.languages[role])[:5])
+            raise OptionError(f"--{role}-language: {code} is none of the model's: {known}, ...")
+    return None if changed == Template() else changed

@@ -8,19 +8,17 @@ from pathlib import Path
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description, new_place
+from seqserve_export.artifact import Description, declared, new_place
 from seqserve_export.calibration import calibrate
-from seqserve_export.languages import declared
-from seqserve_export.options import ExportOptions
+from seqserve_export.options import ExportOptions, Precision
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
-from seqserve_export.precision import Precision
 from seqserve_export.quantization import Calibration, with_same_weights
 from seqserve_model.checkpoint import RunDirectory, current_commit, load_run, read_json
 from seqserve_model.data import Pair, read_pairs
 from seqserve_model.recipe import LanguagesRecipe, Recipe
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Provenance
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.text.tokenizer import Tokenizer
 
 

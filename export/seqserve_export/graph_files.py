@@ -1,19 +1,79 @@
-"""Writes the graphs of a model, and the weights of all of them once, into ``weights.bin``."""
+"""Writes the graphs of a model, and the weights of all of them once, into ``weights.bin``.
+
+Graphs are final: a server checks their hashes and opens them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import onnx
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
 from onnxscript import ir
 
+from seqserve_export.candidate_graph import candidate_graphs
+from seqserve_export.draft_graph import draft_graph
 from seqserve_export.program import PROGRAMS, Program
+from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import trace
-from seqserve_export.weights_file import WeightsFile
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import SCORER, WEIGHTS
+from seqserve_server.artifact.manifest import CANDIDATES, DECODER, DRAFT, SCORER, WEIGHTS
+
+# The operating system maps files by pages: a weight that begins on one is read without a copy.
+_PAGE_BYTES = 4096
+# Kernels read numbers only from aligned addresses.
+_ALIGNMENT_BYTES = 64
+# Query, key and value are joined in some graphs and apart in others.
+_JOINED = 3
+
+
+class WeightsFile:
+    """Places weights in a file; none is kept in memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Begins with an empty file."""
+        self._file = file
+        self._places: dict[bytes, int] = {}
+
+    def place(self, array: NDArray[Any]) -> int:
+        """Gives the offset of an array's bytes, and writes them if they are not there yet.
+
+        A projection that is a third of an earlier one, joined of query, key and value, is found
+        within it.
+        """
+        data = np.ascontiguousarray(array)
+        key = _key(data)
+        if key not in self._places:
+            self._places[key] = offset = self._append(data)
+            self._note_parts(data, offset)
+        return self._places[key]
+
+    def _append(self, data: NDArray[Any]) -> int:
+        end = self._file.tell()
+        self._file.write(bytes(-end % _PAGE_BYTES))
+        offset = self._file.tell()
+        self._file.write(_bytes(data))
+        return offset
+
+    def _note_parts(self, data: NDArray[Any], offset: int) -> None:
+        step = data.nbytes // _JOINED
+        if len(data) % _JOINED or step % _ALIGNMENT_BYTES:
+            return
+        for index, part in enumerate(np.split(data, _JOINED)):
+            self._places.setdefault(_key(part), offset + index * step)
+
+
+def _key(data: NDArray[Any]) -> bytes:
+    return hashlib.sha256(_bytes(data)).digest()
+
+
+def _bytes(data: NDArray[Any]) -> memoryview:
+    return data.reshape(-1).view(np.uint8).data
+
 
 # A smaller constant stays in its graph, where shape inference can see it.
 _MIN_EXTERNAL_BYTES = 1024
@@ -21,21 +81,46 @@ _MIN_EXTERNAL_BYTES = 1024
 
 def write_graphs(model: Transformer, folder: Path) -> list[str]:
     """Exports all graphs of a model into a folder; returns the names of the files."""
+    names: list[str] = []
     with (folder / WEIGHTS).open("w+b") as file:
         weights = WeightsFile(file)
         for name, make in PROGRAMS.items():
-            _write_graph(make, model, folder / name, weights)
-    return [*PROGRAMS, WEIGHTS]
+            graphs = {name: _traced(make, model, name, weights)}
+            if name == DECODER:
+                graphs = step_graphs(graphs[name], precision_of(model))
+            save_graphs(graphs, folder)
+            names += graphs
+    return [*names, WEIGHTS]
 
 
-def _write_graph(
-    make: Callable[[Transformer], Program], model: Transformer, path: Path, weights: WeightsFile
-) -> None:
+def step_graphs(decoder: ModelProto, precision: str) -> dict[str, ModelProto]:
+    """Makes the graphs that steps run, by file name, from the traced one.
+
+    With half floats, steps gather the weights of candidates themselves, because a GPU holds them,
+    and nothing reads drafts, because the last bits of a row depend on the rows beside it.
+    """
+    is_exact = precision != "fp16"
+    step, candidates = candidate_graphs(decoder, keeps=is_exact)
+    draft = draft_graph(decoder) if is_exact else None
+    graphs = {DECODER: step, CANDIDATES: candidates, DRAFT: draft}
+    return {name: graph for name, graph in graphs.items() if graph is not None}
+
+
+def save_graphs(graphs: Mapping[str, ModelProto], folder: Path) -> None:
+    """Writes graphs into a folder by their names."""
+    for name, graph in graphs.items():
+        (folder / name).write_bytes(graph.SerializeToString())
+
+
+def _traced(
+    make: Callable[[Transformer], Program], model: Transformer, name: str, weights: WeightsFile
+) -> ModelProto:
     graph = trace(make(model))
     move_weights(graph.graph, weights)
-    if path.name != SCORER:  # which keeps every weight under its name, so that a model is restored
+    if name != SCORER:  # which keeps every weight under its name, so that a model is restored
         merge_equal_weights(graph.graph)
-    onnx.save_model(ir.serde.serialize_model(graph), str(path))
+    model_proto: ModelProto = ir.serde.serialize_model(graph)
+    return model_proto
 
 
 def move_weights(graph: ir.Graph, weights: WeightsFile) -> None:

@@ -190,7 +190,6 @@ def dequantized_rows(tokens: Tensor, table: Tensor, scale: Tensor) -> Tensor:
 
 
 def _block(width: int) -> int:
-    """Gives the smallest block that the operator takes and that holds a whole row."""
     return max(16, 1 << (width - 1).bit_length())
 
 

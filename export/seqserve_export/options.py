@@ -5,17 +5,44 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from seqserve.errors import OptionError
 from seqserve.options import option
-from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_model.options import WEIGHTS_HELP, Weights
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.bounds import check_recommended
 from seqserve_server.contract.errors import InvalidRequest
+
+
+class Precision(Enum):
+    """Arithmetic of the projections."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    """Of the caches too: for GPUs. A CPU computes it more slowly than fp32."""
+    INT8 = "int8"
+
+
+class Scales(Enum):
+    """Where the scale of a projection's input comes from."""
+
+    STATIC = "static"
+    """From calibration: the fewest operations."""
+    ROW = "row"
+    """From each row at run time: the most exact."""
+
+
+class Caches(Enum):
+    """Type of the K/V caches."""
+
+    FLOAT = "float"
+    """fp32: faster for short rows of a small model."""
+    INT8 = "int8"
+    """A quarter of the memory: faster where caches outgrow those of the processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

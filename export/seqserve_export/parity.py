@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,22 +26,45 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seqserve_export.forced_decoding import TargetScores, agreement, score_targets
-from seqserve_export.self_test import Candidate, choose_self_test
-from seqserve_export.sensitivity import mean_difference, sensitivity
-from seqserve_export.tolerance import TOLERANCES
+from seqserve_export.tolerance import TOLERANCES, mean_difference, sensitivity
 from seqserve_model.batches import padded
 from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import SCORER, Manifest, SelfTest, Verification, is_small
+from seqserve_server.artifact.manifest import SCORER, Manifest, is_small
+from seqserve_server.artifact.records import SelfTest, Verification
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.session import open_session
 from seqserve_server.text.tokenizer import Tokenizer
+
+
+class Candidate(NamedTuple):
+    """A sentence with a target that ends, and that torch and the artifact decode alike."""
+
+    source: str
+    target: str
+    margins: NDArray[Any]
+    """By how much each token's logit leads over the second, ``[T]``; the end token is the last."""
+
+
+def choose_self_test(candidates: Sequence[Candidate]) -> SelfTest | None:
+    """Chooses the sentence with the largest of the smallest margins; None where there is none.
+
+    It has a target that is not empty and not shorter than the median.
+    """
+    usable = [candidate for candidate in candidates if len(candidate.margins) > 1]
+    if not usable:
+        return None
+    min_length = median(len(candidate.margins) for candidate in usable)
+    long = [candidate for candidate in usable if len(candidate.margins) >= min_length]
+    surest = max(long, key=lambda candidate: float(candidate.margins.min()))
+    return SelfTest(source=surest.source, target=surest.target)
+
 
 _ROWS = 16
 _MAX_SCORED_LOGITS = 1 << 24
@@ -191,7 +215,6 @@ def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) ->
 def _differences(
     scores: Sequence[TargetScores], log_probabilities: Sequence[NDArray[Any]], decoded: _Decoded
 ) -> list[float]:
-    """Compares log-probabilities of the tokens that the artifact chose."""
     differences = []
     for expected, ours, answer in zip(scores, log_probabilities, decoded.answers, strict=True):
         theirs, total = expected.log_probabilities, answer.best.score
@@ -229,7 +252,6 @@ _SIGNATURES = ("bleu_signature", "chrf_signature")
 
 
 def _quality(held_out: HeldOut, of_torch: list[str], of_artifact: list[str]) -> dict[str, Any]:
-    """Scores both translations against the targets."""
     references = [pair.target for pair in held_out.pairs]
     ours, theirs = score(of_torch, references), score(of_artifact, references)
     return {

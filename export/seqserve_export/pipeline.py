@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqserve_export.artifact import Description, new_place, write_model
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
+from seqserve_export.options import Caches, Precision, Scales
 from seqserve_export.parity import HeldOut, OpenModel, report, verify
-from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Calibration, quantize_in_place
 from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_export.tolerance import check_tolerance
 from seqserve_model.cpu import trim_memory
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.files import atomic_folder
-from seqserve_server.artifact.manifest import Manifest, Quantization
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import Quantization
 from seqserve_server.text.tokenizer import Tokenizer
 
 
@@ -56,7 +57,7 @@ class Rounding:
         return Quantization(scales=self.scales.value, caches=self.caches.value, reason=self.reason)
 
 
-UNROUNDED = Rounding()
+NO_ROUNDING = Rounding()
 
 
 def write_artifact(
@@ -66,7 +67,7 @@ def write_artifact(
     description: Description,
     held_out: HeldOut | None,
     *,
-    rounding: Rounding = UNROUNDED,
+    rounding: Rounding = NO_ROUNDING,
     shortlist: NewShortlist | None = None,
 ) -> Path:
     """Writes a model as ``repository/<name>/<version>``, and returns this folder.

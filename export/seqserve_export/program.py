@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from seqserve_export.fp16_conversion import dtype_of
 from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.encoder import EncoderGraph
+from seqserve_export.graphs.projections import GROUP
 from seqserve_export.graphs.scorer import ScorerGraph
 from seqserve_export.graphs.step_outputs import (
     OUTPUTS,
@@ -20,8 +22,6 @@ from seqserve_export.graphs.step_outputs import (
     PlainOutputs,
     ScoredOutputs,
 )
-from seqserve_export.graphs.token_projection import GROUP
-from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_model.config import DecoderCell
 from seqserve_model.transformer import Transformer
@@ -147,7 +147,6 @@ def _step_outputs(model: Transformer, rows: int) -> Choice:
 
 
 def _past_names(model: Transformer) -> tuple[str, ...]:
-    """Names what a decoder layer keeps of the target."""
     if model.config.decoder_cell is DecoderCell.SSRU:
         return ("cell",)
     return "self_key", "self_value"

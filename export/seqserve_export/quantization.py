@@ -11,7 +11,7 @@ Quantization for Deep Learning Inference" (scales of channels, calibration).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,23 +19,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_export import operators
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
+from seqserve_export.weight_rounding import (
+    MAX_INT8,
+    MIN_SCALE,
+    quantized_rows,
+    quantized_weight,
+    some_rows,
+)
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 
-_MAX_INT8 = 127
-"""-128 is not used, so that the range is symmetric."""
 _MIDDLE, _MAX_UINT8 = 128, 255
 """Of an unsigned integer: the zero point of signed inputs, and the largest value."""
 
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
-# Numbers of a weight that are rounded or read at a time, and so are in memory several times.
-_NUMBERS = 1 << 20
-# By which share of itself a weight may differ from the integer that it was rounded to.
-_SAME = 1e-5
-# A row of zeros needs a scale too.
-_MIN_SCALE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Range:
     @property
     def scale(self) -> float:
         """Value of one integer step."""
-        largest = max(-self.low, self.high, _MIN_SCALE)
+        largest = max(-self.low, self.high, MIN_SCALE)
         return largest / (_MAX_UINT8 - self.zero_point)
 
 
@@ -122,7 +121,7 @@ class QuantizedLinear(nn.Module):
         integers = ((x / scale).round() + self.zero_point).clamp(0, _MAX_UINT8) - self.zero_point
         exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
         integers = integers.to(exact)
-        sums = torch.cat([integers @ rows.to(exact).t() for rows in _some_rows(self.weight)], -1)
+        sums = torch.cat([integers @ rows.to(exact).t() for rows in some_rows(self.weight)], -1)
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
 
@@ -162,7 +161,7 @@ class QuantizedLinear(nn.Module):
     def _row_scale(self, x: Tensor) -> Tensor:
         # Counted from the first axis: from the last, ONNX Runtime errs where there are no rows.
         largest = (x.abs() if self.zero_point else x).amax(x.dim() - 1, keepdim=True)
-        return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=_MIN_SCALE)
+        return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=MIN_SCALE)
 
 
 class QuantizedEmbedding(nn.Module):
@@ -175,7 +174,7 @@ class QuantizedEmbedding(nn.Module):
         """Rounds a table, each row by a scale of its own, and multiplies what is looked up."""
         super().__init__()
         # Nothing is summed up, so the scale needs no room for a sum.
-        integers, scale = _quantized(embedding.weight.detach(), lambda rows: rows.abs().amax(1))
+        integers, scale = quantized_rows(embedding.weight.detach(), lambda rows: rows.abs().amax(1))
         self.register_buffer("weight", integers.view(torch.uint8).bitwise_xor_(_MIDDLE))
         self.register_buffer("weight_scale", factor * scale[:, None])
 
@@ -209,7 +208,7 @@ class RoundedCache(nn.Module):
         """Takes the largest key and value of each channel on real text, ``[H, D]``."""
         super().__init__()
         for name, largest in (("key_scale", key), ("value_scale", value)):
-            scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
+            scale = (largest / MAX_INT8).clamp(min=MIN_SCALE)
             self.register_buffer(name, scale[None, :, None])
 
     def forward(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,7 +217,7 @@ class RoundedCache(nn.Module):
 
 
 def _rounded(x: Tensor, scale: Tensor) -> Tensor:
-    return (x / scale).round().clamp(-_MAX_INT8 - 1, _MAX_INT8) * scale
+    return (x / scale).round().clamp(-MAX_INT8 - 1, MAX_INT8) * scale
 
 
 def cache_scales(attention: MultiHeadAttention) -> tuple[Tensor, Tensor] | None:
@@ -227,53 +226,6 @@ def cache_scales(attention: MultiHeadAttention) -> tuple[Tensor, Tensor] | None:
     if not isinstance(rounding, RoundedCache):
         return None
     return rounding.key_scale, rounding.value_scale
-
-
-def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Rounds a weight ``[N, K]`` to int8 ``[N, K]``, each output channel by its scale ``[N]``.
-
-    CPUs without VNNI multiply eight bits in pairs and add the two products in sixteen, where they
-    may not fit. So the scale is also such that no two neighbours of one sign sum to more than 128:
-    times 255 that fits, and every CPU computes the same. It costs half a bit or less.
-
-    Rows of a weight that one scale rounded before keep their integers where these fit: a second
-    rounding would only add its errors.
-    """
-    return _quantized(weight, _largest)
-
-
-def _quantized(weight: Tensor, largest: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Rounds a weight, each row such that its largest value fits."""
-    low, high = weight.aminmax()
-    step = (torch.maximum(-low, high) / _MAX_INT8).clamp(min=_MIN_SCALE)
-    # Written in place: joining the parts would take the memory twice.
-    integers, scales = torch.empty(weight.shape, dtype=torch.int8), []
-    for rows, place in zip(_some_rows(weight), _some_rows(integers), strict=True):
-        rounded, scale = _rounded_rows(rows, step, largest(rows))
-        place.copy_(rounded)
-        scales.append(scale)
-    return integers, torch.cat(scales)
-
-
-def _some_rows(weight: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(weight, max(1, _NUMBERS // weight.size(1)))
-
-
-def _rounded_rows(weight: Tensor, step: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
-    """Rounds some rows; ``step`` is the scale that may have rounded the whole weight before."""
-    steps = weight / step
-    is_rounded = ((steps - steps.round()).abs() <= _SAME * steps.abs()).all(1)
-    keeps = is_rounded & (largest < (_MAX_INT8 + 1.5) * step)
-    scale = torch.where(keeps, step, (largest / _MAX_INT8).clamp(min=_MIN_SCALE))
-    return (weight / scale[:, None]).round().to(torch.int8), scale
-
-
-def _largest(weight: Tensor) -> Tensor:
-    """Finds the largest absolute weight, or sum of two neighbours of one sign, of each row."""
-    pairs = F.pad(weight, (0, weight.size(1) % 2)).view(weight.size(0), -1, 2)
-    positive = pairs.clamp(min=0).sum(2).amax(1)
-    negative = -pairs.clamp(max=0).sum(2).amin(1)
-    return torch.stack([weight.abs().amax(1), positive, negative]).amax(0)
 
 
 def quantize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -59,7 +61,7 @@ class Family:
             )
         return replace(self, config=replace(config, max_source_length=length))
 
-    def without(self, tokens: Sequence[int], unk_id: int) -> Family:
+    def suppress_tokens(self, tokens: Sequence[int], unk_id: int) -> Family:
         """Returns the family of a model that never generates some tokens.
 
         Args:
@@ -168,6 +170,63 @@ def find_embeddings(
     )
 
 
-def with_spare_row(table: Tensor) -> Tensor:
+def with_extra_position(table: Tensor) -> Tensor:
     """Appends a row to a table of positions: ours has one more than any sequence reads."""
     return torch.cat((table, table.new_zeros(1, table.size(1))))
+
+
+_MULTIPLE = 8
+"""GroupQueryAttention of ONNX Runtime takes heads of 8, 16, 24, .. numbers."""
+
+
+def with_wide_heads(family: Family) -> Family:
+    """Returns the family whose heads have the next size that can be served."""
+    config = family.config
+    stacks = {"encoder": config, "decoder": config.decoder}
+    sizes = {stack: -(-shape.head_size // _MULTIPLE) * _MULTIPLE for stack, shape in stacks.items()}
+    narrow = [stack for stack, shape in stacks.items() if shape.head_size != sizes[stack]]
+    if not narrow:
+        return family
+    changes = {}
+    for stack in narrow:
+        for name, change in _changes(stacks[stack], sizes[stack]).items():
+            pattern = f"{stack}_layers.*_attention.{name}"
+            changes[pattern] = _after(family, pattern, change)
+    return replace(
+        family,
+        config=replace(
+            config,
+            attention_width=config.heads * sizes["encoder"],
+            decoder_attention_width=config.decoder.heads * sizes["decoder"],
+        ),
+        # First, because the first one that fits a name counts.
+        changes=changes | dict(family.changes),
+    )
+
+
+def _changes(config: TransformerConfig, size: int) -> dict[str, Change]:
+    rows = partial(_widened, heads=config.heads, head_size=config.head_size, size=size)
+    # Products are divided by the root of the new size.
+    root = (size / config.head_size) ** 0.5
+    changes: dict[str, Change] = {
+        "output.weight": lambda output: rows(output.t()).t().contiguous(),
+    }
+    for kind in ("weight", "bias"):
+        changes[f"query.{kind}"] = lambda query: rows(query) * root
+        changes[f"key.{kind}"] = changes[f"value.{kind}"] = rows
+    return changes
+
+
+def _widened(projection: Tensor, *, heads: int, head_size: int, size: int) -> Tensor:
+    """Adds zeros to each head of a projection, ``[H·D, ..]`` to ``[H·size, ..]``."""
+    if projection.size(0) != heads * head_size:
+        return projection  # refused when it is loaded, for its shape
+    parts = projection.reshape(heads, head_size, *projection.shape[1:])
+    zeros = parts.new_zeros(heads, size - head_size, *parts.shape[2:])
+    return torch.cat((parts, zeros), dim=1).flatten(0, 1)
+
+
+def _after(family: Family, pattern: str, change: Change) -> Change:
+    own = (done for name, done in family.changes.items() if fnmatchcase(pattern, name))
+    first = next(own, None)
+    return change if first is None else lambda tensor: change(first(tensor))

@@ -10,34 +10,31 @@ from typing import NamedTuple
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description, new_place
-from seqserve_export.calibration import calibrate
-from seqserve_export.languages import declared
+from seqserve_export.artifact import Description, declared, new_place
+from seqserve_export.calibration import calibrate, choose_scales
+from seqserve_export.options import Precision, Scales
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
-from seqserve_export.precision import Precision, Scales
 from seqserve_export.quantization import Calibration, Range, quantize_in_place
-from seqserve_export.scales import choose_scales
 from seqserve_export.shortlist.attach import NewShortlist
 from seqserve_export.tolerance import ParityError
 from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.command import ImportOptions
 from seqserve_import.families import family_of
 from seqserve_import.family import Family
 from seqserve_import.files import CheckpointError
 from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
-from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
-from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
-from seqserve_import.tokenizers.proof import check_tokens
+from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
 from seqserve_import.weights import check_tables, input_limits, load_model
 from seqserve_model.checkpoint import current_commit
 from seqserve_model.config import TransformerConfig
 from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Provenance
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.artifact.template import Template
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -98,7 +95,6 @@ def import_checkpoint(options: ImportOptions) -> Path:
 
 
 def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair]) -> None:
-    """Compares the tokens of sources with those of the checkpoint's own files."""
     path = pieces_of(checkpoint.folder, checkpoint.config.text("model_type"))
     if path is not None:
         texts = [pair.source for pair in pairs]
@@ -193,7 +189,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
             "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
         )
     suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
-    family = family.without(suppressed, tokenizer.unk_id)
+    family = family.suppress_tokens(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
     template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary)
     limits = input_limits(checkpoint, family, model)

@@ -162,7 +162,6 @@ def _t5_tasks(config: Settings) -> Iterable[tuple[str, str]]:
 
 
 def _aliases(codes: Iterable[str]) -> dict[str, str]:
-    """Finds the codes of ISO 639 that stand for one language of a checkpoint."""
     codes = set(codes)
     meant: defaultdict[str, set[str]] = defaultdict(set)
     for code in codes:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.exported import Exporter
+from tests.step_graphs import with_gathering_steps
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_server.artifact.manifest import Manifest
@@ -170,9 +171,15 @@ others = st.one_of(
 works = st.lists(steps | others | others, min_size=3, max_size=20)
 
 
-@pytest.fixture(scope="module", params=["tiny_artifact", "tiny_ssru_artifact"])
-def runtimes(request: pytest.FixtureRequest) -> tuple[Runtime, WatchedRuntime]:
-    folder: Path = request.getfixturevalue(request.param)
+@pytest.fixture(scope="module", params=["fp32", "ssru"])
+def runtimes(
+    request: pytest.FixtureRequest, exporter: Exporter, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Runtime, WatchedRuntime]:
+    folder = with_gathering_steps(
+        exporter.repository(request.param) / "tiny" / "1",
+        exporter.traced_decoder(request.param),
+        tmp_path_factory.mktemp("device") / "1",
+    )
     manifest = Manifest.load(folder)
     host = Runtime(folder, manifest, Provider.CPU, threads=1)
     return host, WatchedRuntime(folder, manifest, Provider.CPU, HostDevice())

@@ -16,7 +16,7 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine import runtime
 from seqserve_server.engine.decoding import drafts
 from seqserve_server.engine.local_engine import LocalEngine, generate
-from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.engine.observer import StatsRecorder
 
 EOS, VOCABULARY_SIZE, MAX_TARGET = 2, 384, 20
 

@@ -23,7 +23,7 @@ from seqserve.errors import OptionError
 from seqserve.v1 import model_pb2
 from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.engine.external_data import check_references
+from seqserve_server.engine.graph_messages import check_references
 from seqserve_server.front.models.rollout import parse_traffic
 from seqserve_server.front.security.protection import certificates_of
 from seqserve_server.front.security.tokens import Tokens

@@ -72,6 +72,7 @@ def test_model_loads_no_onnx() -> None:
         "seqserve_model.command",
         "seqserve_export.command",
         "seqserve_export.shortlist.command",
+        "seqserve_export.upgrade",
         "seqserve_import.command",
         "seqserve_plot.command",
         "seqserve_server.fetch.command",

@@ -7,10 +7,35 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqserve_export import operators
 from seqserve_export.quantization import QuantizedLinear, cache_scales, joint_bias
 from seqserve_model.layers import DecoderLayer, EncoderLayer
+
+GROUP = 64
+"""Tokens of one product."""
+
+
+def project_tokens(
+    projection: nn.Linear | QuantizedLinear, x: Tensor, tokens: Tensor, bias: Tensor | None
+) -> Tensor:
+    """Computes the logits ``[B, G, 64]`` of some tokens from ``x [B, W]``.
+
+    Args:
+        projection: Onto the whole vocabulary, W → V, without a bias.
+        tokens: Token ids in groups, int64 ``[G, 64]``; repetitions are allowed. Threads must not
+            share a group, so pass at least as many groups as threads, or none at all.
+        bias: Of each token's logit, ``[V]``.
+    """
+    x = operators.empty_as(x[None], tokens)  # [1, B, W]
+    if isinstance(projection, QuantizedLinear):
+        logits = projection.project_channels(x, tokens)  # [G, B, 64]
+    else:
+        logits = operators.grouped_product(x, F.embedding(tokens, projection.weight)).float()
+    logits = logits.transpose(0, 1)
+    return logits if bias is None else logits + F.embedding(tokens, bias[:, None]).squeeze(2)
+
 
 Projection = Callable[[Tensor], Tensor]
 """Maps ``[.., W]`` to ``[.., N]``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from seqserve_export import operators, ranking
-from seqserve_export.graphs.token_projection import GROUP, project_tokens
+from seqserve_export.graphs.projections import GROUP, project_tokens
 from seqserve_model.transformer import Transformer
 
 OUTPUTS = [

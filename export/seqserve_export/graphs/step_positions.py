@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqserve_export import operators
-from seqserve_export.halving import dtype_of
+from seqserve_export.fp16_conversion import dtype_of
 from seqserve_model.attention import split_heads
 from seqserve_model.positions import AlibiPositions, RelativePositions, T5Positions
 from seqserve_model.transformer import Transformer

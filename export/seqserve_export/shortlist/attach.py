@@ -10,12 +10,8 @@ from seqserve.errors import SeqserveError
 from seqserve_export.parity import HeldOut
 from seqserve_model.evaluate import score
 from seqserve_server.artifact.files import digest_of
-from seqserve_server.artifact.manifest import (
-    Manifest,
-    SelfTest,
-    ShortlistRecord,
-    ShortlistVerification,
-)
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import SelfTest, ShortlistRecord, ShortlistVerification
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine import shortlist as shortlist_file
 from seqserve_server.engine.local_engine import LocalEngine

@@ -6,15 +6,11 @@ from collections.abc import Callable, Mapping
 
 from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.families.bart import bart, mbart
-from seqserve_import.families.m2m100 import m2m100
-from seqserve_import.families.marian import marian
+from seqserve_import.families.bart import bart, m2m100, marian, mbart, pegasus
 from seqserve_import.families.marian_native import marian_native
-from seqserve_import.families.pegasus import pegasus
 from seqserve_import.families.t5 import t5
-from seqserve_import.family import Family
+from seqserve_import.family import Family, with_wide_heads
 from seqserve_import.files import CheckpointError
-from seqserve_import.heads import with_wide_heads
 
 FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
     "marian": marian,

@@ -1,10 +1,12 @@
-"""BART and mBART, and what all families that descend from them share."""
+"""BART, and the families that descend from it: mBART, M2M-100 and NLLB, Marian, Pegasus."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from seqserve_import.checkpoint import (
@@ -21,9 +23,11 @@ from seqserve_import.family import (
     end_token,
     find_embeddings,
     start_token,
-    with_spare_row,
+    with_extra_position,
 )
+from seqserve_import.tokenizers.marian import TARGET_VOCABULARY
 from seqserve_model.config import NormPosition, PositionScheme, TransformerConfig
+from seqserve_model.positions import sinusoids
 
 # fmt: off
 _LAYER = {
@@ -74,7 +78,7 @@ def with_learned_positions(checkpoint: Checkpoint, norm_position: NormPosition) 
 
 
 def _usable_rows(table: Tensor) -> Tensor:
-    return with_spare_row(table[_OFFSET:])
+    return with_extra_position(table[_OFFSET:])
 
 
 def bart_like(
@@ -148,7 +152,6 @@ def _prefix(checkpoint: Checkpoint) -> str:
 
 
 def _names(prefix: str) -> dict[str, str]:
-    """Lists the name of each of our weights in a checkpoint."""
     stacks = {"encoder": _LAYER, "decoder": _LAYER | _CROSS}
     layers = {
         f"{stack}_layers.*.{ours}": f"{prefix}{stack}.layers.*.{theirs}"
@@ -167,3 +170,72 @@ def _decoder_sizes(config: Settings) -> dict[str, int]:
         for ours, name in theirs.items()
         if (size := config.number(f"decoder_{name}")) != config.number(f"encoder_{name}")
     }
+
+
+def m2m100(checkpoint: Checkpoint) -> Family:
+    """Reads M2M-100 and NLLB: the norm comes before, positions are counted after the padding."""
+    config = checkpoint.config
+    first = config.size("pad_token_id", maximum=MAX_POSITIONS) + 1
+    length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
+    width = config.size("d_model", maximum=MAX_WIDTH)
+    table = with_extra_position(fairseq_sinusoids(first + length, width)[first:])
+    tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), table)
+    return bart_like(checkpoint, computed=tables, norm_position=NormPosition.PRE)
+
+
+def fairseq_sinusoids(length: int, width: int) -> Tensor:
+    """Computes the table of fairseq and of Marian, ``[length, width]``: sines, then cosines.
+
+    The longest wavelength is 10,000 times the shortest. Rounded as both round, because that is what
+    the models were trained with.
+    """
+    half = width // 2
+    rates = torch.exp(torch.arange(half).float() * -(math.log(10_000) / (half - 1)))
+    angles = torch.arange(length).float()[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), dim=1)
+
+
+def marian(checkpoint: Checkpoint) -> Family:
+    """Reads Marian: as BART, but with sinusoids and without a norm of the embeddings.
+
+    Some models have a vocabulary for each side.
+    """
+    config = checkpoint.config
+    source = target = config.size("vocab_size")
+    if not config.flag("share_encoder_decoder_embeddings", True):
+        target = config.size("decoder_vocab_size", source)
+    is_joint = source == target and not (checkpoint.folder / TARGET_VOCABULARY).exists()
+    return with_sinusoids(
+        checkpoint,
+        norm_position=NormPosition.POST,
+        vocabulary_size=target,
+        source_vocabulary_size=0 if is_joint else source,
+    )
+
+
+def with_sinusoids(checkpoint: Checkpoint, **differences: Any) -> Family:
+    """Reads a model whose tables of positions have all sines before all cosines.
+
+    A checkpoint that holds the tables has the sines and cosines that it was trained with.
+    """
+    config = checkpoint.config
+    length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
+    table = with_extra_position(marian_sinusoids(length, config.size("d_model", maximum=MAX_WIDTH)))
+    tables = ("encoder_positions.table", "decoder_positions.table")
+    return bart_like(
+        checkpoint,
+        changes=dict.fromkeys(tables, with_extra_position),
+        computed=dict.fromkeys(tables, table),
+        **differences,
+    )
+
+
+def marian_sinusoids(length: int, width: int) -> Tensor:
+    """Computes the table of the paper (§3.5), its columns in another order, ``[length, width]``."""
+    table = sinusoids(length, width)
+    return torch.cat((table[:, 0::2], table[:, 1::2]), dim=1)
+
+
+def pegasus(checkpoint: Checkpoint) -> Family:
+    """Reads Pegasus: as Marian, but the norm comes before."""
+    return with_sinusoids(checkpoint, norm_position=NormPosition.PRE)

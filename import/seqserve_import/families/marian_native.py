@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from seqserve_import.checkpoint import MAX_LAYERS, MAX_WIDTH, Checkpoint, Settings
-from seqserve_import.families.m2m100 import sinusoids
-from seqserve_import.family import Change, Family, activation_of, end_token, with_spare_row
+from seqserve_import.families.bart import fairseq_sinusoids
+from seqserve_import.family import Change, Family, activation_of, end_token, with_extra_position
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
@@ -107,7 +107,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
     activation = "transformer-ffn-activation"
     source, target, output = _tables(checkpoint)
     width = config.size("dim-emb", maximum=MAX_WIDTH)
-    positions = with_spare_row(sinusoids(_LENGTH, width))
+    positions = with_extra_position(fairseq_sinusoids(_LENGTH, width))
     return Family(
         config=TransformerConfig(
             vocabulary_size=rows,

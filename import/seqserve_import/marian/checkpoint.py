@@ -41,7 +41,6 @@ class MarianCheckpoint(Checkpoint):
         self.generation = Settings(files.decoding.path, self._generation())
 
     def _generation(self) -> Mapping[str, Any]:
-        """Returns the settings of generation under the names of Hugging Face."""
         decoding, vocabularies = self.files.decoding, self.vocabularies
         if EOS not in vocabularies.target:
             path = self.files.target_vocabulary

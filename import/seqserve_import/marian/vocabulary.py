@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_mapping
 from seqserve_import.marian.folder import MarianFolder
-from seqserve_import.tokenizers.pieces import read_pieces
+from seqserve_import.tokenizers.segmentation import read_pieces
 from seqserve_server.text.vocabulary import PAD
 
 _BLOCK = 128

@@ -175,7 +175,6 @@ class Bin:
 
 
 def _arrays(content: memoryview) -> dict[str, _Array]:
-    """Finds the arrays of a file."""
     version, count = struct.unpack_from("<QQ", content)
     if version != _VERSION:
         raise ValueError(f"version {version} is not known")

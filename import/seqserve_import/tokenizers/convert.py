@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
+from seqserve_export.tolerance import ParityError
 from seqserve_import.files import CheckpointError
-from seqserve_import.tokenizers import (
-    byte_level,
-    fairseq,
-    marian,
-    marian_native,
-    pegasus,
-    ready,
-    t5,
-    word_pieces,
-)
+from seqserve_import.tokenizers import marian, ready, sentence_pieces
 from seqserve_import.tokenizers.added import read_settings
+from seqserve_import.tokenizers.vocabulary_files import (
+    BYTE_LEVEL_FILES,
+    WORD_PIECES_FILE,
+    convert_byte_level,
+    convert_word_pieces,
+)
+from seqserve_server.text.tokenizer import Tokenizer
 
 _MARIAN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
     "marian": marian.convert,
-    "marian-native": marian_native.convert,
+    "marian-native": marian.convert_native,
 }
 _TARGETS: dict[str, Callable[[Path, int], tokenizers.Tokenizer | None]] = {
     "marian": marian.convert_target,
-    "marian-native": marian_native.convert_target,
+    "marian-native": marian.convert_native_target,
 }
 """Families whose targets may be divided by another rule than their sources."""
 _PIECES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
@@ -52,17 +53,17 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
     if (folder / "tokenizer.json").exists():
         return ready.take(folder, model_type)
     if read_settings(folder).get("tokenizer_class") == "ByT5Tokenizer":
-        return t5.convert_bytes(folder, rows)
+        return sentence_pieces.convert_byt5(folder, rows)
     pieces = pieces_of(folder, model_type)
     if pieces is not None:
         return _of_pieces(pieces, model_type, rows)
-    if all((folder / name).exists() for name in byte_level.FILES):
-        return byte_level.convert(folder, rows)
-    if (folder / word_pieces.FILE).exists():
-        return word_pieces.convert(folder, rows)
+    if all((folder / name).exists() for name in BYTE_LEVEL_FILES):
+        return convert_byte_level(folder, rows)
+    if (folder / WORD_PIECES_FILE).exists():
+        return convert_word_pieces(folder, rows)
     raise CheckpointError(
         f"{folder}: has no tokenizer that can be read; it takes tokenizer.json, one of"
-        f" {', '.join(_PIECES)}, {' and '.join(byte_level.FILES)}, or {word_pieces.FILE}. If"
+        f" {', '.join(_PIECES)}, {' and '.join(BYTE_LEVEL_FILES)}, or {WORD_PIECES_FILE}. If"
         " transformers reads the folder: AutoTokenizer.from_pretrained(FOLDER)"
         ".save_pretrained(FOLDER) writes a tokenizer.json"
     )
@@ -72,14 +73,14 @@ def _of_pieces(path: Path, model_type: str, rows: int) -> tokenizers.Tokenizer:
     """Converts a model of SentencePiece, whose pieces get ids by the rule of their family."""
     is_fairseq = path.name == "sentencepiece.bpe.model"
     if (path.parent / "vocab.json").exists():
-        return fairseq.convert_m2m100(path, rows)
+        return sentence_pieces.convert_m2m100(path, rows)
     if is_fairseq and model_type == "m2m_100":
-        return fairseq.convert_nllb(path, rows)
+        return sentence_pieces.convert_nllb(path, rows)
     if is_fairseq and model_type == "mbart":
-        return fairseq.convert_mbart(path, rows)
+        return sentence_pieces.convert_mbart(path, rows)
     if model_type == "pegasus":
-        return pegasus.convert(path, rows)
-    return t5.convert(path, rows, extra_ids=100 if model_type.endswith("t5") else 0)
+        return sentence_pieces.convert_pegasus(path, rows)
+    return sentence_pieces.convert_t5(path, rows, extra_ids=100 if model_type.endswith("t5") else 0)
 
 
 def pieces_of(folder: Path, model_type: str) -> Path | None:
@@ -87,7 +88,7 @@ def pieces_of(folder: Path, model_type: str) -> Path | None:
     if model_type == "marian":
         return folder / "source.spm"
     if model_type == "marian-native":
-        return marian_native.pieces_of(folder)
+        return marian.native_pieces_of(folder)
     if (folder / "tokenizer.json").exists():
         return None
     return next((folder / name for name in _PIECES if (folder / name).exists()), None)
@@ -97,3 +98,55 @@ def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.T
     """Returns the tokenizer of targets as :func:`convert` does; None if it is that of sources."""
     convert_side = _TARGETS.get(model_type)
     return convert_side(folder, rows) if convert_side else None
+
+
+_MIN_SHARE = 0.9
+"""Of sentences whose tokens are equal. Divisions of the same score may fall either way."""
+
+
+def check_tokens(
+    path: Path, tokenizer: Tokenizer, symbols: Collection[str], texts: Sequence[str]
+) -> str:
+    """Divides sources both ways; returns a line of the report, empty without SentencePiece.
+
+    Args:
+        path: The SentencePiece model of sources.
+        tokenizer: What was made of it.
+        symbols: Tokens of the checkpoint that are no pieces of the model and that texts may spell.
+        texts: Sources.
+
+    Raises:
+        ParityError: The tokens of too many sentences differ.
+    """
+    try:
+        import sentencepiece
+    except ImportError:
+        return ""
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    different = [
+        text
+        for text in texts
+        if tokenizer.pieces(text).ids != _ids(reference, tokenizer, symbols, text)
+    ]
+    equal = len(texts) - len(different)
+    if equal < _MIN_SHARE * len(texts):
+        raise ParityError(
+            f"{path}: only {equal} of {len(texts)} sentences get the tokens that SentencePiece"
+            f" divides them into; one of the others is {different[0]!r:.200}; nothing was written"
+        )
+    return f"tokens equal          {equal} of {len(texts)}, divided by SentencePiece"
+
+
+def _ids(reference: Any, tokenizer: Tokenizer, symbols: Collection[str], text: str) -> list[int]:
+    pieces: list[str] = []
+    for part in _parts(symbols, tokenizer.spelled(text).text):
+        pieces += [part] if part in symbols else reference.encode(part, out_type=str)
+    ids = map(tokenizer.source_id_of, pieces)
+    return [tokenizer.unk_id if id_ is None else id_ for id_ in ids]
+
+
+def _parts(symbols: Collection[str], text: str) -> list[str]:
+    if not symbols:
+        return [text]
+    pattern = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    return [part for part in re.split(f"({pattern})", text) if part]

@@ -1,7 +1,9 @@
-"""Marian and OPUS-MT: ``source.spm`` divides sources, ``target.spm`` targets, ids are elsewhere.
+"""The tokenizers of Marian, as OPUS-MT has them at Hugging Face, and as Marian's own files.
 
-``vocab.json`` has the ids of both sides. Models with separate vocabularies have those of the target
-in ``target_vocab.json``.
+- At Hugging Face ``source.spm`` divides sources, ``target.spm`` targets, and ``vocab.json`` has the
+  ids of both sides; separate vocabularies have those of targets in ``target_vocab.json``.
+- Of Marian's own: one ``.spm`` that also has the ids, or ids alone as YAML or JSON, with the same
+  two files of pieces beside it. Without these, words and punctuation must be between spaces.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models, pre_tokenizers
 
-from seqserve_import.files import in_order_of_ids, read_object
+from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
+from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.marian.vocabulary import Vocabularies, is_spm
 from seqserve_import.tokenizers.added import with_added
-from seqserve_import.tokenizers.pieces import read_pieces
-from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_import.tokenizers.control_tokens import around
+from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"
@@ -65,3 +69,67 @@ def side(
     ]
     special = (PAD, EOS, UNK)
     return segmenter(spm, read_pieces(spm), tokens, special, [*languages, *symbols], rows)
+
+
+def convert_native(folder: Path, rows: int) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of sources; its ids are those of the vocabulary, then ``<pad>``."""
+    files = _files(folder)
+    vocabularies = Vocabularies.read(files)
+    tokens = vocabularies.with_start(vocabularies.source)
+    return _native_side(files.source_vocabulary, folder / "source.spm", tokens, rows)
+
+
+def convert_native_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
+    """Returns the tokenizer of targets; None if it is that of sources."""
+    files = _files(folder)
+    vocabularies, vocabulary = Vocabularies.read(files), files.target_vocabulary
+    source, target = folder / "source.spm", folder / "target.spm"
+    is_divided_alike = is_spm(vocabulary) or not source.exists()
+    if vocabularies.is_joint and (is_divided_alike or read_pieces(source) == read_pieces(target)):
+        return None
+    tokens = vocabularies.with_start(vocabularies.target)
+    return _native_side(vocabulary, target, tokens, rows)
+
+
+def native_pieces_of(folder: Path) -> Path | None:
+    """Finds the SentencePiece model that divides sources; None if words stand between spaces."""
+    vocabulary, pieces = _files(folder).source_vocabulary, folder / "source.spm"
+    path = vocabulary if is_spm(vocabulary) else pieces
+    return path if path.suffix == ".spm" and path.exists() else None
+
+
+_HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
+
+
+def _files(folder: Path) -> MarianFolder:
+    files = MarianFolder.find(folder)
+    assert files, "a checkpoint of Marian was opened before"
+    return files
+
+
+def _native_side(
+    vocabulary: Path, pieces: Path, tokens: Sequence[str], rows: int
+) -> tokenizers.Tokenizer:
+    if not is_spm(vocabulary):
+        return side(pieces, tokens, rows) if pieces.exists() else _words(vocabulary, tokens)
+    model = read_pieces(vocabulary)
+    added = tokens[len(model.pieces) :]
+    special = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
+    return segmenter(vocabulary, model, tokens, {*special, *added})
+
+
+def _words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
+    if codes := sorted(path.parent.glob("*.bpe")):
+        raise CheckpointError(
+            f"{codes[0]}: texts are divided by subword-nmt, which is not supported; only"
+            " SentencePiece (source.spm and target.spm) is"
+        )
+    special = [EOS, UNK, PAD]
+    if absent := [token for token in special if token not in tokens]:
+        raise CheckpointError(f"{path}: has no token {absent[0]}; {AGAIN}")
+    ids = {token: number for number, token in enumerate(tokens)}
+    result = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNK))
+    result.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    result.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    result.post_processor = around(result)
+    return result

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqserve_server.contract.limits import MAX_TOP_K
-from seqserve_server.engine.candidates import CandidateStep, Choice
+from seqserve_server.engine.candidate_step import CandidateStep
+from seqserve_server.engine.candidates import Choice
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
@@ -47,8 +48,8 @@ class SlotCache:
         self._num_tokens = 0
         self._max_length = np.full(1, MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, MIN_LENGTH, np.int32)
-        self._has_options, self._only_scores = np.array(True), np.array(True)
-        self._return_logprobs = np.array(True)
+        flags = (np.array(True) for _ in range(3))
+        self._has_options, self._only_scores, self._return_logprobs = flags
         self.returned_logprobs = self._graph_sums = True
         """Whether the last step computed log-probabilities."""
         self._masks = TokenMasks(slots, manifest.limits.max_target_length, self._eos)
@@ -70,10 +71,12 @@ class SlotCache:
             runtime.allowed_shape,
         )
         self._choice: Choice | None = None
-        self._step = runtime.step(*self._buffers())
+        self.inputs = self._inputs()
+        """What a step reads, by the names of the graph's inputs."""
+        self._step = runtime.step(self.inputs, self._outputs())
 
-    def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:
-        inputs: dict[str, Array] = {
+    def _inputs(self) -> dict[str, Array]:
+        return {
             "tokens": self.tokens,
             "lengths": self.lengths,
             "max_length": self._max_length,
@@ -92,8 +95,10 @@ class SlotCache:
             **self._cross.arrays,
             **self._cross.last,
         }
+
+    def _outputs(self) -> dict[str, Array]:
         written = {**self._target.arrays, **self._cross.arrays}
-        outputs: dict[str, Array] = {
+        return {
             "next_tokens": self.tokens,
             "log_probabilities": self.log_probabilities,
             "top_tokens": self._top_tokens,
@@ -102,7 +107,6 @@ class SlotCache:
             "allowed_logits": self._candidate_step.logits,
             **{f"new_{name}": array for name, array in written.items()},
         }
-        return inputs, outputs
 
     @property
     def bytes(self) -> int:
@@ -144,43 +148,6 @@ class SlotCache:
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
-    def draft_inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
-        """Lists the inputs of a pass in which a row reads tokens, as :func:`draft_graph` says.
-
-        It computes log-probabilities where the last step did.
-        """
-        rows, length = len(tokens), int(self.lengths[row])
-        source_length = max(int(self.source_lengths[row]), MIN_LENGTH)
-        only, has_scores = slice(row, row + 1), np.array(self.returned_logprobs)
-        return {
-            "tokens": np.array(tokens)[:, None],
-            "lengths": np.arange(length, length + rows, dtype=np.int32),
-            "max_length": np.array([length + rows], np.int32),
-            "source_last_index": self._source_last_index[only].repeat(rows),
-            "max_source_length": np.array([source_length], np.int32),
-            "has_options": has_scores,
-            "only_scores": has_scores,
-            "return_logprobs": has_scores,
-            "bias_tokens": self._masks.tokens[:0, None],
-            "bias_values": self._masks.values[:0, None],
-            "top_k": np.empty(0, np.int64),
-            "num_logits": np.empty(0, np.int64),
-            "allowed_tokens": self._candidate_step.inputs["allowed_tokens"][:0],
-            "projected_rows": np.arange(rows),
-            **{name: array[only, :, :length] for name, array in self._target.arrays.items()},
-            **{name: array[only, :, :source_length] for name, array in self._cross.arrays.items()},
-            **{name: array[only] for name, array in self._cross.last.items()},
-        }
-
-    def write(self, row: int, entries: Sequence[Array]) -> None:
-        """Writes keys and values behind the ones that a row has; its length stays.
-
-        ``entries`` ``[1, H, R, D]`` are in the order of the inputs of a pass.
-        """
-        begin = int(self.lengths[row])
-        for cache, new in zip(self._target.arrays.values(), entries, strict=True):
-            cache[row, :, begin : begin + new.shape[2]] = new[0]
-
     def append(self, row: int, token: int) -> int:
         """Gives a row the next token without a step; returns its length."""
         self.tokens[row] = token
@@ -203,8 +170,7 @@ class SlotCache:
             self._candidate_step.forget_masks()
 
     def limit(self, row: int, candidates: Array | None) -> None:
-        """Lets a row choose among some tokens only in all steps from now on, which run it; None for
-        all.
+        """Lets a row choose among some tokens only in all steps from now on; None for all.
 
         Its log-probabilities are then shares of the probability that these tokens have together.
 
@@ -300,7 +266,6 @@ class SlotCache:
             self._graph_sums, self._sizes = sums, None
 
     def _apply(self, choice: Choice) -> None:
-        """Puts the choice of rows that have candidates in the place of the graph's."""
         rows = choice.rows
         self.tokens[rows, 0] = choice.tokens
         if not self.returned_logprobs:
@@ -321,11 +286,7 @@ class SlotCache:
         )
 
     def assert_idle(self) -> None:
-        """Checks that no row has left a mask or a request behind; for tests of leaks.
-
-        Raises:
-            AssertionError: One has.
-        """
+        """Checks that no row has left a mask or a request behind; for tests of leaks."""
         assert not self._masks.by_row
         assert (self.top_k, self.num_logits, len(self._candidate_step.candidates)) == (0, 0, 0)
 

@@ -5,21 +5,13 @@ A step projects each row onto its own tokens only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.engine.candidate_block import CandidateBlock
-from seqserve_server.engine.candidate_graph import Table
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
-
-# More than this part of the output weight, for one set of candidates and for each other one, costs
-# more than all of it, which is packed.
-_MAX_SHARE, _SHARE_OF_OTHERS = 1 / 4, 1 / 16
-_MAX_BYTES = 128 << 20
-"""Of the weights of all candidates."""
 
 
 class Layout(NamedTuple):
@@ -117,121 +109,6 @@ class Candidates:
         for row in sorted(self._by_row):
             rows_of.setdefault(id(self._by_row[row]), []).append(row)
         return [self._by_row[rows[0]] for rows in rows_of.values()], list(rows_of.values())
-
-
-class CandidateStep:
-    """Buffers for the candidates of a number of slots."""
-
-    def __init__(
-        self,
-        slots: int,
-        vocabulary_size: int,
-        tables: Sequence[Table],
-        weights_of: Callable[[Array], Sequence[Array]],
-        allowed_shape: Callable[[int], tuple[int, int]],
-    ) -> None:
-        """Allocates them.
-
-        Args:
-            slots: Maximum number of rows.
-            vocabulary_size: Tokens of targets.
-            tables: As of ``Runtime.candidate_tables``.
-            weights_of: ``Runtime.candidate_weights``.
-            allowed_shape: ``Runtime.allowed_shape``.
-        """
-        _, size = allowed_shape(1)
-        capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
-        self._block = CandidateBlock(capacity, slots, tables, weights_of, allowed_shape)
-        self.inputs = self._block.inputs
-        """What a step reads of all candidates, by the names of the graph's inputs."""
-        groups, _ = self.inputs["allowed_tokens"].shape
-        self.logits = np.zeros((slots * groups + 1, size), np.float32)
-        """Their logits for the rows that have them: what a step writes, all but the last."""
-        self.logits[-1] = -np.inf
-        self.groups = 0
-        """How many groups the next step computes."""
-        self.candidates = Candidates()
-        self._vocabulary_size = vocabulary_size
-        self._layout: Layout | None = None
-        # Where the logits of the candidates are among those computed, and which are suppressed.
-        self._places = np.empty(0, np.int64)
-        self._masked: Array | None = None
-
-    @property
-    def needs_all_logits(self) -> bool:
-        """Whether the next step must compute the logits of all tokens in place of candidates'."""
-        return self._layout is not None and not self.groups
-
-    @property
-    def rows_of_group(self) -> int:
-        """How many rows each group is multiplied with."""
-        return self._block.rows if self.groups else 1
-
-    def prepare(self) -> bool:
-        """Writes the candidates of all rows, where they have changed; tells whether they have."""
-        layout = self.candidates.layout()
-        if layout is self._layout:
-            return False
-        self._layout, self._masked = layout, None
-        sets, rows_of = self.candidates.sets()
-        is_placed = self._are_few(sets) and self._block.place(sets, rows_of)
-        self.groups = self._block.groups if is_placed else 0
-        if layout is not None:
-            self._places = self._logit_places(layout, sets, rows_of)
-        return True
-
-    def _are_few(self, sets: Sequence[Array]) -> bool:
-        """Tells whether to compute their logits alone takes less time than to compute all."""
-        share = _MAX_SHARE + max(len(sets) - 1, 0) * _SHARE_OF_OTHERS
-        return sum(map(len, sets)) <= share * self._vocabulary_size
-
-    def _logit_places(
-        self, layout: Layout, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]
-    ) -> Array:
-        """Finds the logits of each row's candidates among all that are computed, ``[R, N]``.
-
-        Behind those of a row stands the last logit of all.
-        """
-        places = np.full(layout.tokens.shape, -1)
-        if not self.groups:
-            begins = layout.rows[:, None] * self._vocabulary_size
-            places[layout.is_real] = (begins + layout.tokens)[layout.is_real]
-            return places
-        stride = self.groups * self.logits.shape[1]
-        lines = {row: line for line, row in enumerate(layout.rows.tolist())}
-        for tokens, rows in zip(sets, rows_of, strict=True):
-            columns = self._block.columns(tokens)
-            for index, row in enumerate(rows):
-                places[lines[row], : len(columns)] = columns + index * stride
-        return places
-
-    def forget_masks(self) -> None:
-        """Looks for suppressed tokens again in the next step."""
-        self._masked = None
-
-    def choose(self, all_logits: Array, suppressed: Mapping[int, Sequence[int]]) -> Choice | None:
-        """Chooses for the rows that have candidates, after a step; None where there are none.
-
-        Args:
-            all_logits: Of all tokens for every row, one after the other, where the step computed
-                them; the last one is minus infinity.
-            suppressed: Suppressed tokens of each row, rising.
-        """
-        layout = self._layout
-        if layout is None:
-            return None
-        computed = self.logits if self.groups else all_logits
-        logits = computed.reshape(-1).take(self._places)
-        if self._masked is None:
-            self._masked = layout.places(suppressed)
-        logits.reshape(-1)[self._masked] = MASKED_LOGIT
-        return Choice(layout, logits)
-
-
-def _capacity(vocabulary_size: int, slots: int, size: int) -> int:
-    """Finds for how many candidates of ``size`` bytes a step has room; at least one."""
-    share = _MAX_SHARE + slots * _SHARE_OF_OTHERS
-    return max(min(int(share * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)
 
 
 _LAST = np.iinfo(np.int64).max

@@ -9,10 +9,12 @@ from collections.abc import Callable
 import onnxruntime as ort
 
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.engine.draft_graph import READ
 from seqserve_server.engine.packing import Array
 
 _log = logging.getLogger(__name__)
+
+READ = "read_"
+"""Before the name of a cache: the output of its new entries, ``[1, H, R, D]``."""
 
 
 class DraftReader:
@@ -32,7 +34,8 @@ class DraftReader:
         """Reads tokens that follow each other in one target.
 
         Args:
-            inputs: As :func:`~seqserve_server.engine.draft_graph.draft_graph` says.
+            inputs: Those of a step of R rows, but ``self_`` caches have the entries read before,
+                ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
 
         Returns:
             The next tokens ``[R, 1]``, their log-probabilities ``[R]``, or ``[0]`` unless asked

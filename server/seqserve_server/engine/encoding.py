@@ -6,10 +6,10 @@ import logging
 import time
 
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.packing import EncodedSource
+from seqserve_server.engine.packing import EncodedSource, EncodingLimits
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
-from seqserve_server.engine.runtime import EncodingLimits, Runtime
+from seqserve_server.engine.runtime import Runtime
 
 # Only attention pays for padding: sources up to this many times as long as the shortest share it.
 _MAX_PADDED = 2

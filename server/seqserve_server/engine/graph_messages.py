@@ -1,19 +1,27 @@
-"""The parts of an ONNX file that the engine checks or changes; the rest stays as it is.
+"""The parts of an ONNX file that the engine checks, or changes for a GPU; the rest stays as it is.
 
-Source: onnx/onnx.proto of https://github.com/onnx/onnx.
+A graph may name any path for its weights, and ONNX Runtime opens it: older releases wherever it
+leads, newer ones anywhere in the graph's folder. So :func:`check_references` compares the names
+with the manifest's first, without running the graph.
+
+Source: onnx/onnx.proto of https://github.com/onnx/onnx, and docs/ExternalData.md there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
 
-_NUMBER, _INTEGER, _GRAPH, _INTEGERS = 1, 2, 5, 7
+from seqserve_server.contract.errors import ArtifactError
+
+_NUMBER, _INTEGER, _INTEGERS = 1, 2, 7
 
 NUMPY_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
 """Numpy's types by the kinds of tensors."""
@@ -97,20 +105,48 @@ def _declare() -> list[Any]:
     return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
 
 
-_MESSAGES = ("Model", "Graph", "Node", "Value", "TensorType", "Dim", "Tensor", "Entry")
-MODEL, GRAPH, _NODE, VALUE, _TENSOR_TYPE, DIM, TENSOR, ENTRY = _declare()
+_MESSAGES = ("Model", "Node", "Value", "TensorType", "Entry")
+MODEL, _NODE, _VALUE, _TENSOR_TYPE, ENTRY = _declare()
+
+
+def check_references(path: Path, files: Collection[str]) -> None:
+    """Refuses a graph that takes weights from a file which was not checked.
+
+    Raises:
+        ArtifactError: It does, or is no graph.
+    """
+    try:
+        model = MODEL.FromString(path.read_bytes())
+    except (OSError, DecodeError) as error:
+        raise ArtifactError(f"{path}: cannot be read as a graph: {error}") from None
+    for name in _locations(model):
+        if name not in files:
+            raise ArtifactError(
+                f"{path}: takes weights from {name!r}, which its manifest does not name; export"
+                " the model again"
+            )
+
+
+def _locations(message: Message) -> Iterator[str]:
+    """Yields the file names in a message, in whatever part of it."""
+    if isinstance(message, ENTRY):
+        if message.key == "location":
+            yield message.value
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if isinstance(value, Message) else value:
+                yield from _locations(part)
 
 
 def make_node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    """Makes a node; an attribute is a number, a list of integers, or a graph."""
+    """Makes a node; an attribute is a number, or a list of integers."""
     node = _NODE(kind=kind, inputs=inputs, outputs=outputs)
     for name, value in attributes.items():
         if isinstance(value, float):
             node.attributes.add(name=name, number=value, type=_NUMBER)
         elif isinstance(value, int):
             node.attributes.add(name=name, integer=value, type=_INTEGER)
-        elif isinstance(value, GRAPH):
-            node.attributes.add(name=name, graph=value, type=_GRAPH)
         else:
             node.attributes.add(name=name, integers=value, type=_INTEGERS)
     return node
@@ -118,7 +154,7 @@ def make_node(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attrib
 
 def make_value(name: str, kind: int, dims: Sequence[int | str]) -> Any:
     """Declares an input; a dimension is a size or has a name."""
-    value = VALUE(name=name)
+    value = _VALUE(name=name)
     value.type.tensor.CopyFrom(_TENSOR_TYPE(kind=kind))
     for dim in dims:
         value.type.tensor.shape.dims.add(**{"name" if isinstance(dim, str) else "size": dim})
@@ -171,15 +207,7 @@ def rename(nodes: Iterable[Any], before: str, after: str) -> None:
 def put(message: Any, **fields: Iterable[Any]) -> None:
     """Sets fields that hold many messages; they may come from the message itself."""
     for field, values in fields.items():
-        copies = copied(values)
+        copies = type(message)()
+        getattr(copies, field).extend(values)
         message.ClearField(field)
-        getattr(message, field).extend(copies)
-
-
-def copied(messages: Iterable[Any]) -> list[Any]:
-    """Copies messages."""
-    copies = []
-    for message in messages:
-        copies.append(type(message)())
-        copies[-1].CopyFrom(message)
-    return copies
+        getattr(message, field).extend(getattr(copies, field))

@@ -29,9 +29,8 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.engine.engine import Deliver, Engine
-from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.observer import Observer, StatsRecorder
 from seqserve_server.engine.request import Events, Request
-from seqserve_server.engine.stats_recorder import StatsRecorder
 
 Load: TypeAlias = Callable[[Setup, Deliver, Observer], Engine]
 """Makes the engine of a setup, warm but not started."""

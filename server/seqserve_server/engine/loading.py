@@ -3,19 +3,102 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 
 from seqserve.errors import SeqserveError
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.limits import RAISE_THREADS, Provider
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.limits import RAISE_THREADS, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.runtime import open_runtime
-from seqserve_server.engine.loading_log import LoadingLog
+from seqserve_server.engine.local_engine import generate, running
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.self_test import run_self_test
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.process import logs
 from seqserve_server.text.tokenizer import Tokenizer
+
+
+def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
+    """Decodes the sentence of the manifest, where there is one, in an engine of a single row.
+
+    A row decodes in a batch as it does alone, so one row stands for all of them.
+
+    Raises:
+        ArtifactError: The target differs from the manifest's.
+    """
+    manifest = runtime.manifest
+    if manifest.self_test is None:
+        return
+    limits = manifest.limits
+    source = tokenizer.encode(manifest.self_test.source)
+    if len(source) > limits.max_source_length:
+        raise ArtifactError(
+            f"{manifest.label}: self_test.source has {len(source)} tokens; the model reads at most"
+            f" {limits.max_source_length}"
+        )
+    target = tokenizer.decode(_decode(runtime, tokenizer, source).best.token_ids)
+    if target != manifest.self_test.target:
+        raise ArtifactError(
+            f"{manifest.label}: self_test: {manifest.self_test.source!r} gave {target!r}, the"
+            f" manifest says {manifest.self_test.target!r}; this machine computes otherwise than"
+            " the one it was exported on: export the model again, here"
+        )
+
+
+def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finished:
+    """Decodes one source greedily.
+
+    Raises:
+        ServiceError: The engine failed.
+    """
+    model = runtime.manifest.limits
+    limits = EngineLimits(
+        workers=1, slots=1, max_queue=1, max_source_tokens_per_step=model.max_source_length
+    )
+    options = DecodingOptions(max_decoding_length=model.max_target_length)
+    with running(runtime, tokenizer, limits) as engine:
+        [answer] = generate(engine, [GenerateSpec(source=source, options=options)])
+    return answer
+
+
+class LoadingLog:
+    """Logs the stage of a load at an interval, from a thread of its own, until the load ends."""
+
+    def __init__(self, label: str, interval_s: float = 5.0) -> None:
+        """``label`` is name/version of the model."""
+        self._label = label
+        self._interval_s = interval_s
+        self._began_s = time.monotonic()
+        self._stage = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
+
+    def __enter__(self) -> LoadingLog:
+        """Begins."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends; nothing is logged after this."""
+        self._ended.set()
+        self._thread.join()
+
+    def enter(self, stage: str) -> None:
+        """Says which stage begins."""
+        self._stage = stage
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            seconds = round(time.monotonic() - self._began_s, 1)
+            fields = {"model": self._label, "stage": self._stage, "seconds": seconds}
+            logs.event("model loading", fields)
+
 
 _log = logging.getLogger(__name__)
 _NO_THREAD = "can't start new thread"

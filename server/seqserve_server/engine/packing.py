@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,3 +73,16 @@ def pack(sources: Sequence[Sequence[int]], longest: int = 0) -> dict[str, Array]
         "pad_index": starts[:, None] + np.minimum(positions, lengths[:, None] - 1),
         "unpad_index": unpad_index,
     }
+
+
+class EncodingLimits(NamedTuple):
+    """How many sources are encoded together."""
+
+    budget_tokens: int
+    """Source tokens encoded between two steps."""
+    group_tokens: int
+    """Source tokens encoded at once."""
+    group_sources: int = 4
+    """As many waiting sources are encoded at once; fewer may wait some steps for others."""
+    rows_for_a_step: int = 8
+    """They wait one step at most for each so many running rows."""

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from seqserve_server.contract.events import Event, Finished, Timeline
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.errors import DeadlinePassed, Stage
+from seqserve_server.contract.events import (
+    Event,
+    Failed,
+    Finished,
+    Hypothesis,
+    StopReason,
+    Timeline,
+)
+from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.engine.packing import EncodedSource
 
@@ -67,6 +75,15 @@ class Request:
         """Keeps the number of tokens of the hypotheses that the caller asked for."""
         hypotheses = answer.hypotheses[: self.options.num_hypotheses]
         self.tokens_done = sum(len(each.token_ids) for each in hypotheses)
+
+    def expired(self, now_s: float) -> Event:
+        """Ends a wait that was too long: with an empty answer where the time limit has come."""
+        spec = self.spec
+        if spec.deadline_s is not None and spec.deadline_s <= now_s:
+            return Failed(DeadlinePassed(Stage.QUEUE))
+        self.timeline.finished_s = now_s
+        lacking = tuple(missing_terms(self.options.terms, []))
+        return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])
 
 
 Events = list[tuple[Request, Event]]

@@ -9,32 +9,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.artifact.files import check_file
-from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest, is_small
+from seqserve_server.artifact.manifest import (
+    CANDIDATES,
+    DECODER,
+    DRAFT,
+    ENCODER,
+    SCORER,
+    WEIGHTS,
+    Manifest,
+    is_small,
+)
 from seqserve_server.contract.errors import ArtifactError, NoScorer
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import shortlist
-from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
+from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,
     TargetState,
     allocate_state,
 )
-from seqserve_server.engine.draft_graph import draft_graph
 from seqserve_server.engine.draft_reader import DraftReader
-from seqserve_server.engine.external_data import check_references
-from seqserve_server.engine.masked_graph import masked_graph
-from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.graph_messages import check_references
+from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
-from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, DecoderStep, Step
+from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, KEPT, DecoderStep, Step
 
-_CACHE_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(int32)": np.int32,
+}
 
 # Sources of so many tokens together, about sixteen, use a CPU as well as larger groups do. Fewer
 # groups also drive the decoder's weights out of the CPU's cache less often.
@@ -54,19 +67,6 @@ def doubling(largest: int) -> list[int]:
     return [*(2**power for power in range((largest - 1).bit_length())), largest]
 
 
-class EncodingLimits(NamedTuple):
-    """How many sources are encoded together."""
-
-    budget_tokens: int
-    """Source tokens encoded between two steps."""
-    group_tokens: int
-    """Source tokens encoded at once."""
-    group_sources: int = 4
-    """As many waiting sources are encoded at once; fewer may wait some steps for others."""
-    rows_for_a_step: int = 8
-    """They wait one step at most for each so many running rows."""
-
-
 class Runtime:
     """A loaded model."""
 
@@ -78,7 +78,6 @@ class Runtime:
         threads: int,
         *,
         packs: bool = True,
-        profile: Path | None = None,
     ) -> None:
         """Opens the graphs of an artifact.
 
@@ -88,7 +87,6 @@ class Runtime:
             provider: What runs the graphs.
             threads: Threads within a run.
             packs: As of :func:`open_session`.
-            profile: As of :func:`open_session`.
 
         Raises:
             ProviderError: The provider is not available here.
@@ -99,22 +97,21 @@ class Runtime:
         self._folder = folder
         self._threads = threads
         self._packs = packs
-        self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
         for name in manifest.files:
             if name.endswith(".onnx"):
                 check_references(folder / name, manifest.files)
         self._encoder = self._open(ENCODER)
-        self._masked = masked_graph(folder / DECODER)
-        candidates = self._candidate_graph()
-        graph = candidates.graph if candidates else self._masked
-        self._decoder = self._open(DECODER, graph)
-        self.candidate_tables = candidates.tables if candidates else []
-        """What steps are given of each candidate; empty where they gather it themselves."""
-        gather = candidates.gather if candidates else None
-        self._candidate_gather = self._open_unprofiled(gather) if gather else None
+        self._decoder = self._open(DECODER)
         self._group = self._check_steps()
+        self.candidate_tables = [
+            Table(entry.name, tuple(entry.shape[1:]), np.dtype(_TYPES[entry.type]))
+            for entry in self._decoder.get_inputs()
+            if entry.name.startswith(KEPT)
+        ]
+        """What steps are given of each candidate; empty where they gather it themselves."""
+        self._candidates = self._open(CANDIDATES) if self.candidate_tables else None
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
         self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
@@ -141,7 +138,7 @@ class Runtime:
     def cache_type(self) -> np.dtype[Any]:
         """The type of cached keys and values."""
         types = {entry.name: entry.type for entry in self._decoder.get_inputs()}
-        return np.dtype(_CACHE_TYPES[types["cross_key_0"]])
+        return np.dtype(_TYPES[types["cross_key_0"]])
 
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Returns the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
@@ -161,9 +158,9 @@ class Runtime:
         Args:
             tokens: Groups of token ids, int64 ``[G, 64]``.
         """
-        if self._candidate_gather is None:
+        if self._candidates is None:
             return []
-        return self._candidate_gather.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
+        return self._candidates.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DecoderStep:
         """Makes a step over the buffers given; see :class:`Step`."""
@@ -253,10 +250,6 @@ class Runtime:
         }
         self._scorer.run(["log_probabilities"], inputs, options)
 
-    def end_profile(self) -> Path:
-        """Ends profiling and gives the JSON file of the decoder's steps."""
-        return Path(self._decoder.end_profiling())
-
     def _check_steps(self) -> int:
         """Refuses a decoder graph that lacks an input or output; gives its group size."""
         entries = (*self._decoder.get_inputs(), *self._decoder.get_outputs())
@@ -270,44 +263,33 @@ class Runtime:
             )
         return int(shapes["allowed_tokens"][1])
 
-    def _candidate_graph(self) -> CandidateGraph | None:
-        keeps = self.manifest.precision != "fp16"
-        return candidate_graph(self._folder / DECODER, self._masked, keeps=keeps)
-
     def _draft_reader(self) -> DraftReader | None:
-        manifest = self.manifest
-        # With half floats, the last bits of a row depend on the rows beside it.
-        is_exact = manifest.precision != "fp16"
-        if not is_exact or manifest.files[WEIGHTS].bytes < _MIN_DRAFTED_BYTES:
-            return None
-        graph = draft_graph(self._folder / DECODER, manifest.architecture)
-        if graph is None:
+        files = self.manifest.files
+        if DRAFT not in files or files[WEIGHTS].bytes < _MIN_DRAFTED_BYTES:
             return None
 
         def opened() -> ort.InferenceSession:
-            check_file(self._folder / WEIGHTS, manifest.files[WEIGHTS])
-            return self._open(DECODER, graph)
+            self._check_again(DRAFT)
+            return self._open(DRAFT)
 
         return DraftReader(opened)
+
+    def _check_again(self, name: str) -> None:
+        """Checks a graph that is opened late: its file may have changed since the start."""
+        for each in (name, WEIGHTS):
+            check_file(self._folder / each, self.manifest.files[each])
 
     def _opened_scorer(self) -> ort.InferenceSession:
         if not self.can_score:
             raise NoScorer(self.manifest.label)
         with self._scorer_lock:
             if self._scorer is None:
-                for name in (SCORER, WEIGHTS):
-                    check_file(self._folder / name, self.manifest.files[name])
+                self._check_again(SCORER)
                 # All tokens of a target share one run, so packed weights gain little.
                 self._scorer = self._open(SCORER, packs=False)
             return self._scorer
 
-    def _open(
-        self, name: str, graph: bytes | None = None, *, packs: bool | None = None
-    ) -> ort.InferenceSession:
+    def _open(self, name: str, *, packs: bool | None = None) -> ort.InferenceSession:
         packs = self._packs if packs is None else packs
         place = (self._folder, name, self.manifest, self.provider, self._threads)
-        return open_session(*place, packs=packs, profile=self._profile, graph=graph)
-
-    def _open_unprofiled(self, graph: bytes) -> ort.InferenceSession:
-        place = (self._folder, DECODER, self.manifest, self.provider, self._threads)
-        return open_session(*place, graph=graph)
+        return open_session(*place, packs=packs)

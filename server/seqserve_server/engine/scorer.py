@@ -212,7 +212,6 @@ def _padded(rows: list[list[int]], length: int) -> Array:
 
 
 def _cut(name: str, array: Array, index: int, source: int, target: int) -> Array:
-    """Cuts one pair out of an output of the graph."""
     if name == _SCORES:
         return array[index, :target]
     queries = source if name == "encoder_attention" else target

@@ -27,7 +27,6 @@ def open_session(
     threads: int,
     *,
     packs: bool = True,
-    profile: Path | None = None,
     graph: bytes | None = None,
     provider_options: tuple[str, dict[str, str]] | None = None,
     share: Callable[[ort.SessionOptions], None] | None = None,
@@ -42,7 +41,6 @@ def open_session(
         threads: Threads within a run.
         packs: Whether to copy the weights into the layout of the kernels. If not, runs are slower,
             on the mapped file, which takes no memory of its own.
-        profile: Beginning of the path of a profile to write; None for none.
         graph: Runs in the place of the file, from which it was made.
         provider_options: Name and options of the execution provider, where it has some.
         share: Gives the session's options weights that it need not load.
@@ -55,7 +53,7 @@ def open_session(
     if name not in manifest.files:
         # What the manifest does not name was not checked either.
         raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
-    options = _options(name, threads, packs=packs, profile=profile)
+    options = _options(name, threads, packs=packs)
     if graph is not None:
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder)
@@ -83,7 +81,7 @@ def open_session(
     return session
 
 
-def _options(name: str, threads: int, *, packs: bool, profile: Path | None) -> ort.SessionOptions:
+def _options(name: str, threads: int, *, packs: bool) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -94,9 +92,6 @@ def _options(name: str, threads: int, *, packs: bool, profile: Path | None) -> o
     options.add_session_config_entry("session.force_spinning_stop", "1")
     if not packs:
         options.add_session_config_entry("session.disable_prepacking", "1")
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = f"{profile}-{name}"
     return options
 
 

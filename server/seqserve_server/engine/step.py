@@ -7,11 +7,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.engine.candidate_graph import KEPT
 from seqserve_server.engine.packing import Array
 
 MASKED_LOGIT = np.float32(-1e30)
 """Logit of a suppressed token: below any other, and finite, so that sums with it are numbers."""
+
+
+KEPT = "kept_"
+"""Before the number of a table: the input that a step is given of it."""
 
 
 class StepSizes(NamedTuple):
@@ -65,7 +68,14 @@ _OPTIONAL = {"log_probabilities", _ALLOWED_LOGITS, *_ROW_SIZED} - {"bias_tokens"
 """Arrays that have no rows if the step is plain."""
 _LOGITS = {"logits", _ALLOWED_LOGITS}
 """Arrays that have no rows if the step computes log-probabilities and top tokens alone."""
-INPUTS_AND_OUTPUTS = {*SHARED_INPUTS, *_SIZED, *_OPTIONAL, *_ROW_SIZED, *_PROJECTED}
+INPUTS_AND_OUTPUTS = {
+    *SHARED_INPUTS,
+    *_SIZED,
+    *_OPTIONAL,
+    *_ROW_SIZED,
+    *_PROJECTED,
+    _ALLOWED_ROWS,
+}
 """What a decoder graph must have, its caches apart."""
 
 _MAX_BINDINGS = 1024

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import numpy as np
 
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, ServiceError, Stage
-from seqserve_server.contract.events import (
-    Event,
-    Failed,
-    Finished,
-    Hypothesis,
-    Progress,
-    StopReason,
-)
-from seqserve_server.contract.options import missing_terms
+from seqserve_server.contract.events import Failed, Finished, Progress
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
+from seqserve_server.engine.decoding.drafts import DraftPass
 from seqserve_server.engine.decoding.search import Search
-from seqserve_server.engine.draft_pass import DraftPass
 from seqserve_server.engine.encoding import SourceEncoder
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.packing import Array, CrossKV, EncodedSource
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Events, Request
+from seqserve_server.engine.row_table import RowTable
 from seqserve_server.engine.runtime import Runtime
 
 _IDLE_TURNS = 4
@@ -71,14 +63,7 @@ class Worker:
         self._search = Search(
             self._cache, runtime.manifest, detokenize, runtime.shortlist, draft_pass
         )
-        # No row is late before these times. They stay when a row leaves, so that late rows may be
-        # looked for in vain, but none is missed.
-        self._next_deadline_s = math.inf
-        self._next_limit_s = math.inf
-        # The request of each row, None where it has left.
-        self._rows: list[Request | None] = []
-        # Rows whose request has left, the lowest last; a step runs only when there are none.
-        self._holes: list[int] = []
+        self._rows = RowTable()
         # Running requests that report progress, and those whose steps compute log-probabilities.
         self._streaming: set[Request] = set()
         self._scoring: set[Request] = set()
@@ -119,13 +104,13 @@ class Worker:
 
     def step(self) -> Events:
         """Drops rows that must leave, admits requests, and runs one step; returns its events."""
-        if not self._busy_rows:
+        if not self._rows.busy:
             self._scheduler.wait_for_work(self._idle_s)
         began_s = time.perf_counter()
         self._runtime_s = 0.0
         self._drop(time.monotonic())
         self._admit()
-        self._compact()
+        self._rows.compact(self._move)
         if self._rows:
             rows = len(self._rows)
             self._advance()
@@ -139,27 +124,19 @@ class Worker:
                 self._cache.use_idle_time()
         return self._take_events()
 
-    @property
-    def _busy_rows(self) -> int:
-        return len(self._rows) - len(self._holes)
-
-    def _running(self) -> list[Request]:
-        """Lists the requests that have rows."""
-        return [request for request in dict.fromkeys(self._rows) if request]
-
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests that have left."""
-        self._compact()
+        self._rows.compact(self._move)
         assert not (self._rows or self._streaming or self._scoring)
         self._search.assert_idle()
 
     def fail(self, error: ServiceError) -> Events:
         """Ends every request with an error; returns also the events from before the fault."""
         # A request that was about to join may have rows already.
-        ended = list(dict.fromkeys([*self._running(), *self._joining]))
+        ended = list(dict.fromkeys([*self._rows.running(), *self._joining]))
         self._end(ended, answered=False)
-        self._vacate([row for row, request in enumerate(self._rows) if request])
-        for each in (self._rows, self._holes, self._joining, self._without_token):
+        self._vacate(self._rows.rows_of(ended))
+        for each in (self._rows, self._joining, self._without_token):
             each.clear()
         self._events += [(request, Failed(error)) for request in ended]
         return self._take_events()
@@ -169,38 +146,24 @@ class Worker:
         return events
 
     def _drop(self, now_s: float) -> None:
-        """Removes requests that are cancelled or late."""
         for request in self._scheduler.expire(now_s):
-            self._events.append((request, _expired(request, now_s)))
-        gone = self._scheduler.take_cancelled(self._rows)
+            self._events.append((request, request.expired(now_s)))
+        gone = self._scheduler.take_cancelled(self._rows.requests)
         for request in gone:
             request.count_tokens(self._search.interrupt(request))
             self._observer.cancelled(request)
-        if now_s >= self._next_deadline_s:
-            late = self._late(now_s, gone)
-            for request in late:
-                request.count_tokens(self._search.interrupt(request))
-                self._events.append((request, Failed(DeadlinePassed(Stage.DECODE))))
-            gone += late
+        late = self._rows.late(now_s, gone)
+        for request in late:
+            request.count_tokens(self._search.interrupt(request))
+            self._events.append((request, Failed(DeadlinePassed(Stage.DECODE))))
+        gone += late
         if gone:
-            self._vacate([row for row, request in enumerate(self._rows) if request in gone])
+            self._vacate(self._rows.rows_of(gone))
             self._end(gone, answered=False)
-
-    def _late(self, now_s: float, gone: list[Request]) -> list[Request]:
-        """Finds requests whose deadline has passed, and when the next deadline comes."""
-        timed = [
-            (request.spec.deadline_s, request)
-            for request in self._running()
-            if request.spec.deadline_s is not None and request not in gone
-        ]
-        self._next_deadline_s = min(
-            (deadline_s for deadline_s, _ in timed if deadline_s > now_s), default=math.inf
-        )
-        return [request for deadline_s, request in timed if deadline_s <= now_s]
 
     def _admit(self) -> None:
         """Gives free slots to new requests, within the budget of sources to encode."""
-        busy = self._busy_rows
+        busy = self._rows.busy
         if self._encoder.waits_for_company(busy):
             return
         new = self._scheduler.take(
@@ -230,14 +193,11 @@ class Worker:
     def _join(self, request: Request, source: EncodedSource) -> None:
         """Copies an encoded source into free rows, or rows after the last one."""
         spec = request.generate
-        rows = [self._take_row(request) for _ in range(spec.rows)]
+        rows = self._rows.take(request)
         for row in rows:
             self._cache.join(row, source.cross_kv, source.index, spec.start_token)
         request.encoded = None
         self._search.join(rows, request)
-        if spec.deadline_s is not None:
-            self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)
-        self._next_limit_s = min(self._next_limit_s, spec.limit_s)
         self._joining.remove(request)
         self._without_token.append(request)
         if spec.reports_progress:
@@ -246,25 +206,9 @@ class Worker:
             self._scoring.add(request)
         request.timeline.encode_ended_s = time.monotonic()
 
-    def _take_row(self, request: Request) -> int:
-        if self._holes:
-            row = self._holes.pop()
-            self._rows[row] = request
-        else:
-            row = len(self._rows)
-            self._rows.append(request)
-        return row
-
-    def _compact(self) -> None:
-        """Moves the last rows into the holes, so that a step runs over no empty row."""
-        for row in self._holes:
-            last = len(self._rows) - 1
-            if row != last:
-                self._cache.move(last, row)
-                self._search.move(last, row)
-                self._rows[row] = self._rows[last]
-            self._rows.pop()
-        self._holes.clear()
+    def _move(self, last: int, hole: int) -> None:
+        self._cache.move(last, hole)
+        self._search.move(last, hole)
 
     def _advance(self) -> None:
         """Runs the decoder graph once and handles what it ends."""
@@ -278,8 +222,8 @@ class Worker:
             self._note_first_tokens(now_s, rows)
         if ended.rows:
             self._vacate(ended.rows)
-        if now_s >= self._next_limit_s:
-            self._interrupt(now_s)
+        if over := self._rows.over_limit(now_s):
+            self._interrupt(over, now_s)
         if self._streaming:
             self._report_progress()
         if ended.finished:
@@ -311,20 +255,14 @@ class Worker:
 
     def _report_progress(self) -> None:
         """Reports the new token of streamed rows; the last one comes with the answer."""
-        for row, request in enumerate(self._rows):
+        for row, request in enumerate(self._rows.requests):
             if request and request in self._streaming:
                 self._events.append((request, Progress([self._search.last_token(row)])))
 
-    def _interrupt(self, now_s: float) -> None:
+    def _interrupt(self, over: list[Request], now_s: float) -> None:
         """Ends requests at their time limit, with the tokens that they have."""
-        running = self._running()
-        over = [request for request in running if request.spec.limit_s <= now_s]
-        self._next_limit_s = min(
-            (request.spec.limit_s for request in running if request.spec.limit_s > now_s),
-            default=math.inf,
-        )
         answers = [(request, self._search.interrupt(request)) for request in over]
-        self._vacate([row for row, request in enumerate(self._rows) if request in over])
+        self._vacate(self._rows.rows_of(over))
         self._finish(answers, now_s)
 
     def _finish(self, finished: list[tuple[Request, Finished]], now_s: float) -> None:
@@ -335,24 +273,12 @@ class Worker:
         self._end([request for request, _ in finished])
 
     def _vacate(self, rows: list[int]) -> None:
-        """Frees slots for the next requests."""
         for row in rows:
             self._search.leave(row)
-            self._rows[row] = None
-        self._holes = sorted(self._holes + rows, reverse=True)
+        self._rows.vacate(rows)
 
     def _end(self, requests: list[Request], *, answered: bool = True) -> None:
         """Forgets requests that have no slot any more."""
         self._streaming.difference_update(requests)
         self._scoring.difference_update(requests)
         self._scheduler.finish(requests, answered=answered)
-
-
-def _expired(request: Request, now_s: float) -> Event:
-    """Ends a request that waited too long: with an empty answer where its time limit has come."""
-    spec = request.spec
-    if spec.deadline_s is not None and spec.deadline_s <= now_s:
-        return Failed(DeadlinePassed(Stage.QUEUE))
-    request.timeline.finished_s = now_s
-    lacking = tuple(missing_terms(request.options.terms, []))
-    return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])

@@ -111,7 +111,6 @@ def _is_mark(character: str) -> bool:
 
 
 def _form(reads: Callable[[str], bool], cluster: str) -> str:
-    """Spells a character and the marks on it."""
     if not _JOINERS.isdisjoint(cluster):
         cluster = "".join(c for c in cluster if c not in _JOINERS or reads(c))
     composed = unicodedata.normalize("NFC", cluster)

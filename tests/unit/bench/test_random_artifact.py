@@ -13,9 +13,9 @@ from bench.random_artifact import random_model, trace, write
 from tests.step_graphs import operators_parsed_once
 from tests.tiny import cut_down
 
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
+from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
-from seqserve_export.precision import Precision
 from seqserve_server.artifact.manifest import FILE, WEIGHTS, Manifest
 
 TINY = cut_down(BART_LARGE)

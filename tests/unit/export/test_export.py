@@ -17,7 +17,8 @@ from seqserve_export.tolerance import TOLERANCES, ParityError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Manifest, Verification
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import Verification
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.text.tokenizer import Tokenizer
 

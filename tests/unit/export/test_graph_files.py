@@ -11,9 +11,8 @@ from onnx import TensorProto
 from onnxscript import ir
 from tests.graph_nodes import nodes_of
 
-from seqserve_export.graph_files import move_weights
+from seqserve_export.graph_files import WeightsFile, move_weights
 from seqserve_export.tracing import ATTENTION_OPSET
-from seqserve_export.weights_file import WeightsFile
 from seqserve_server.artifact.manifest import WEIGHTS
 
 GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]
@@ -159,10 +158,14 @@ def branches_of(graph: onnx.GraphProto, condition: str) -> tuple[onnx.GraphProto
 def test_steps_run_no_node_of_options_that_no_row_has(graphs: dict[str, onnx.ModelProto]) -> None:
     decoder = graphs["decoder.onnx"].graph
     with_options, plain = branches_of(decoder, "has_options")
-    scored, full = branches_of(with_options, "only_scores")
+    whole, limited = branches_of(with_options, "has_rows")
+    scored, full = branches_of(whole, "only_scores")
     others, lists = {"If", "Gather"}, {"LogSoftmax", "TopK"}
-    operators = [{node.op_type for node in nodes_of(end)} for end in (full, scored, plain)]
-    assert [kinds & (others | lists) for kinds in operators] == [others | lists, lists, set()]
+    ends = (full, scored, limited, plain)
+    operators = [{node.op_type for node in nodes_of(end)} for end in ends]
+    assert [kinds & (others | lists) for kinds in operators] == [
+        *(others | lists, lists, {"Gather"}, set())
+    ]
     options = {"top_k", "num_logits", "allowed_tokens"}
     assert not options & {name for node in decoder.node for name in node.input}
 
@@ -176,11 +179,11 @@ def test_logits_are_masked_once_before_the_branches(graphs: dict[str, onnx.Model
 
 def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) -> None:
     """A part of a joined weight is found in it, and tokens are rows of the output projection."""
-    for name in GRAPHS:
+    for name in [*GRAPHS, "candidates.onnx"]:
         graph = onnx.load(str(tiny_int8_artifact / name), load_external_data=False).graph
         rounded = {t.name for t in graph.initializer if t.data_type == TensorProto.INT8 and t.dims}
         readers = {node.op_type for node in nodes_of(graph) if rounded & set(node.input)}
-        assert readers == ({"Transpose", "Gather"} if name == "decoder.onnx" else {"Transpose"})
+        assert readers == ({"Gather"} if name == "candidates.onnx" else {"Transpose"})
 
 
 def graph_of(**arrays: np.ndarray) -> ir.Graph:

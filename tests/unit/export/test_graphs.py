@@ -17,8 +17,8 @@ from tests.step_graphs import steps_only
 
 from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
+from seqserve_export.options import Caches, Scales
 from seqserve_export.pipeline import write_artifact
-from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import (
     Activation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_export.languages import declared
+from seqserve_export.artifact import declared
 from seqserve_server.artifact.template import Template
 
 OPUS = Template(source_prefix=["{target}"], target_languages={"fra": "F", "por": "P"})

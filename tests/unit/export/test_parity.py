@@ -8,16 +8,17 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 import torch
+from tests.tiny import SENTENCES
 
 from seqserve_export import parity
-from seqserve_export.parity import HeldOut, verify
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
+from seqserve_export.parity import Candidate, HeldOut, choose_self_test, verify
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact import manifest as manifest_file
-from seqserve_server.artifact.manifest import Verification
+from seqserve_server.artifact.records import SelfTest, Verification
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine.local_engine import LocalEngine
 
@@ -74,8 +75,8 @@ def test_weights_that_are_large_are_not_packed(
     measured = compare(tiny_model, tiny_artifact, pairs)
     check_tolerance(measured, "fp32")
     assert measured.tokens == verification.tokens
-    # The encoder, the decoder and the scorer.
-    assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 3)
+    # The encoder, the decoder, the scorer, and what gathers candidates.
+    assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 4)
 
 
 def test_sentences_without_references_are_compared_but_not_scored(
@@ -191,3 +192,45 @@ def test_answers_that_are_no_numbers_are_refused(
 def test_proof_needs_a_sound_artifact(tiny_model: Transformer, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
         compare(tiny_model, tmp_path, [Pair("a", "b")])
+
+
+def test_sentence_is_one_that_both_decode_alike(
+    tiny_model: Transformer, tiny_artifact: Path, tiny_offline: LocalEngine
+) -> None:
+    pairs = [Pair(sentence, "") for sentence in SENTENCES[:20]]
+    held_out = HeldOut(pairs=pairs, name="")
+    self_test = verify(lambda: tiny_model, tiny_artifact, held_out).self_test
+    assert self_test is not None
+    assert self_test.source in SENTENCES
+    assert tiny_offline([self_test.source]) == [self_test.target] != [""]
+
+
+def test_model_that_says_something_else_has_none(
+    tiny_model: Transformer, tiny_int8_artifact: Path, tiny_offline: LocalEngine
+) -> None:
+    with LocalEngine(tiny_int8_artifact) as rounded:
+        others = [
+            Pair(sentence, "")
+            for sentence in SENTENCES[:40]
+            if rounded([sentence]) != tiny_offline([sentence])
+        ]
+    assert len(others) > 3
+    held_out = HeldOut(pairs=others, name="")
+    assert verify(lambda: tiny_model, tiny_int8_artifact, held_out).self_test is None
+
+
+def candidate(name: str, margins: list[float]) -> Candidate:
+    return Candidate(name, name.upper(), np.array(margins))
+
+
+def test_surest_of_those_that_are_not_short() -> None:
+    candidates = [
+        candidate("short", [9.0, 9.0]),
+        candidate("unsure once", [9.0, 9.0, 1.0, 9.0]),
+        candidate("sure", [2.0, 2.0, 2.0, 2.0]),
+        candidate("long", [1.5, 9.0, 9.0, 9.0, 9.0]),
+        candidate("empty", [99.0]),
+    ]
+    assert choose_self_test(candidates) == SelfTest(source="sure", target="SURE")
+    assert choose_self_test(candidates[-1:]) is None
+    assert choose_self_test([]) is None

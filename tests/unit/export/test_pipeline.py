@@ -11,15 +11,16 @@ import torch
 
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description
+from seqserve_export.options import Caches, Precision, Scales
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
-from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Calibration, precision_of, with_same_weights
 from seqserve_export.tolerance import ParityError
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Manifest, Provenance, Quantization
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import Provenance, Quantization
 from seqserve_server.text.tokenizer import Tokenizer
 
 

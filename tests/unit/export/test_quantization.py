@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import (
     _MAX_EXACT_INPUTS,
-    _MIN_SCALE,
     Calibration,
     QuantizedLinear,
     Range,
@@ -24,8 +23,8 @@ from seqserve_export.quantization import (
     precision_of,
     quantize,
     quantize_in_place,
-    quantized_weight,
 )
+from seqserve_export.weight_rounding import MIN_SCALE, quantized_weight
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 
@@ -45,7 +44,7 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
         (Range(0.0, 2.0), 0, 2 / 255),
         (Range(0.5, 2.0), 0, 2 / 255),
         (Range(-2.0, -1.0), 128, 2 / 127),
-        (Range(0.0, 0.0), 0, _MIN_SCALE / 255),
+        (Range(0.0, 0.0), 0, MIN_SCALE / 255),
     ],
 )
 def test_range_is_laid_over_the_integers(seen: Range, zero_point: int, scale: float) -> None:
@@ -105,7 +104,7 @@ def test_channel_is_rounded_no_coarser_than_it_must(values: list[list[float]]) -
     error = (weight - integers * scale[:, None]).abs()
     rounded = (error > 1e-5 * weight.abs()).any(1)
     largest = weight.abs().amax(1)
-    assert (scale <= (2 * largest / 127).clamp(min=_MIN_SCALE) * (1 + 1e-6))[rounded].all()
+    assert (scale <= (2 * largest / 127).clamp(min=MIN_SCALE) * (1 + 1e-6))[rounded].all()
     assert (scale >= largest / 127 * (1 - 1e-6)).all()
     full = [max(pair_sums(row[None])) >= 126 for row in integers[rounded & (largest > 1e-6)]]
     assert all(full)

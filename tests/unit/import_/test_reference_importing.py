@@ -42,7 +42,7 @@ def again(
     """Imports once more, by the graphs at hand, which saves tracing them again."""
 
     def copy(model: object, place: Path) -> list[str]:
-        names = ["encoder.onnx", "decoder.onnx", "scorer.onnx", "weights.bin"]
+        names = [*(file.name for file in imported.glob("*.onnx")), "weights.bin"]
         for name in names:
             shutil.copy(imported / name, place)
         return names

@@ -60,6 +60,11 @@ COMMANDS = {
         help="let a model choose among probable translations only, so that it is faster",
         extra="train",
     ),
+    "upgrade": Command(
+        module="seqserve_export.upgrade",
+        help="convert models that an older release wrote",
+        extra="train",
+    ),
     "serve": Command(
         module="seqserve_server.front.app",
         help="serve exported models over gRPC",

@@ -111,7 +111,6 @@ class BeamBatch:
         return ends | is_longest[:, None]
 
     def _add_finished(self, index: int, continuations: Continuations, is_end: Array) -> None:
-        """Adds the hypotheses that have ended to their search."""
         listed = continuations.listed(index)
         for column in is_end[: self._size].nonzero()[0].tolist():
             self._searches[index].add(listed[column], is_top=column == 0)

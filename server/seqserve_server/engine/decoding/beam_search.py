@@ -39,7 +39,7 @@ class BeamSearch:
         self._finished: list[FinishedHypothesis] = []
         """Those that may be in the answer."""
         self._num_finished = 0
-        self._top_finished = self._is_dropped = False
+        self._top_finished = self._is_improbable = False
         self._top_tokens: list[TopTokens] = []
         ends = self.constraints.end_ids
         self._terms = LexicalConstraints(options.terms, ends) if options.terms else None
@@ -64,7 +64,7 @@ class BeamSearch:
         """
         proposed = [proposals.of(row) for row in self.rows]
         self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in proposed]
-        self._is_dropped = proposed[0].is_dropped
+        self._is_improbable = proposed[0].is_improbable
         scores = self._all_rows.scores[self.rows]
         if proposed[0].next_token:
             return continue_with(scores, *proposed[0].next_token)
@@ -85,12 +85,12 @@ class BeamSearch:
 
     def ends(self, token_ids: list[int]) -> bool:
         """Tells whether tokens are a whole hypothesis."""
-        return self._is_dropped or self.constraints.end(token_ids) is not None
+        return self._is_improbable or self.constraints.end(token_ids) is not None
 
     def add(self, continuation: Continuation, is_top: bool) -> None:
         """Adds a beam whose hypothesis a token has ended."""
         beam, token, log_probability, score = continuation
-        if self._is_dropped or score == -math.inf:
+        if self._is_improbable or score == -math.inf:
             return
         self._num_finished += 1
         self._top_finished |= is_top

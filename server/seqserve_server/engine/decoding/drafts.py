@@ -6,13 +6,80 @@ Decoding".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from seqserve_server.contract.events import Finished
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows, RowState
-from seqserve_server.engine.draft_pass import MAX_TOKENS, DraftPass
+from seqserve_server.engine.draft_reader import DraftReader
+from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
+
+MAX_TOKENS = 32
+"""Tokens of a pass, which then takes less than twice as long as to encode as many."""
+
+
+class DraftPass:
+    """Passes over single rows of a cache."""
+
+    def __init__(self, reader: DraftReader, cache: SlotCache) -> None:
+        """Takes the cache."""
+        self._reader, self._cache = reader, cache
+
+    def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
+        """Reads tokens in a row: it gets their keys and values, but is no longer than before.
+
+        Args:
+            row: A row that chooses among all tokens.
+            tokens: Its newest token, and those that may come next; 2 to :data:`MAX_TOKENS`.
+
+        Returns:
+            The best next token after each of them, and its log-probability; zeros where the last
+            step of the cache computed none. None while drafts are not read.
+        """
+        outputs = self._reader.read(self._inputs(row, tokens))
+        if outputs is None:
+            return None
+        best, log_probabilities, *entries = outputs
+        begin = int(self._cache.lengths[row])
+        for name, new in zip(self._named("self_"), entries, strict=True):
+            self._cache.inputs[name][row, :, begin : begin + new.shape[2]] = new[0]
+        return best[:, 0].tolist(), log_probabilities.tolist() or [0.0] * len(tokens)
+
+    def _inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
+        """Lists the inputs of a pass; it computes log-probabilities where the last step did."""
+        cache, rows, length = self._cache, len(tokens), int(self._cache.lengths[row])
+        source_length = max(int(cache.source_lengths[row]), MIN_LENGTH)
+        only, has_scores = slice(row, row + 1), np.array(cache.returned_logprobs)
+        inputs = cache.inputs
+        return {
+            "tokens": np.array(tokens)[:, None],
+            "lengths": np.arange(length, length + rows, dtype=np.int32),
+            "max_length": np.array([length + rows], np.int32),
+            "source_last_index": inputs["source_last_index"][only].repeat(rows),
+            "max_source_length": np.array([source_length], np.int32),
+            "has_options": has_scores,
+            "only_scores": has_scores,
+            "return_logprobs": has_scores,
+            "bias_tokens": inputs["bias_tokens"][:0, None],
+            "bias_values": inputs["bias_values"][:0, None],
+            "top_k": np.empty(0, np.int64),
+            "num_logits": np.empty(0, np.int64),
+            "allowed_tokens": inputs["allowed_tokens"][:0],
+            "projected_rows": np.arange(rows),
+            **{name: inputs[name][only, :, :length] for name in self._named("self_")},
+            **{name: inputs[name][only, :, :source_length] for name in self._named("cross_")},
+            **{name: inputs[name][only] for name in self._named("last_")},
+        }
+
+    def _named(self, prefix: str) -> list[str]:
+        return [name for name in self._cache.inputs if name.startswith(prefix)]
+
 
 # A pass over fewer tokens takes longer than as many steps.
 _MIN_TOKENS = 5
@@ -103,7 +170,7 @@ class Drafts:
         """Forgets the draft of a row that leaves."""
         self._drafts.pop(state, None)
 
-    def follow(self) -> None:
+    def take_newest_tokens(self) -> None:
         """Takes the newest token of each row after a step."""
         for state, draft in self._drafts.items():
             draft.append(int(self._rows.cache.tokens[state.row, 0]))

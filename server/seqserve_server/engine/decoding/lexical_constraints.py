@@ -82,7 +82,6 @@ class LexicalConstraints:
         return Continuations(*(np.array(part)[None] for part in parts))
 
     def _next_tokens(self, output: list[int]) -> list[int]:
-        """Lists the tokens that would advance a term."""
         terms = (self._terms[index] for index in missing_terms(self._terms, output))
         return [term[matched_prefix(output, term)] for term in terms]
 

@@ -24,7 +24,7 @@ class Proposal(NamedTuple):
     forced."""
     top_tokens: Sequence[tuple[int, float]] = ()
     """Top tokens of the step for the answer; empty unless asked for."""
-    is_dropped: bool = False
+    is_improbable: bool = False
     """Whether the row is an alternative that is too improbable."""
 
 

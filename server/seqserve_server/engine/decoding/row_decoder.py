@@ -115,7 +115,6 @@ class RowDecoder:
         return forced
 
     def _sample(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
-        """Samples for all rows that do so among the top tokens of the graph."""
         rows, cache = self._rows, self._rows.cache
         listed, listed_probabilities = cache.top_tokens(sampling)  # [R, K]
         params = rows.sampling.of(sampling)
@@ -150,10 +149,9 @@ class RowDecoder:
         return numbers
 
     def _choose(self, row: int, tokens: Array, log_probabilities: Array) -> None:
-        """Chooses the next token of a row that is inspected."""
         state = self._rows.states[row]
         proposal = self._proposals.of(row)
-        state.is_dropped = proposal.is_dropped
+        state.is_improbable = proposal.is_improbable
         if proposal.next_token:
             tokens[row], log_probabilities[row] = proposal.next_token
         elif isinstance(proposal.choices, Distribution):
@@ -179,7 +177,7 @@ class RowDecoder:
         """Tells whether an inspected row ends here; if not, masks what must not come next."""
         state = self._rows.states[row]
         output, options = self._rows.output(row, length), state.options
-        if state.is_dropped or state.constraints.end(output):
+        if state.is_improbable or state.constraints.end(output):
             return True
         if options.may_suppress:
             self._rows.suppress(row, output)
@@ -191,7 +189,7 @@ class RowDecoder:
     def _finish(self, row: int) -> list[tuple[Request, Finished]]:
         """Adds a row's hypothesis to its request; gives the answer with the last one."""
         state = self._rows.states[row]
-        if state.is_dropped:
+        if state.is_improbable:
             return state.pool.add([])
         hypothesis = self._rows.hypothesis(row, int(self._rows.cache.lengths[row]))
         end = state.constraints.end(hypothesis.token_ids)
@@ -213,6 +211,5 @@ class RowDecoder:
 
 
 def _ranked(state: RowState, finished: FinishedHypothesis) -> FinishedHypothesis:
-    """Ranks an alternative by the probability of its first token."""
     is_alternative = state.options.return_alternatives
     return finished.as_alternative(state.index) if is_alternative else finished

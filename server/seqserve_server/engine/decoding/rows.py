@@ -23,7 +23,7 @@ class RowState:
     """What one row belongs to, and what is no array."""
 
     __slots__ = (
-        *("beams", "constraints", "index", "is_dropped", "needs_proposals"),
+        *("beams", "constraints", "index", "is_improbable", "needs_proposals"),
         *("options", "outputs", "pool", "processors"),
     )
 
@@ -46,7 +46,7 @@ class RowState:
         )
         self.outputs: StepOutputs | None = None
         """What it needs of each step, once that has been requested."""
-        self.is_dropped = False
+        self.is_improbable = False
         """Whether it is an alternative that is too improbable."""
 
     @property

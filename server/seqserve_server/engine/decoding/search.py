@@ -18,13 +18,12 @@ from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
 from seqserve_server.engine.decoding.constraints import Constraints, Detokenize
-from seqserve_server.engine.decoding.drafts import Drafts, Verified
+from seqserve_server.engine.decoding.drafts import DraftPass, Drafts, Verified
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
-from seqserve_server.engine.draft_pass import DraftPass
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.shortlist import Shortlist
@@ -129,7 +128,7 @@ class Search:
             done += free
             finished += answers
         if self._drafts:
-            self._drafts.follow()
+            self._drafts.take_newest_tokens()
         return Advance(sorted(done), finished)
 
     def verify_draft(self) -> Verified | None:

@@ -67,6 +67,8 @@ class DeviceEncoder:
         self._outputs = session.get_outputs()
         self._width, self._dtype = width, dtype
         self._plans: dict[Shape, _Plan] = {}
+        self._most = 0
+        """Most tokens of a source."""
         self._thread = 0
         """That has recorded them: ONNX Runtime plays a recording back in no other one."""
 
@@ -77,9 +79,9 @@ class DeviceEncoder:
             longest: Most tokens of a source.
             end_token: What a source is made of.
         """
-        self._plans, self._thread = {}, threading.get_ident()
+        self._plans, self._thread, self._most = {}, threading.get_ident(), longest
         for shape in shapes(longest):
-            sources = _filled([], shape, end_token)
+            sources = _filled([], shape, end_token, longest)
             try:
                 self._plans[shape] = self._plan(sources, shape)
             except Exception:
@@ -90,12 +92,12 @@ class DeviceEncoder:
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         """Encodes sources of any lengths together."""
         starts = starts_of(sources)
-        shape = shape_of(starts[-1], len(sources), max(map(len, sources)))
+        shape = shape_of(starts[-1], len(sources), max(map(len, sources)), self._most)
         plan = self._plans.get(shape) if shape else None
         if shape is None or plan is None or threading.get_ident() != self._thread:
             return self._encode_as_they_are(sources, starts)
-        filled = packed_inputs(_filled(sources, shape, sources[0][-1]), self._names, shape.longest)
-        for name, array in filled.items():
+        filled = _filled(sources, shape, sources[0][-1], self._most)
+        for name, array in packed_inputs(filled, self._names, shape.longest).items():
             place = self._device.address(plan.inputs[name])
             self._device.upload(place, array.ctypes.data, array.nbytes)
         self._session._sess.run_with_iobinding(plan.binding, plan.options)
@@ -106,7 +108,9 @@ class DeviceEncoder:
 
     def _encode_as_they_are(self, sources: Sequence[Sequence[int]], starts: list[int]) -> CrossKV:
         binding = self._session.io_binding()
-        for name, array in packed_inputs(sources, self._names).items():
+        # The binding reads them by their addresses.
+        inputs = packed_inputs(sources, self._names)
+        for name, array in inputs.items():
             binding.bind_cpu_input(name, array)
         packed, last = self._bind_outputs(binding, starts[-1], len(sources))
         self._session.run_with_iobinding(binding, run_options(NOT_RECORDED))
@@ -137,13 +141,20 @@ class DeviceEncoder:
         return packed, last
 
 
-def shape_of(tokens: int, sources: int, longest: int) -> Shape | None:
-    """Chooses the smallest recorded shape that a group of sources can be filled up to."""
+def shape_of(tokens: int, sources: int, longest: int, most: int) -> Shape | None:
+    """Chooses the smallest recorded shape that a group of sources can be filled up to.
+
+    Args:
+        tokens: Of all sources.
+        sources: Their number.
+        longest: Tokens of the longest one.
+        most: Tokens that a source may have.
+    """
     longest = max(1 << (longest - 1).bit_length(), _FEWEST_TOKENS)
     size = max(1 << (tokens - 1).bit_length(), longest)
     while size <= _MOST_TOKENS:
         more, room = size // _TOKENS_A_SOURCE - sources, size - tokens
-        if 0 <= more <= room <= more * longest:
+        if 0 <= more <= room <= more * min(longest, most):
             return Shape(size, size // _TOKENS_A_SOURCE, longest)
         size *= 2
     return None
@@ -162,13 +173,16 @@ def shapes(longest: int) -> list[Shape]:
     ]
 
 
-def _filled(sources: Sequence[Sequence[int]], shape: Shape, token: int) -> list[Sequence[int]]:
+def _filled(
+    sources: Sequence[Sequence[int]], shape: Shape, token: int, most: int
+) -> list[Sequence[int]]:
     """Adds sources of one token, and longer ones, until a group has a shape."""
     more = shape.sources - len(sources)
     room = shape.tokens - sum(map(len, sources)) - more
     filled = [*sources]
     for _ in range(more):
-        longer = min(room, shape.longest - 1)
+        # No longer than the model has positions for.
+        longer = min(room, min(shape.longest, most) - 1)
         filled.append([token] * (1 + longer))
         room -= longer
     return filled

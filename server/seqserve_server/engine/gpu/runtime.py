@@ -11,7 +11,6 @@ import onnxruntime as ort
 from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest
 from seqserve_server.contract.errors import ProviderError
 from seqserve_server.contract.limits import Provider
-from seqserve_server.engine.candidate_graph import CandidateGraph, candidate_graph
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,
     TargetState,
@@ -28,8 +27,8 @@ from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.packing import Array, CrossKV
-from seqserve_server.engine.runtime import EncodingLimits, Runtime
+from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits
+from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, open_session
 
 _PRECISION = "fp16"
@@ -60,7 +59,7 @@ class DeviceRuntime(Runtime):
         self._device_encoder = DeviceEncoder(self._encoder, device, width, self.cache_type)
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
-            graph = straight_graph(folder / DECODER, end, self._masked)
+            graph = straight_graph(folder / DECODER, end)
             self._ends[end] = self._open_shared(DECODER, graph, device.provider(records=True))
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
@@ -129,18 +128,12 @@ class DeviceRuntime(Runtime):
     def free_scratch(self) -> None:
         """Keeps the memory of runs of the scorer graph: what gives it back is for CPUs."""
 
-    def _candidate_graph(self) -> CandidateGraph | None:
-        # The weights of candidates would be copied to the device in each step.
-        return candidate_graph(self._folder / DECODER, self._masked, keeps=False)
-
     def _draft_reader(self) -> DraftReader | None:
         # The last bits of a row may depend on the rows beside it.
         return None
 
-    def _open(
-        self, name: str, graph: bytes | None = None, *, packs: bool | None = None
-    ) -> ort.InferenceSession:
-        data = graph or (self._folder / name).read_bytes()
+    def _open(self, name: str, *, packs: bool | None = None) -> ort.InferenceSession:
+        data = (self._folder / name).read_bytes()
         if name == SCORER:
             return self._open_shared(name, data, self._device.provider(has_stream=False))
         if name == ENCODER:

@@ -52,15 +52,14 @@ _BEST = "next_tokens"
 _CACHE = "new_"
 
 
-def straight_graph(path: Path, end: End, masked: bytes | None = None) -> bytes:
+def straight_graph(path: Path, end: End) -> bytes:
     """Makes the graph of an end from a ``decoder.onnx`` that has been checked.
 
     Args:
         path: The file.
         end: Which one.
-        masked: What :func:`~seqserve_server.engine.masked_graph.masked_graph` made of the file.
     """
-    model = MODEL.FromString(path.read_bytes() if masked is None else masked)
+    model = MODEL.FromString(path.read_bytes())
     graph = model.graph
     nodes, tensors = list(graph.nodes), list(graph.tensors)
     *stem, choice = nodes

@@ -239,5 +239,4 @@ class Scheduler(RequestQueue):
             return self._changed.wait_for(lambda: self._stopped or self._can_begin(), timeout_s)
 
     def _can_begin(self) -> bool:
-        """Tells whether an idle worker would find a request."""
         return self._next(math.inf, self._running.room(self._clock()))[0] is not None

@@ -13,16 +13,17 @@ from tokenizers.models import WordLevel
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_export.shortlist.attach import ShortlistError
+from seqserve_export.shortlist.command import ShortlistOptions
 from seqserve_export.shortlist.learn import learn_shortlist, make_shortlist
-from seqserve_export.shortlist.options import ShortlistOptions
 from seqserve_server.artifact.files import digest_of
-from seqserve_server.artifact.manifest import Manifest, SelfTest
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.records import SelfTest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.loading import run_self_test
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.self_test import run_self_test
 from seqserve_server.text.tokenizer import Tokenizer
 
 MAX_TARGET = 20

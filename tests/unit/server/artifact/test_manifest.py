@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from seqserve_server.artifact.manifest import FILE, REQUIRED_FILES, Manifest, SelfTest, Verification
+from seqserve_server.artifact.manifest import FILE, REQUIRED_FILES, Manifest
+from seqserve_server.artifact.records import SelfTest, Verification
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError
 
@@ -124,7 +125,12 @@ def test_self_test_may_be_missing(artifact: Path) -> None:
 
 
 MALFORMED: list[tuple[str, Any, str]] = [
-    ("format", 1, r"format is 1; this server reads format 2.*Export the model again"),
+    ("format", 1, r"format is 1; this server reads format 3.*Export the model again"),
+    (
+        "format",
+        2,
+        r"format is 2; this server reads format 3: convert it with `seqserve upgr",
+    ),
     ("format", "1", r"format is '1'"),
     ("format", True, r"format is True"),
     ("format", DELETE, r"format is None"),

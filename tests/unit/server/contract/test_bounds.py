@@ -11,6 +11,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract import limits
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 
 
@@ -60,3 +61,15 @@ def test_defaults_of_the_engine_are_those_of_the_proto() -> None:
     assert {name: engine[name] for name in common} == {
         name: DECLARATIONS[name].default for name in common
     }
+
+
+def test_bounds_are_divided() -> None:
+    limits = EngineLimits(
+        workers=5, slots=9, max_queue=3, max_queue_tokens=100, max_source_tokens_per_step=64
+    )
+    shares = limits.shares(2)
+    assert [share.workers for share in shares] == [3, 2]
+    assert {(share.slots, share.max_queue, share.max_queue_tokens) for share in shares} == {
+        (5, 2, 50.0)
+    }
+    assert limits.shares(1) == [limits]

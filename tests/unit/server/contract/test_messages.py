@@ -38,7 +38,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec
-from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.engine.observer import StatsRecorder
 
 LIMITS = EngineLimits(workers=2, slots=64, max_queue=512, max_source_tokens_per_step=256)
 

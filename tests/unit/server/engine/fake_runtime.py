@@ -19,20 +19,20 @@ from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
-    Provenance,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.candidate_graph import Table
+from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.decoder_state import (
     CrossAttentionCache,
     TargetState,
     allocate_state,
 )
-from seqserve_server.engine.packing import Array, CrossKV, starts_of
-from seqserve_server.engine.runtime import EncodingLimits, doubling
+from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits, starts_of
+from seqserve_server.engine.runtime import doubling
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 

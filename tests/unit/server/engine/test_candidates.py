@@ -17,8 +17,7 @@ from tests.unit.server.engine.fake_runtime import (
 )
 
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.candidate_graph import Table
-from seqserve_server.engine.candidates import CandidateStep
+from seqserve_server.engine.candidate_step import CandidateStep, Table
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
 

@@ -329,7 +329,7 @@ def test_threads_share_no_group_of_allowed_tokens(artifact: Path, manifest: Mani
 def test_a_decoder_graph_of_an_older_release_is_refused(artifact: Path, manifest: Manifest) -> None:
     path = artifact / "decoder.onnx"
     path.write_bytes(path.read_bytes().replace(b"allowed_", b"unknown_"))
-    with pytest.raises(ArtifactError, match=r"no allowed_logits, allowed_tokens; .* export"):
+    with pytest.raises(ArtifactError, match=r"no allowed_logits, allowed_rows, .* export"):
         load(artifact, manifest)
 
 

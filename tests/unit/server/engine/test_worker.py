@@ -119,7 +119,7 @@ class Stepper:
 
     @property
     def rows(self) -> list[Request | None]:
-        return self.worker._rows
+        return self.worker._rows.requests
 
     def assert_empty(self) -> None:
         assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)

@@ -24,13 +24,13 @@ from seqserve_server.artifact.manifest import (
     Architecture,
     Limits,
     Manifest,
-    Provenance,
     Requirements,
     SpecialTokens,
 )
+from seqserve_server.artifact.records import Provenance
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Ready
-from seqserve_server.engine.candidate_graph import Table
+from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
 from seqserve_server.front.engine_client.group import EngineGroup

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve_server.engine.decoding.drafts import Draft
-from seqserve_server.engine.draft_pass import MAX_TOKENS
+from seqserve_server.engine.decoding.drafts import MAX_TOKENS, Draft
 
 TOKENS = tuple(range(100, 160))
 

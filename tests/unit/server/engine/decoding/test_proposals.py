@@ -75,7 +75,7 @@ def test_the_first_alternative_begins_with_the_best_token_and_is_never_dropped(
 ) -> None:
     options = {"prefix": (A, B), "num_hypotheses": 2, "return_alternatives": True}
     found = proposal_for(1, make_options(**options, min_alternative_expansion_prob=probability))
-    assert (found.next_token, found.is_dropped) == ((A, log(0.4)), False)
+    assert (found.next_token, found.is_improbable) == ((A, log(0.4)), False)
 
 
 def test_the_graphs_top_tokens_are_enough_where_no_probability_changes() -> None:

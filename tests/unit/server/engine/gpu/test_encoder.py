@@ -29,13 +29,14 @@ def test_sources_of_a_filled_group_are_encoded_as_alone(
 ) -> None:
     folder: Path = request.getfixturevalue(artifact)
     runtime = DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, HostDevice())
-    draw = random.Random(4)
+    draw, longest = random.Random(4), runtime.manifest.limits.max_source_length
     groups = [
         [[*(draw.randrange(4, 90) for _ in range(draw.randrange(11))), 2] for _ in range(count)]
         for count in (1, 2, 3, 7, 16)
     ]
     before = [runtime.encode(group) for group in groups]
     runtime.warm_up()
+    assert set(runtime._device_encoder._plans) == set(shapes(longest))
     # Those of one shape share its memory.
     after = [runtime.encode(group) for group in groups]
     for group, some, others in zip(groups, before, after, strict=True):
@@ -83,11 +84,11 @@ def test_any_group_fits_a_recorded_shape_or_is_large(longest: int) -> None:
         count = draw.choice([1, 2, 3, 5, 8, 16, 40, 120])
         most = draw.randint(1, longest)
         lengths = [draw.randint(1, most) for _ in range(count)]
-        shape = shape_of(sum(lengths), count, max(lengths))
+        shape = shape_of(sum(lengths), count, max(lengths), longest)
         if shape is None:
             assert sum(lengths) > 512 or count > 60 or max(lengths) > 512
             continue
         assert shape in recorded
         more, room = shape.sources - count, shape.tokens - sum(lengths)
-        assert 0 <= more <= room <= more * shape.longest
+        assert 0 <= more <= room <= more * min(shape.longest, longest)
         assert max(lengths) <= shape.longest

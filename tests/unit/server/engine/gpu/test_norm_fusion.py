@@ -15,7 +15,7 @@ from tests.step_graphs import steps_only
 from tests.unit.export.test_graphs import SHAPES, make_model
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms

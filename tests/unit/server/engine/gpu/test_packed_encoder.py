@@ -18,7 +18,7 @@ from onnx.reference.op_run import OpRun
 from tests.step_graphs import steps_only
 from tests.unit.export.test_graphs import SHAPES, make_model
 
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
 from seqserve_server.engine.gpu.packed_encoder import pack_attention, packed_inputs
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.packing import pack

@@ -14,22 +14,16 @@ from tests.step_graphs import steps_only
 from tests.unit.export.test_graphs import SHAPES, make_model
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
-from seqserve_export.halving import halve
+from seqserve_export.fp16_conversion import halve
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
-from seqserve_server.engine.masked_graph import masked_graph
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.text.tokenizer import Tokenizer
 
-ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact", "earlier_artifact"]
+ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}
-
-
-@pytest.fixture(scope="module")
-def earlier_artifact() -> Path:
-    return Path("models/en-de/2")
 
 
 @pytest.fixture(params=ARTIFACTS)
@@ -39,8 +33,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 
 def made(folder: Path, end: End) -> bytes:
-    path = folder / "decoder.onnx"
-    return straight_graph(path, end, masked_graph(path))
+    return straight_graph(folder / "decoder.onnx", end)
 
 
 @pytest.mark.parametrize("end", ENDS)

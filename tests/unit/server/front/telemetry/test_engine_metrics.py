@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.front.engine_client.engine import EngineStatus
 from seqserve_server.front.telemetry.call_metrics import VersionLabels
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector

@@ -1,0 +1,76 @@
+"""Vocabularies in text files: ``vocab.txt`` of BERT, ``vocab.json`` and ``merges.txt`` of BART."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_object
+from seqserve_import.tokenizers.added import read_settings, with_added
+from seqserve_import.tokenizers.control_tokens import add_tokens, around, respelled
+from seqserve_server.text.vocabulary import UNK
+
+WORD_PIECES_FILE = "vocab.txt"
+
+
+def convert_word_pieces(folder: Path, rows: int) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of a checkpoint with the file."""
+    path, settings = folder / WORD_PIECES_FILE, read_settings(folder)
+    try:
+        lines = read_bytes(path).decode().split("\n")
+    except UnicodeDecodeError:
+        raise CheckpointError(f"{path}: is not UTF-8; {AGAIN}") from None
+    tokens = [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+    if len({*tokens}) < len(tokens):
+        raise CheckpointError(f"{path}: has the same token twice; {AGAIN}")
+    added = with_added(folder, tokens, rows)
+    spelled = respelled(folder, added.tokens)
+    ids = {spelled.get(token, token): id_ for id_, token in enumerate(added.tokens)}
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=UNK))
+    add_tokens(tokenizer, path, added, special=["[MASK]"])
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case") is not False,
+        handle_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
+        strip_accents=settings.get("strip_accents"),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = around(tokenizer, has_front=True)
+    return tokenizer
+
+
+BYTE_LEVEL_FILES = ("vocab.json", "merges.txt")
+# They put nothing in front of a text.
+_WITHOUT_FRONT = ("GPT2",)
+
+
+def convert_byte_level(folder: Path, rows: int) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of a checkpoint with the two files."""
+    vocabulary, merges = (folder / name for name in BYTE_LEVEL_FILES)
+    tokens = in_order_of_ids(vocabulary, read_object(vocabulary))
+    added = with_added(folder, tokens, rows)
+    spelled = respelled(folder, added.tokens)
+    ids = {spelled.get(token, token): id_ for id_, token in enumerate(added.tokens)}
+    settings = read_settings(folder)
+    tokenizer = tokenizers.Tokenizer(_model(ids, merges))
+    add_tokens(tokenizer, vocabulary, added, special=["<mask>"])
+    has_space = settings.get("add_prefix_space") is True
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=has_space)
+    tokenizer.decoder = decoders.ByteLevel()
+    has_front = not str(settings.get("tokenizer_class")).startswith(_WITHOUT_FRONT)
+    tokenizer.post_processor = around(tokenizer, has_front=has_front)
+    return tokenizer
+
+
+def _model(ids: dict[str, int], path: Path) -> models.Model:
+    try:
+        lines = read_bytes(path).decode().splitlines()
+        # The first line may name the version of the file.
+        rules = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+        return models.BPE(ids, [(left, right) for left, right in rules])
+    except CheckpointError:
+        raise
+    except Exception as error:  # the library raises bare Exception for a merge of unknown tokens
+        raise CheckpointError(f"{path}: is not a list of merges ({error}); {AGAIN}") from None
