@@ -29,9 +29,15 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.latency import Run, Series
 from bench.models import shipped_artifacts
-from bench.requests import caller_of, check_answers, everyday, http_caller_of
+from bench.requests import (
+    Run,
+    Series,
+    caller_of,
+    check_answers,
+    everyday,
+    http_caller_of,
+)
 from bench.tables import Table
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within

@@ -6,8 +6,14 @@ import json
 import math
 
 import pytest
-from bench.latency import HighestRate, Run, Series, highest_rate, steady_rate
-from bench.requests import check_answers
+from bench.requests import (
+    HighestRate,
+    Run,
+    Series,
+    check_answers,
+    highest_rate,
+    steady_rate,
+)
 from bench.scenarios import online
 
 from seqserve.load.answer import Answer
