@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from tests.e2e.process import ServerProcess
+from tests.support.process import ServerProcess
 
 from seqserve.load.capacity import Replica
 from seqserve.pictures import GREY

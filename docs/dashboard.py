@@ -17,7 +17,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from tests.deploy.panels import Panel, panels
 from tests.deploy.prometheus import Prometheus
-from tests.e2e.process import ServerProcess, until
+from tests.support.process import ServerProcess, until
 
 from seqserve import Client, RetryPolicy
 from seqserve.errors import CallError

@@ -32,13 +32,11 @@ class Certificates:
         return self.folder / "client.pem", self.folder / "client.key"
 
     def options(self, *, mutual: bool) -> list[str]:
-        """Options of a server that uses them."""
         certificate, key = map(str, self.server)
         options = ["--tls-certificate", certificate, "--tls-key", key]
         return [*options, "--tls-client-ca", str(self.ca)] if mutual else options
 
     def tls(self) -> TLS:
-        """Options of a client that uses them."""
         certificate, key = self.client
         return TLS(ca=self.ca, certificate=certificate, key=key)
 
@@ -49,7 +47,6 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Makes certificates in an empty folder."""
     assert shutil.which("openssl"), "openssl is not installed: apt-get install openssl"
     [script] = re.findall(r"```sh\n(umask.*?openssl req.*?)```", PAGE.read_text(), re.DOTALL)
     command = ["sh", "-eu", "-c", script]

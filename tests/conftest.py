@@ -8,7 +8,7 @@ import sys
 # Before any library starts its pool of threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,59 +79,34 @@ def exporter(
     exporter.end()
 
 
-_EXPORTS = {
-    "tiny_artifact": "fp32",
-    "tiny_fp16_artifact": "fp16",
-    "tiny_int8_artifact": "int8",
-    "tiny_row_scaled_artifact": "row-scaled",
-    "tiny_ssru_artifact": "ssru",
-    "repository": "endless",
-    "imported_marian": "marian",
-    "imported_nllb": "nllb",
-}
+_EXPORTS: dict[str, str] = {}
 """The export that each fixture gives."""
 
 
-@pytest.fixture(scope="session")
-def repository(exporter: Exporter) -> Path:
-    """A model repository that holds ``endless/1``. Not to be changed."""
-    return exporter.repository("endless")
+def _exported(fixture: str, export: str, place: str = "tiny/1") -> Callable[[Exporter], Path]:
+    """Makes a fixture of an exported artifact, which is not to be changed."""
+    _EXPORTS[fixture] = export
+
+    @pytest.fixture(scope="session", name=fixture)
+    def folder(exporter: Exporter) -> Path:
+        return exporter.repository(export) / place
+
+    return folder
 
 
-@pytest.fixture(scope="session")
-def tiny_artifact(exporter: Exporter) -> Path:
-    """The folder ``tiny/1``; its grandparent is a model repository. Not to be changed."""
-    return exporter.repository("fp32") / "tiny" / "1"
-
-
-@pytest.fixture(scope="session")
-def tiny_fp16_artifact(exporter: Exporter) -> Path:
-    """``tiny/1`` in fp16. Not to be changed."""
-    return exporter.repository("fp16") / "tiny" / "1"
-
-
-@pytest.fixture(scope="session")
-def tiny_int8_artifact(exporter: Exporter) -> Path:
-    """``tiny/1`` in int8, with the defaults of ``seqserve export``. Not to be changed."""
-    return exporter.repository("int8") / "tiny" / "1"
-
-
-@pytest.fixture(scope="session")
-def tiny_row_scaled_artifact(exporter: Exporter) -> Path:
-    """``tiny/1`` in int8 with a scale for each row and int8 caches, without a scorer."""
-    return exporter.repository("row-scaled") / "tiny" / "1"
-
-
-@pytest.fixture(scope="session")
-def tiny_ssru_artifact(exporter: Exporter) -> Path:
-    """``tiny/1`` with a recurrent decoder, fp32. Not to be changed."""
-    return exporter.repository("ssru") / "tiny" / "1"
-
-
-@pytest.fixture(scope="session")
-def imported_marian(exporter: Exporter) -> Path:
-    """An artifact of ``seqserve import``. Not to be changed."""
-    return exporter.repository("marian") / "marian" / "1"
+# Their grandparents are model repositories.
+tiny_artifact = _exported("tiny_artifact", "fp32")
+tiny_fp16_artifact = _exported("tiny_fp16_artifact", "fp16")
+# With the defaults of ``seqserve export``.
+tiny_int8_artifact = _exported("tiny_int8_artifact", "int8")
+# In int8 with a scale for each row and int8 caches, without a scorer.
+tiny_row_scaled_artifact = _exported("tiny_row_scaled_artifact", "row-scaled")
+# With a recurrent decoder.
+tiny_ssru_artifact = _exported("tiny_ssru_artifact", "ssru")
+imported_marian = _exported("imported_marian", "marian", "marian/1")
+# Repositories: of ``endless/1``, and of what ``seqserve import`` makes.
+repository = _exported("repository", "endless", "")
+imported = _exported("imported", "imported", "")
 
 
 @pytest.fixture(scope="session")

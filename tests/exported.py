@@ -31,6 +31,10 @@ _LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers", "transformers")
 _STAMP, _TRACED = "sources.json", "traced.onnx"
 
 
+IMPORTED = {"nllb": 12, "mbart25": 4, "marian-two-vocabularies": 3}
+"""Families and seeds of what the export ``imported`` holds."""
+
+
 def _export_fp32(repository: Path) -> None:
     _export_tiny(repository)
 
@@ -76,7 +80,7 @@ def _export_tiny(
 
 
 def _export_endless(repository: Path) -> None:
-    from tests.e2e.endless_model import export_endless
+    from tests.support.endless_model import export_endless
 
     export_endless(repository, tiny.make_tokenizer(), tiny.make_description())
 
@@ -86,8 +90,9 @@ def _import_marian(repository: Path) -> None:
     _import("marian", 12, repository, "--licence", "MIT", "--sentences", "40")
 
 
-def _import_nllb(repository: Path) -> None:
-    _import("nllb", 12, repository, "--sentences", "30")
+def _import_several(repository: Path) -> None:
+    for family, seed in IMPORTED.items():
+        _import(family, seed, repository, "--sentences", "30")
 
 
 def _import(family: str, seed: int, repository: Path, *options: str) -> None:
@@ -111,7 +116,7 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
     "ssru": _export_ssru,
     "endless": _export_endless,
     "marian": _import_marian,
-    "nllb": _import_nllb,
+    "imported": _import_several,
 }
 """What can be exported: each writes one version to a repository."""
 
@@ -177,7 +182,6 @@ class Exporter:
 
 
 def is_current(folder: Path) -> bool:
-    """Returns whether a cached export came from the sources and libraries of now."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         return stamp == _stamp(map(Path, stamp["sources"]))
@@ -196,7 +200,6 @@ def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def _loaded_sources() -> list[Path]:
-    """Lists our files that this process has imported."""
     files = [Path(getattr(module, "__file__", None) or "/") for module in sys.modules.values()]
     ours = {file for file in files if any(file.is_relative_to(folder) for folder in _SOURCES)}
     return sorted(file.relative_to(_ROOT) for file in ours)

@@ -1,11 +1,7 @@
-"""Small models of Marian with random weights, in its own files.
-
-``python -m tests.marian_models FOLDER --norm pre --tied all`` writes one.
-"""
+"""Small models of Marian with random weights, in its own files."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 import io
 import struct
@@ -52,7 +48,6 @@ class Shape:
     and no table of both is one."""
 
     def settings(self) -> dict[str, Any]:
-        """Returns the settings of the network."""
         is_pre = self.norm == "pre"
         return {
             "type": "transformer",
@@ -77,7 +72,6 @@ class Shape:
         }
 
     def shapes(self) -> dict[str, tuple[int, int]]:
-        """Returns the shapes of all weights, by Marian's names."""
         source = "Wemb" if self.tied in ("all", "source") else "encoder_Wemb"
         target, output = _TABLES[self.tied]
         size = (self.target_tokens, WIDTH)
@@ -166,7 +160,6 @@ def pieces(size: int = TOKENS) -> bytes:
 
 
 def tokens() -> list[str]:
-    """Lists the vocabulary in the order of its ids."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=pieces())
     return [processor.id_to_piece(number) for number in range(TOKENS)]
 
@@ -239,21 +232,3 @@ def write(folder: Path, shape: Shape, seed: int = 0) -> Path:
         (folder / "srcvocab.spm").write_bytes(pieces())
         (folder / "trgvocab.spm").write_bytes(pieces(shape.target_tokens))
     return folder
-
-
-def main() -> None:
-    """Writes one model."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--norm", choices=("pre", "post"), default="post")
-    parser.add_argument("--tied", choices=_TABLES, default="all")
-    parser.add_argument("--cell", choices=("attention", "ssru"), default="attention")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    write(
-        options.folder, Shape(norm=options.norm, tied=options.tied, cell=options.cell), options.seed
-    )
-
-
-if __name__ == "__main__":
-    main()

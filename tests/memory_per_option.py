@@ -8,21 +8,17 @@ for more, or half a minute has passed.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import Message
-from tests.e2e.frames import END_STREAM, HELLO, NO_WINDOW, Kind, call, connected, frame, opened
-from tests.e2e.frames import message as encoded
-from tests.e2e.process import ServerProcess
 from tests.resources import anonymous_mb
+from tests.support.process import MODELS, ServerProcess
+from tests.support.unread import unread
 
 from seqserve.v1 import generation_pb2
 
-MODELS = Path(__file__).parents[1] / "models"
-SERVICE = "/seqserve.v1.GenerationService/"
 SOURCE = "The old train waits near the quiet garden and nobody knows why. " * 7
 LONGEST_S = 30.0
 MOST = 1008
@@ -32,7 +28,6 @@ AT_ONCE = 16
 
 
 def generate(**options: Any) -> generation_pb2.GenerateRequest:
-    """Asks for an answer of the greatest length."""
     given = generation_pb2.GenerationOptions(
         min_decoding_length=128, max_decoding_length=128, **options
     )
@@ -70,22 +65,16 @@ class Held:
 
 def measured(method: str, request: Message) -> str:
     """Fills a server and gives the columns of its row."""
-    data = encoded(request.SerializeToString())
     with (
         tempfile.TemporaryDirectory() as folder,
         ServerProcess(MODELS, Path(folder), "--log-level", "warning") as server,
-        connected(server.target) as connection,
+        unread(server.target, "caller") as caller,
     ):
-        connection.sendall(HELLO + NO_WINDOW)
-        threading.Thread(target=_drain, args=(connection,), daemon=True).start()
         held, begun, end_s = Held(server), 0, time.monotonic() + LONGEST_S
-        while time.monotonic() < end_s and not server.value("answers_waiting"):
-            if begun >= MOST:
-                break
+        while begun < MOST and time.monotonic() < end_s and not server.value("answers_waiting"):
             if server.is_idle():
-                for stream in range(2 * begun + 1, 2 * (begun + AT_ONCE) + 1, 2):
-                    body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + body)
+                for _ in range(AT_ONCE):
+                    caller.call(method, request)
                 begun += AT_ONCE
             held.measure()
         while not server.is_idle():
@@ -93,16 +82,7 @@ def measured(method: str, request: Message) -> str:
     return f"{begun} | {held.reserved:.0f} MB | {held.front:.0f} MB | {held.engine:.0f} MB"
 
 
-def _drain(connection: Any) -> None:
-    try:
-        while connection.recv(1 << 16):
-            pass
-    except OSError:
-        pass
-
-
 def main() -> None:
-    """Prints the table."""
     print("| unread calls of one caller | calls | reserved | front | largest engine |")
     print("| --- | --- | --- | --- | --- |")
     for name, method, request in ROWS:

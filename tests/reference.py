@@ -122,7 +122,6 @@ class Reference:
         return output
 
     def _beam(self, start: TokenIds, count: int) -> list[TokenIds]:
-        """Returns the hypotheses that a beam search finishes."""
         options, score = self._options, self._log_probs.score
         size, width = options.beam_size, 2 * options.beam_size
         if self._end(start):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.process import PATIENCE_S, ServerProcess
+from tests.support.process import PATIENCE_S, ServerProcess
 
 TOLERANCE_MB = 12.0
 """Allowed growth: some pages, a thread's arena, a longer list."""
@@ -18,7 +20,6 @@ _TOLERANCE_THREADS = 8
 
 
 def memory_mb(server: ServerProcess) -> float:
-    """Sums the memory of a server's processes: the front and one for each engine."""
     return anonymous_mb(server.pid, *server.engines())
 
 
@@ -32,6 +33,18 @@ def anonymous_mb(*pids: int) -> float:
     return sum(int(rollup.partition("\nAnonymous:")[2].split()[0]) for rollup in rollups) / 1024
 
 
+def cpu_s(pid: int) -> float:
+    """Reads the CPU time of a process: proc_pid_stat(5), fields 14 (utime) and 15 (stime)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def growth_mb(samples: Sequence[float]) -> float:
+    """Returns how much memory grew from the second fifth of the time to the last one."""
+    fifth = len(samples) // 5
+    return statistics.median(samples[-fifth:]) - statistics.median(samples[fifth : 2 * fifth])
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """Resources of all processes of a server together."""
@@ -42,7 +55,6 @@ class Resources:
 
     @classmethod
     def of(cls, server: ServerProcess) -> Resources:
-        """Reads the resources of a server now."""
         pids = (server.pid, *server.engines())
         threads, files = (
             sum(len(os.listdir(f"/proc/{pid}/{kind}")) for pid in pids) for kind in ("task", "fd")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.process import ServerProcess
+from tests.support.process import ServerProcess
 
 PATIENT = ("--max-queue", "2048", "--max-queue-s", "3600", "--caller-share", "1")
 """Options with which no overload is refused; overload has its own tests."""

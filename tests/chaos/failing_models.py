@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tests.e2e.endless_model import NAME, copy_version
+from tests.support.endless_model import NAME, copy_version
 
 from seqserve_server.artifact.files import digest_of
 from seqserve_server.artifact.manifest import Manifest

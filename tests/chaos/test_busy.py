@@ -6,15 +6,19 @@ the test prints it and asserts only that nothing is lost.
 
 from __future__ import annotations
 
+import random
+import statistics
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.e2e.batch_jobs import SingleCalls, batch_jobs, lines
-from tests.e2e.process import ServerProcess, until
-from tests.soak.test_memory import MODELS
+from bench.requests import everyday
+from tests.support.job import Job
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client
 
@@ -34,8 +38,34 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         assert "Traceback" not in server.stderr
 
 
+def lines(count: int, seed: int = 0) -> list[str]:
+    return random.Random(seed).choices(everyday(), k=count)
+
+
+@dataclass(slots=True)
+class SingleCalls:
+    """Greedy calls of one client, one at a time, with pauses; times in seconds."""
+
+    client: Client
+    durations_s: list[float] = field(default_factory=list)
+
+    def run(self, until: threading.Event, pause_s: float = 0.05) -> None:
+        """Calls until the event is set; raises the error of a call that failed."""
+        for line in lines(100_000, 99):
+            began_s = time.perf_counter()
+            self.client.generate(line)
+            self.durations_s.append(time.perf_counter() - began_s)
+            if until.wait(pause_s):
+                return
+
+    def __str__(self) -> str:
+        ordered = sorted(self.durations_s)
+        slowest = ordered[int(0.99 * len(ordered))]
+        middle = statistics.median(ordered)
+        return f"{len(ordered)} calls, p50 {middle * 1e3:.0f} ms, p99 {slowest * 1e3:.0f} ms"
+
+
 def alone(client: Client, seconds: float = 2.0) -> SingleCalls:
-    """Calls while nothing else does."""
     calls, over = SingleCalls(client), threading.Event()
     timer = threading.Timer(seconds, over.set)
     timer.start()
@@ -48,20 +78,24 @@ def alone(client: Client, seconds: float = 2.0) -> SingleCalls:
 def test_jobs_lose_no_line_and_bar_no_single_call(
     busy: ServerProcess, tmp_path: Path, count: int, options: tuple[str, ...]
 ) -> None:
-    over = threading.Event()
-    with Client(busy.target) as client:
+    over, jobs = threading.Event(), []
+    with Client(busy.target) as client, ThreadPoolExecutor(1) as threads:
         unloaded, calls = alone(client), SingleCalls(client)
-        with (
-            batch_jobs(busy.target, tmp_path, count, *options, num_lines=LINES // count) as running,
-            ThreadPoolExecutor(1) as threads,
-        ):
-            single = threads.submit(calls.run, over)
-            for job in running:
-                job.ended()
-            over.set()
-            single.result()
-            for job in running:
-                job.assert_complete()
+        for number in range(count):
+            source = tmp_path / f"{number}.txt"
+            source.write_text("\n".join(lines(LINES // count, number)) + "\n")
+            folder, by_file = tmp_path / f"job-{number}", number % 2
+            given = ("--file", str(source)) if by_file else ()
+            jobs.append(
+                Job(busy.target, folder, *options, *given, lines=None if by_file else source)
+            )
+        single = threads.submit(calls.run, over)
+        ends = [job.wait() for job in jobs]
+        over.set()
+        single.result()
+    for job, end in zip(jobs, ends, strict=True):
+        assert end == 0, job.reports
+        assert len(job.answers) == LINES // count and "" not in job.answers, job.reports
     print(f"{count} jobs {' '.join(options)}: alone {unloaded}; beside them {calls}")
 
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.e2e.process import PATIENCE_S, ServerProcess, until
 from tests.resources import Resources, until_released
+from tests.support.process import PATIENCE_S, ServerProcess, eventually
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 from . import caller
-from .call_accounts import CallAccounts
 from .conftest import SLOTS
 from .dead_network import Network
-from .unaffected_client import UnaffectedClient
+from .unaffected_client import CallAccounts, UnaffectedClient
 
 ROUNDS = 2
 """Repetitions; the first one fills pools and arenas, so nothing may grow after it."""
@@ -51,20 +50,10 @@ def request(length: int, source: str = "Nobody") -> generation_pb2.GenerateReque
 
 
 async def rest_of(call: Any) -> list[Any]:
-    """Reads a call to its end."""
     messages = []
     while (message := await call.read()) is not grpc.aio.EOF:
         messages.append(message)
     return messages
-
-
-async def eventually(is_so: Any, patience_s: float = PATIENCE_S) -> None:
-    """Waits for a state while other tasks run."""
-    await asyncio.to_thread(until, is_so, patience_s)
-
-
-def in_progress(server: ServerProcess) -> float:
-    return server.rows_in_use() + server.value("queue_depth")
 
 
 async def test_killed_clients_leave_nothing_behind(server: ServerProcess) -> None:
@@ -76,12 +65,12 @@ async def test_killed_clients_leave_nothing_behind(server: ServerProcess) -> Non
                 before = await asyncio.to_thread(Resources.of, server)
             command = [sys.executable, caller.__file__, server.target, str(STREAMS)]
             callers = [await asyncio.create_subprocess_exec(*command) for _ in range(2)]
-            await eventually(lambda: in_progress(server) >= 2 * STREAMS)
+            await eventually(lambda: server.under_way() >= 2 * STREAMS)
             for each in callers:
                 each.kill()
             killed_s = time.perf_counter()
             # One row may be the unaffected's.
-            await eventually(lambda: in_progress(server) <= 1)
+            await eventually(lambda: server.under_way() <= 1)
             freed_s.append(time.perf_counter() - killed_s)
             for each in callers:
                 await each.wait()
@@ -98,7 +87,7 @@ async def test_clients_that_vanish_are_disconnected(server: ServerProcess) -> No
         async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
             # Cache pages that they touched stay allocated.
             calls = await begun(channel)
-            await eventually(lambda: in_progress(server) <= 1)
+            await eventually(lambda: server.under_way() <= 1)
         before = await asyncio.to_thread(Resources.of, server)
         async with grpc.aio.insecure_channel(network.target, NARROW) as channel:
             calls = await begun(channel)
@@ -139,7 +128,7 @@ async def test_clients_that_do_not_read_cost_little(server: ServerProcess) -> No
                 streams = [stub.GenerateStream(request(UNREAD_LENGTH)) for _ in range(UNREAD)]
                 firsts = [await stream.read() for stream in streams]
                 # Rows do not wait for readers.
-                await eventually(lambda: in_progress(server) <= 1)
+                await eventually(lambda: server.under_way() <= 1)
                 full = await asyncio.to_thread(Resources.of, server)
                 beside_s = await unaffected.usual_s(20)
                 for stream in streams[::2]:
@@ -198,7 +187,7 @@ async def bulk_read_late(server: ServerProcess) -> tuple[int, Resources]:
         sending = asyncio.create_task(send())
         taken = -1
         async with asyncio.timeout(PATIENCE_S):
-            while taken != sent or await asyncio.to_thread(in_progress, server):
+            while taken != sent or await asyncio.to_thread(server.under_way):
                 taken = sent
                 await asyncio.sleep(1.0)
         unread = await asyncio.to_thread(Resources.of, server)

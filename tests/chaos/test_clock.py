@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.endless_model import MAX_TARGET
-from tests.e2e.process import PATIENCE_S, ServerProcess
 from tests.resources import Resources, until_released
+from tests.support.endless_model import MAX_TARGET
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess
 
 from seqserve import AsyncClient, DeadlineExceeded, Overloaded, Result, StopReason
 
-from .call_accounts import CallAccounts
-from .unaffected_client import ONCE, UnaffectedClient
+from .unaffected_client import CallAccounts, UnaffectedClient
 
 # Preloaded, it replaces the C library's clock for Python and for gRPC's core.
 _JUMPS = r"""
@@ -104,7 +103,8 @@ async def test_wall_clock_jumps_change_nothing(
         hours = {line[11:13] for line in server.stderr.splitlines()}
         assert len(hours) >= 3, "the clock did not jump"
         calls = server.value("request_duration_seconds_count")
-        assert server.value("request_duration_seconds_bucket", le="5.61") == calls
+        # A jump would add or take seven hours.
+        assert 0 < server.value("request_duration_seconds_sum") < PATIENCE_S * calls
 
 
 async def bounded(client: AsyncClient) -> None:
@@ -112,10 +112,10 @@ async def bounded(client: AsyncClient) -> None:
     began_s = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         await client.generate("Nobody", timeout_s=1.0, **ENDLESS)
-    assert 0.9 < time.monotonic() - began_s < 3.0
+    assert 0.9 < time.monotonic() - began_s < PATIENCE_S
     cut = await client.generate("Nobody", time_limit_ms=700, **ENDLESS)
     assert cut.stop_reason is StopReason.TIME_LIMIT
-    assert 700 <= cut.timings.total_ms < 3000
+    assert 700 <= cut.timings.total_ms < PATIENCE_S * 1000
     assert 0 <= cut.timings.queue_ms <= cut.timings.total_ms
 
 

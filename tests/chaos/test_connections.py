@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,15 +13,15 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.e2e.process import PATIENCE_S, ServerProcess, until
 from tests.resources import Resources, until_released
+from tests.support.frames import HELLO, connected
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
 
 from seqserve import Client
 from seqserve.errors import Unavailable
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .call_accounts import CallAccounts
-from .unaffected_client import ONCE, UnaffectedClient
+from .unaffected_client import CallAccounts, UnaffectedClient
 
 ROUNDS = 2
 """Repetitions; the first one fills pools and arenas."""
@@ -32,8 +31,6 @@ MOST_KIB = 30.0
 """Memory of an idle connection; docs/security.md says 17 KiB."""
 ALLOWED = 64
 
-# RFC 9113, 3.4 and 6.5: the client preface, and empty settings.
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack("!HBBBI", 0, 0, 4, 0, 0)
 _FRAME_HEAD = 9
 
 pytestmark = pytest.mark.chaos
@@ -51,12 +48,12 @@ def many_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def connected(target: str) -> socket.socket:
+@contextmanager
+def silent(target: str) -> Iterator[socket.socket]:
     """Opens an HTTP/2 connection that sends no request."""
-    host, _, port = target.rpartition(":")
-    connection = socket.create_connection((host, int(port)), PATIENCE_S)
-    connection.sendall(_HELLO)
-    return connection
+    with connected(target) as connection:
+        connection.sendall(HELLO)
+        yield connection
 
 
 def is_welcome(connection: socket.socket) -> bool:
@@ -76,11 +73,11 @@ async def test_thousands_of_connections(repository: Path, tmp_path: Path) -> Non
             fresh = await asyncio.to_thread(Resources.of, server)
             for number in range(ROUNDS):
                 if number == 1:
-                    await asyncio.to_thread(until, lambda: files(server) <= fresh.files)
+                    await eventually(lambda: files(server) <= fresh.files)
                     before = await asyncio.to_thread(Resources.of, server)
                 with ExitStack() as stack:
                     for _ in range(CONNECTIONS):
-                        each = stack.enter_context(connected(server.target))
+                        each = stack.enter_context(silent(server.target))
                         assert await asyncio.to_thread(is_welcome, each)
                     held = await asyncio.to_thread(Resources.of, server)
                     await asyncio.gather(*(called_alone(server) for _ in range(BUSY)))
@@ -103,7 +100,6 @@ def files(server: ServerProcess) -> int:
 
 
 async def called_alone(server: ServerProcess) -> None:
-    """Makes a call on its own connection."""
     alone = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(server.target, alone) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
@@ -124,11 +120,11 @@ def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_
         accounts = CallAccounts(server)
         assert client.models()
         assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
-        held = [stack.enter_context(connected(server.target)) for _ in range(ALLOWED - 2)]
+        held = [stack.enter_context(silent(server.target)) for _ in range(ALLOWED - 2)]
         assert all(map(is_welcome, held))
         full = Resources.of(server)
         for _ in range(4 * ALLOWED):
-            with connected(server.target) as refused:
+            with silent(server.target) as refused:
                 assert not is_welcome(refused)
         elsewhere = server.target.replace("127.0.0.1", "localhost")
         with Client(elsewhere, retry=ONCE) as late, pytest.raises(Unavailable):
@@ -146,5 +142,5 @@ def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_
 
 
 def is_let_in(server: ServerProcess) -> bool:
-    with connected(server.target) as connection:
+    with silent(server.target) as connection:
         return is_welcome(connection)

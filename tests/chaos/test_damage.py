@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.endless_model import NAME, copy_version
-from tests.e2e.process import ServerProcess, until
-from tests.e2e.swapping import ONCE
+from tests.support.endless_model import NAME, copy_version
+from tests.support.process import ONCE, ServerProcess, eventually, until
 
 from seqserve import Client, ModelState
 
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.chaos
 
 
 def flip(content: bytes, draw: random.Random) -> bytes:
-    """Changes a single bit."""
     place = draw.randrange(len(content))
     return content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
 
@@ -56,8 +54,8 @@ def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: 
                     file = draft / name
                     file.write_bytes(damage(file.read_bytes(), draw))
                     draft.rename(models / NAME / str(version))
-                await asyncio.to_thread(
-                    until, lambda: server.value("model_state", state="failed") == len(damaged)
+                await eventually(
+                    lambda: server.value("model_state", state="failed") == len(damaged)
                 )
                 await unaffected.usual_s(5)
 

@@ -15,15 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.e2e.endless_model import NAME, copy_version
-from tests.e2e.process import ServerProcess, until
-from tests.e2e.swapping import ONCE
 from tests.e2e.test_rollout import until_state
+from tests.support.endless_model import NAME, copy_version
+from tests.support.process import ONCE, ServerProcess, until
 
 from seqserve import AsyncClient, Client, ModelState
 
-from .call_accounts import CallAccounts
-from .unaffected_client import UnaffectedClient
+from .unaffected_client import CallAccounts, UnaffectedClient
 
 CALLS = 600
 """Calls, and so log lines: more than a pipe holds."""
@@ -147,6 +145,5 @@ def copied(file: Path, folder: Path, most_bytes: int) -> bool:
 
 
 def served(server: ServerProcess) -> int:
-    """Returns the version that answers."""
     with Client(server.target, retry=ONCE) as client:
         return client.generate("Nobody", max_decoding_length=3).version

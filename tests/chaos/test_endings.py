@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.process import PATIENCE_S, ServerProcess, until
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually
 
 from seqserve import AsyncClient, CallError, Result
 from seqserve.errors import Unavailable
 
 from .conftest import PATIENT
-from .unaffected_client import ONCE
 
 SOURCES = ("The old train waits for", "Nobody", "Our scorer paints")
 LENGTH = 1500
@@ -84,11 +83,7 @@ def whole(outcomes: list[Result | CallError]) -> list[Result]:
 async def until_taken(server: ServerProcess) -> None:
     """Waits until every call has arrived; a batch submits only as many sources as can run."""
     most = EACH * (2 + SLOTS + BULK)
-
-    def is_so() -> bool:
-        return server.rows_in_use() + server.value("queue_depth") == most
-
-    await asyncio.to_thread(until, is_so)
+    await eventually(lambda: server.under_way() == most)
 
 
 def codes_in_log(server: ServerProcess) -> Counter[str]:
@@ -103,7 +98,7 @@ async def test_accepted_calls_finish(repository: Path, tmp_path: Path) -> None:
             await until_taken(server)
             server.signal(signal.SIGTERM)
             told_s = time.perf_counter()
-            await asyncio.to_thread(until, lambda: server.get("/readyz")[0] == 503)
+            await eventually(lambda: server.get("/readyz")[0] == 503)
             refused = Callers(client).begin()
             for error in await asyncio.gather(*refused, return_exceptions=True):
                 assert isinstance(error, Unavailable) and error.retry_after_s is not None
@@ -131,7 +126,7 @@ async def test_clients_notice_a_kill_at_once(repository: Path, tmp_path: Path) -
             errors = await asyncio.gather(*calls, return_exceptions=True)
             known_s = time.perf_counter() - killed_s
         assert await asyncio.to_thread(server.wait) == -signal.SIGKILL
-        await asyncio.to_thread(until, lambda: not server.engines())
+        await eventually(lambda: not server.engines())
         gone_s = time.perf_counter() - killed_s
     print(f"\ncallers knew {known_s:.2f} s after SIGKILL, the engine was gone after {gone_s:.2f} s")
     assert all(isinstance(error, Unavailable) for error in errors), errors

@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.e2e.frames import (
+from tests.resources import cpu_s, memory_mb
+from tests.support.frames import (
     END_HEADERS,
     END_STREAM,
     HELLO,
@@ -40,11 +41,9 @@ from tests.e2e.frames import (
     reset,
     thrown,
 )
-from tests.e2e.process import ServerProcess, until
-from tests.resources import memory_mb
-from tests.soak.test_memory import MODELS
+from tests.support.process import MODELS, ONCE, ServerProcess, until
 
-from seqserve import Client, RetryPolicy
+from seqserve import Client
 from seqserve.v1 import generation_pb2
 
 SEED = 11
@@ -58,7 +57,6 @@ PEAK_MB = 200.0
 """Maximum peak memory of the server's main process."""
 AT_REST = 0.25
 """Maximum share of a core that an idle server uses."""
-ONCE = RetryPolicy(max_attempts=1)
 REQUEST = generation_pb2.GenerateRequest(source="Nobody waits for the old train near the garden.")
 LONG = generation_pb2.GenerateRequest(
     source=REQUEST.source,
@@ -351,16 +349,10 @@ def peak_mb(server: ServerProcess) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def processor_s(server: ServerProcess) -> float:
-    """Returns the CPU time of the server's main process: proc_pid_stat(5), fields 14 and 15."""
-    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
 def is_at_rest(server: ServerProcess) -> bool:
-    before_s = processor_s(server)
+    before_s = cpu_s(server.pid)
     time.sleep(1.0)
-    return server.is_idle() and processor_s(server) - before_s < AT_REST
+    return server.is_idle() and cpu_s(server.pid) - before_s < AT_REST
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)

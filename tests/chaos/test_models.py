@@ -6,22 +6,22 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.endless_model import MAX_TARGET, NAME, copy_version
-from tests.e2e.process import PATIENCE_S, ServerProcess, until
 from tests.resources import Resources, until_released
+from tests.support.endless_model import MAX_TARGET, NAME, copy_version
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
 
-from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError
+from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError, Result
 from seqserve.errors import Unavailable
 from seqserve_server.text.tokenizer import Tokenizer
 
-from .call_accounts import CallAccounts
 from .failing_models import fails, hangs, publish_failing
-from .unaffected_client import ONCE, UnaffectedClient
+from .unaffected_client import CallAccounts, UnaffectedClient
 
 SOUND, READS, WRITES, STUCK = 1, 2, 3, 4
 """Versions: an intact one, one that fails when it reads a token, one that fails after it generated
@@ -75,7 +75,7 @@ async def test_a_fault_in_a_graph_ends_only_its_own_calls(
                 asyncio.create_task(client.generate(SOURCE, **(ENDLESS | others)))
                 for _ in range(ROWS - 1)
             ]
-            await asyncio.to_thread(until, lambda: failing.rows_in_use() >= ROWS - 1)
+            await eventually(lambda: failing.rows_in_use() >= ROWS - 1)
             with pytest.raises(InternalError) as fault:
                 if version == READS:
                     await client.generate(f"Nobody forgets {WORD}", version=version)
@@ -102,13 +102,17 @@ async def test_a_fault_in_a_graph_ends_only_its_own_calls(
         accounts.until(OK=well, INTERNAL=FAULTS + shared)
 
 
+def publish_stuck(repository: Path, tokenizer: Tokenizer, models: Path) -> None:
+    token_id, _ = tokenizer.encode(WORD)
+    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
+
+
 async def test_an_engine_that_hangs_is_restarted(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
     copy_version(repository, models, SOUND)
-    token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
+    publish_stuck(repository, tiny_tokenizer, models)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     options += ("--stall-timeout-s", str(STALL_S))
     with ServerProcess(models, tmp_path, *options) as server:
@@ -129,7 +133,7 @@ async def test_an_engine_that_hangs_is_restarted(
                 await stuck
             known_s = time.monotonic() - began_s
             await unaffected.usual_s(20)
-            await asyncio.to_thread(until, lambda: is_sound(server, sound.hypotheses))
+            await eventually(lambda: is_sound(server, sound.hypotheses))
             back_s = time.monotonic() - began_s
         print(f"\nits calls failed after {known_s:.1f} s, others were served after {back_s:.1f} s")
         assert STALL_S < known_s < 3 * STALL_S
@@ -137,12 +141,10 @@ async def test_an_engine_that_hangs_is_restarted(
         assert len(engines & set(server.engines())) == len(engines) - 1
         ended = accounts.ended()
         assert ended["DEADLINE_EXCEEDED"] == 1 and not ended["INTERNAL"]
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
+        server.stop()
 
 
 def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
-    """Returns whether the version that hung answers again."""
     with Client(server.target, retry=ONCE) as client:
         try:
             result = client.generate(SOURCE, version=STUCK, max_decoding_length=30)
@@ -151,20 +153,31 @@ def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
     return bool(result.hypotheses == hypotheses)
 
 
+@contextmanager
+def stuck(
+    repository: Path, tokenizer: Tokenizer, folder: Path, *options: str
+) -> Iterator[tuple[ServerProcess, Future[Result]]]:
+    """A server whose only engine hangs, and the call that it hangs in."""
+    publish_stuck(repository, tokenizer, folder / "models")
+    given = ("--slots", str(ROWS), "--workers", "1", *options)
+    with (
+        ServerProcess(folder / "models", folder, *given) as server,
+        Client(server.target, retry=ONCE) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)
+        until(lambda: server.rows_in_use() == 1)
+        yield server, call
+
+
 def test_an_engine_that_hangs_does_not_delay_the_end(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    models = tmp_path / "models"
-    token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
-    options = ("--slots", str(ROWS), "--workers", "1", "--drain-timeout-s", "1")
-    with ServerProcess(models, tmp_path, *options) as server:
-        with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
-            call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)
-            until(lambda: server.rows_in_use() == 1)
-            server.signal(signal.SIGTERM)
-            with pytest.raises(CallError) as lost:
-                call.result()
+    options = ("--drain-timeout-s", "1")
+    with stuck(repository, tiny_tokenizer, tmp_path, *options) as (server, call):
+        server.signal(signal.SIGTERM)
+        with pytest.raises(CallError) as lost:
+            call.result()
         assert lost.value.code == "UNAVAILABLE"
         assert server.wait() == 0
         assert server.engines() == []
@@ -174,16 +187,10 @@ def test_an_engine_that_hangs_does_not_delay_the_end(
 def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    models = tmp_path / "models"
-    token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
-    with ServerProcess(models, tmp_path, "--slots", str(ROWS), "--workers", "1") as server:
-        with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
-            call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)
-            until(lambda: server.rows_in_use() == 1)
-            server.signal(signal.SIGKILL)
-            with pytest.raises(CallError):
-                call.result()
+    with stuck(repository, tiny_tokenizer, tmp_path) as (server, call):
+        server.signal(signal.SIGKILL)
+        with pytest.raises(CallError):
+            call.result()
         assert server.wait() == -signal.SIGKILL
         assert len(server.engines()) == 1, "the engine does not hang"
         until(lambda: not server.engines())

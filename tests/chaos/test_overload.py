@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.e2e.flood import CALLER, Flood, Load, flood
-from tests.e2e.process import ServerProcess, until
 from tests.resources import TOLERANCE_MB, memory_mb
-from tests.soak.test_memory import MODELS, WORDS
+from tests.soak.test_memory import WORDS
+from tests.support.flood import CALLER, Flood, Load, flood
+from tests.support.process import MODELS, ServerProcess, until
 
 SECONDS = float(os.environ.get("SEQSERVE_CHAOS_S", "60"))
 TIMES = 10.0

@@ -1,17 +1,17 @@
-"""A client that calls during a fault and must not be affected."""
+"""A client that calls during a fault and must not be affected, and the accounts of all calls."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 import time
+from collections import Counter
 from typing import Any
 
-from tests.e2e.process import PATIENCE_S
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess
 
-from seqserve import AsyncClient, RetryPolicy
+from seqserve import AsyncClient
 
-ONCE = RetryPolicy(max_attempts=1)
 SOURCE = "Our scorer paints the garden."
 _LENGTH = 40
 _PAUSE_S = 0.02
@@ -66,3 +66,22 @@ class UnaffectedClient:
             assert result.hypotheses == self._expected.hypotheses
             self.durations_s.append(time.perf_counter() - began_s)
             await asyncio.sleep(_PAUSE_S)
+
+
+class CallAccounts:
+    """Calls of a server that have ended since this was made, by status."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._before = server.calls_by_code()
+
+    def ended(self) -> Counter[str]:
+        return self._server.calls_by_code() - self._before
+
+    def until(self, **expected: int) -> None:
+        """Waits until exactly these calls have ended; a call is counted just after its answer."""
+        wanted = Counter({code: count for code, count in expected.items() if count})
+        deadline_s = time.monotonic() + PATIENCE_S
+        while (ended := self.ended()) != wanted:
+            assert time.monotonic() < deadline_s, f"{dict(ended)}, not {dict(wanted)}"
+            time.sleep(0.05)

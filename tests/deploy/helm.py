@@ -59,7 +59,6 @@ def faults(manifests: Sequence[Manifest]) -> list[str | None]:
 
 
 def one(manifests: Sequence[Manifest], kind: str, name: str = RELEASE) -> Manifest:
-    """Finds the manifest of a kind and name."""
     [found] = [
         each for each in manifests if (each["kind"], each["metadata"]["name"]) == (kind, name)
     ]

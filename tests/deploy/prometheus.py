@@ -9,12 +9,10 @@ import subprocess
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from tests.e2e.process import PATIENCE_S, until
+from tests.support.process import PATIENCE_S, ROOT, until
 
-ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 _MISSING = "prometheus is not installed: apt-get install prometheus"
 # A proxy of the machine cannot reach this process.
@@ -63,12 +61,7 @@ class Prometheus:
         assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait(PATIENCE_S)
 

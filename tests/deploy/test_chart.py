@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 from tests.certificates import Certificates
-from tests.e2e.conftest import MODELS
-from tests.e2e.gateway import gateway_of
-from tests.e2e.process import ServerProcess, until
+from tests.support.gateway import gateway_of
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token
@@ -50,7 +49,6 @@ releases = pytest.mark.parametrize("name", RELEASES)
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, list[Manifest]]:
-    """The manifests of every release."""
     return {name: render(values) for name, values in RELEASES.items()}
 
 
@@ -349,7 +347,6 @@ class Pod:
 
 
 def within(folder: Path, text: str) -> str:
-    """Puts a path of a container into a folder."""
     return text.replace("/secrets/", f"{folder}/secrets/")
 
 

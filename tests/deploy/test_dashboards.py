@@ -14,9 +14,8 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]
 from tests.certificates import Certificates
-from tests.e2e.conftest import MODELS
-from tests.e2e.gateway import gateway_of
-from tests.e2e.process import ServerProcess, until
+from tests.support.gateway import gateway_of
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client, RetryPolicy
 from seqserve.errors import DeadlineExceeded, InvalidArgument, Overloaded
@@ -87,8 +86,6 @@ def watched(
 
 
 def see(prometheus: Prometheus) -> None:
-    """Waits for two scrapes of the server."""
-
     def scrapes() -> float:
         [found] = prometheus.query('count_over_time(up{job="seqserve"}[10m])')
         return float(found["value"][1])
@@ -121,7 +118,6 @@ def happen(server: ServerProcess, client: Client, door: httpx.Client) -> None:
 
 
 def restart(server: ServerProcess, client: Client, door: httpx.Client) -> None:
-    """Kills an engine and waits until the server has another."""
     os.kill(server.engines()[0], signal.SIGKILL)
     until(lambda: server.value("engine_restarts_total") == 1)
     until(lambda: server.get("/readyz")[0] == 200)

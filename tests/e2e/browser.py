@@ -13,8 +13,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
-
-from .process import until
+from tests.support.process import until
 
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 
@@ -42,7 +41,6 @@ class Browser:
         return self.one(selector).text
 
     def type(self, text: str) -> None:
-        """Replaces the source."""
         self.one("#source").clear()
         self.one("#source").send_keys(text)
 

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.process import MODELS, ServerProcess
 
 from seqserve import Client
-
-from .process import ServerProcess
-
-MODELS = Path(__file__).parents[2] / "models"
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +31,11 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[Client]:
     with Client(server.target) as client:
+        yield client
+
+
+@pytest.fixture
+def translator(shipped: ServerProcess) -> Iterator[Client]:
+    """A client of the shipped models."""
+    with Client(shipped.target) as client:
         yield client

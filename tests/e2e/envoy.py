@@ -11,15 +11,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import httpx
 import yaml  # type: ignore[import-untyped]
+from tests.support.process import PATIENCE_S, ROOT, until
 
-from .process import PATIENCE_S, until
-
-ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "deploy" / "envoy" / "envoy.yaml"
 _MISSING = "build/envoy is missing: `make test-envoy` sets it up"
 
@@ -79,21 +76,14 @@ class Envoy:
     def __enter__(self) -> Envoy:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.client.close()
         self._end()
 
     def healthy(self) -> int:
-        """Counts the servers that pass its health check."""
         return int(self._value("cluster.seqserve.membership_healthy"))
 
     def answered(self) -> list[int]:
-        """Lists how many calls each server has answered well."""
         hosts = json.loads(self._admin("/clusters?format=json"))["cluster_statuses"][0]
         return [
             int(stat.get("value", 0))

@@ -78,11 +78,9 @@ class Rpc:
 
     @property
     def weight(self) -> int:
-        """Weight of the method among others, by its number of fields."""
         return min(1 + _size(self.request) // 2, _HEAVIEST)
 
     def message(self) -> Message:
-        """Makes an empty request."""
         made: Message = message_factory.GetMessageClass(self.request)()
         return made
 
@@ -91,7 +89,6 @@ _SHAPES = {False: "unary", True: "stream"}
 
 
 def rpcs_of(channel: Any) -> list[Rpc]:
-    """Lists all methods of a server."""
     database = ProtoReflectionDescriptorDatabase(channel)
     pool = DescriptorPool(database)
     return [
@@ -157,7 +154,6 @@ def _scalars(field: FieldDescriptor) -> Strategy:
 
 @cache
 def _values(field: FieldDescriptor, depth: int) -> Strategy:
-    """Draws one element of a field."""
     if field.message_type is not None:
         return _parts(field.message_type, depth + 1)
     return _scalars(field)
@@ -210,8 +206,6 @@ def _size(kind: Descriptor | None) -> int:
 
 @cache
 def _parts(kind: Descriptor, depth: int = 0, is_random: bool = True) -> Strategy:
-    """Returns the fields of a message by name."""
-
     @st.composite
     def build(draw: st.DrawFn) -> dict[str, Any]:
         valid = {
@@ -331,7 +325,6 @@ _CHANGES: st.SearchStrategy[_Change] = st.one_of(
 
 @st.composite
 def damaged(draw: st.DrawFn, rpc: Rpc) -> bytes:
-    """Draws requests whose bytes were damaged."""
     data: bytes = draw(messages(rpc))
     for change in draw(st.lists(_CHANGES, min_size=1, max_size=3)):
         data = change(data)
@@ -353,7 +346,6 @@ _KEYS = st.sampled_from(
 
 
 def metadata() -> st.SearchStrategy[list[tuple[str, str | bytes]]]:
-    """Draws the metadata of a call."""
     texts = st.tuples(_KEYS, _SAYS)
     others = st.tuples(st.sampled_from(["x-request-id-bin", "any-bin"]), st.binary(max_size=99))
     return st.lists(st.one_of(texts, others), max_size=6)

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
 import re
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.message import Message
 from tests.resources import anonymous_mb, memory_mb
+from tests.support.process import ROOT, ServerProcess, eventually, repeating, until
+from tests.support.unread import Unread, unread
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .frames import (
-    END_STREAM,
-    HELLO,
-    NO_WINDOW,
-    Kind,
-    call,
-    connected,
-    frame,
-    message,
-    opened,
-    reset,
-)
-from .process import ServerProcess, until
-
-ROOT = Path(__file__).parents[2]
 NAME = "en-de"
 VERSIONS = (2, 4)
 """Those that a server loads by default."""
-SERVICE = "/seqserve.v1.GenerationService/"
 LONG = "The old train waits near the quiet garden and nobody knows why. " * 7
 """Nearly as many tokens as the model reads."""
 ALL = {
@@ -65,7 +45,6 @@ def options(**given: Any) -> generation_pb2.GenerationOptions:
 
 
 def limit_mb() -> float:
-    """The memory that docker-compose.yml gives to the server, in MiB."""
     found = re.search(r"SEQSERVE_MEMORY:-(\d+)g", (ROOT / "docker-compose.yml").read_text())
     assert found
     return 1024.0 * int(found[1])
@@ -81,85 +60,34 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         assert "Traceback" not in server.stderr
 
 
-class Unread:
-    """Calls of one connection, whose answers have no window."""
-
-    def __init__(self, server: ServerProcess, connection: socket.socket, caller: str) -> None:
-        self._server = server
-        self._connection = connection
-        self._caller = caller
-        self._streams = itertools.count(1, 2)
-
-    def call(self, method: str, request: Message) -> int:
-        """Makes a call and gives its stream."""
-        stream = next(self._streams)
-        headers = call(**{":path": SERVICE + method, "x_caller": self._caller})
-        data = message(request.SerializeToString())
-        body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-        self._connection.sendall(opened(stream, headers) + body)
-        return stream
-
-    def fill_share(self, version: int) -> list[int]:
-        """Asks for the largest answers until a call waits for memory; gives the streams."""
-        waiting = self._server.value("answers_waiting")
-        streams: list[int] = []
-
-        def is_full() -> bool:
-            if self._server.is_idle():
-                streams.extend(self.call("Attention", attention(version)) for _ in range(AT_ONCE))
-            return self._server.value("answers_waiting") > waiting
-
-        until(is_full)
-        return streams
-
-    def cancel(self, stream: int) -> None:
-        self._connection.sendall(reset(stream))
-
-
 @contextlib.contextmanager
-def unread(server: ServerProcess, caller: str) -> Iterator[Unread]:
-    """Connects a caller that reads none of its answers."""
-    with connected(server.target) as connection:
-        drained = threading.Thread(target=_drain, args=(connection,), daemon=True)
-        drained.start()
-        connection.sendall(HELLO + NO_WINDOW)
-        yield Unread(server, connection, caller)
-        connection.shutdown(socket.SHUT_RDWR)
-        drained.join()
+def peak_mb(server: ServerProcess) -> Iterator[list[float]]:
+    found = [0.0]
 
+    def watch() -> None:
+        found[0] = max(found[0], memory_mb(server))
 
-def _drain(connection: socket.socket) -> None:
-    """Reads what needs no window, so that the server can send it."""
-    with contextlib.suppress(OSError):
-        while connection.recv(1 << 16):
-            pass
-
-
-class Peak:
-    """The most memory of a server, over some time."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        self._server = server
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.megabytes = 0.0
-
-    def __enter__(self) -> Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._is_over.wait(0.05):
-            self.megabytes = max(self.megabytes, memory_mb(self._server))
+    with repeating(watch, 0.05):
+        yield found
 
 
 def attention(version: int) -> generation_pb2.AttentionRequest:
     """The largest answer for the least work: 2 MB."""
     return generation_pb2.AttentionRequest(model=NAME, version=version, source=LONG, target=LONG)
+
+
+def fill_share(caller: Unread, server: ServerProcess, version: int) -> list[int]:
+    """Asks for the largest answers until a call waits for memory; gives the streams."""
+    waiting = server.value("answers_waiting")
+    streams: list[int] = []
+
+    def is_full() -> bool:
+        if server.is_idle():
+            streams.extend(caller.call("Attention", attention(version)) for _ in range(AT_ONCE))
+        return server.value("answers_waiting") > waiting
+
+    until(is_full)
+    return streams
 
 
 async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -> None:
@@ -176,12 +104,12 @@ async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -
             stub.GenerateBatch(batch, metadata=[("x-caller", str(number))]) for number in range(3)
         ]
         enough_mb = before_mb + 2 * KEPT_MB
-        await asyncio.to_thread(until, lambda: anonymous_mb(server.pid) > enough_mb)
+        await eventually(lambda: anonymous_mb(server.pid) > enough_mb)
         for each in calls:
             each.cancel()
     began_s = time.monotonic()
-    await asyncio.to_thread(until, lambda: server.value("answer_bytes") == 0)
-    await asyncio.to_thread(until, lambda: anonymous_mb(server.pid) < before_mb + KEPT_MB)
+    await eventually(lambda: server.value("answer_bytes") == 0)
+    await eventually(lambda: anonymous_mb(server.pid) < before_mb + KEPT_MB)
     print(f"\nback after {time.monotonic() - began_s:.1f} s")
 
 
@@ -190,8 +118,8 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
 ) -> None:
     # Pages of the caches stay once they were used.
     idle_mb = memory_mb(server) + server.value("cache_bytes") / 1e6
-    with Peak(server) as peak, contextlib.ExitStack() as callers:
-        widest = callers.enter_context(unread(server, "widest"))
+    with peak_mb(server) as peak, contextlib.ExitStack() as callers:
+        widest = callers.enter_context(unread(server.target, "widest"))
         for version in VERSIONS * 2:
             request = generation_pb2.GenerateRequest(
                 model=NAME, version=version, source=LONG, options=options(**WIDEST)
@@ -199,14 +127,14 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
             widest.call("Generate", request)
         until(lambda: server.rows_in_use() > 0)
         for number in range(CALLERS):
-            caller = callers.enter_context(unread(server, f"caller-{number}"))
-            caller.fill_share(VERSIONS[number % 2])
+            caller = callers.enter_context(unread(server.target, f"caller-{number}"))
+            fill_share(caller, server, VERSIONS[number % 2])
         # What had memory is answered then, and waits to be read.
         until(server.is_idle)
         held_mb = server.value("answer_bytes") / 1e6
-    print(f"\n{peak.megabytes:.0f} MB at most, {held_mb:.0f} MB of answers reserved")
+    print(f"\n{peak[0]:.0f} MB at most, {held_mb:.0f} MB of answers reserved")
     assert held_mb > 150
-    assert peak.megabytes < ROOM * limit_mb()
+    assert peak[0] < ROOM * limit_mb()
     # The connections are gone, and so is what was kept for them.
     until(lambda: server.value("answer_bytes") == 0)
     until(lambda: memory_mb(server) < idle_mb + 3 * KEPT_MB)
@@ -215,8 +143,8 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
 def test_a_caller_that_does_not_read_holds_its_share_and_others_are_served(
     server: ServerProcess,
 ) -> None:
-    with unread(server, "unread") as caller:
-        first, *_ = caller.fill_share(version=2)
+    with unread(server.target, "unread") as caller:
+        first, *_ = fill_share(caller, server, version=2)
         until(server.is_idle)
         assert server.value("answer_bytes") < 128e6
         with grpc.insecure_channel(server.target) as channel:

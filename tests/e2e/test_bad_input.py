@@ -9,13 +9,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from seqserve import Client
-from seqserve._transport.status import METADATA_KEY, read_details
-from seqserve.v1 import generation_pb2
-
-from .endless_model import MAX_TARGET, NAME
-from .frames import (
+from tests.support.endless_model import MAX_TARGET, NAME
+from tests.support.frames import (
     END_STREAM,
     HELLO,
     NO_WINDOW,
@@ -26,10 +21,13 @@ from .frames import (
     message,
     opened,
 )
-from .process import PATIENCE_S, ServerProcess, until
+from tests.support.process import PATIENCE_S, ServerProcess, until
+
+from seqserve import Client
+from seqserve._transport.status import METADATA_KEY, read_details
+from seqserve.v1 import generation_pb2
 
 INVALID, NOT_FOUND = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
-UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
 LONGEST, SHORTEST = "options.max_decoding_length", "options.min_decoding_length"
 METHODS = ("Generate", "GenerateStream")
 
@@ -80,7 +78,6 @@ def channel(server: ServerProcess) -> Iterator[Any]:
 
 
 def send(channel: Any, path: str, data: bytes) -> Any:
-    """Sends raw bytes and returns the error."""
     call = channel.unary_stream(path)(data, timeout=PATIENCE_S)
     with pytest.raises(grpc.RpcError) as failure:
         list(call)
@@ -107,29 +104,11 @@ def test_message_over_the_limit(channel: Any) -> None:
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-@pytest.mark.parametrize(
-    "path", ["/seqserve.v1.GenerationService/Translate", "/seqserve.v2.Nothing/Generate", "/x"]
-)
-def test_unknown_method(channel: Any, path: str) -> None:
-    assert send(channel, path, b"").code() is UNIMPLEMENTED
-
-
 def test_oversized_metadata(channel: Any) -> None:
     call = channel.unary_unary("/seqserve.v1.GenerationService/Generate")
     with pytest.raises(grpc.RpcError) as failure:
         call(request(), metadata=[("x-large", "a" * 100_000)], timeout=PATIENCE_S)
     assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-@pytest.mark.parametrize("path", ["health.v1.Health/Watch", "health.v1.Health/Check"])
-def test_health_refuses_a_malformed_request(channel: Any, path: str) -> None:
-    error = send(channel, f"/grpc.{path}", b"\xff" * 40)
-    assert error.code() is INVALID
-    assert read_details(dict(error.trailing_metadata())[METADATA_KEY]).field == "request"
-
-
-def test_health_lists_nothing(channel: Any) -> None:
-    assert send(channel, "/grpc.health.v1.Health/List", b"").code() is UNIMPLEMENTED
 
 
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])

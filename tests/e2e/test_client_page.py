@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.support.process import ROOT, ServerProcess
 
 from seqserve import Client
 
-from .process import ServerProcess
-
 Run = Callable[[str], dict[str, Any]]
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECTIONS = {
     title: code
@@ -27,8 +24,6 @@ SECTIONS = {
 
 @pytest.fixture
 def run(shipped: ServerProcess) -> Run:
-    """Runs the code of a section; returns what it has assigned."""
-
     def run(title: str) -> dict[str, Any]:
         # Imported by the first section of the page.
         names: dict[str, Any] = {"Client": Client}

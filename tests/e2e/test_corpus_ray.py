@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.corpus_run import CorpusRun
+from tests.support.process import MODELS, until
 
 from seqserve_server import Offline
 
-from .process import PATIENCE_S, until
-
-MODELS = Path(__file__).parents[2] / "models"
 LINES = [f"Tom has {number} books." for number in range(2000)]
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
@@ -34,47 +30,15 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-class Run:
-    """The command on a cluster; what it says is read as it comes."""
-
-    def __init__(self, cluster: Any, corpus: Path, out: Path, *more: str) -> None:
-        flags = ("--model-repository", str(MODELS), "--model", "en-de", "--segmentation", "none")
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "seqserve", "corpus", str(corpus), str(out), *flags),
-                *("--ray", cluster.address, "--slots", "2", *more),
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.said: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-        self._journal = out.with_name(f".{out.name}.seqserve-journal")
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.said += self.process.stderr
-
-    def wait_for(self, least: int) -> None:
-        until(lambda: self.answered >= least or self.process.poll() is not None)
-        assert self.process.poll() is None, self.said
-
-    @property
-    def answered(self) -> int:
-        return self._journal.read_bytes().count(b"\n") - 1 if self._journal.exists() else 0
-
-    def end(self) -> int:
-        status = self.process.wait(2 * PATIENCE_S)
-        self._reader.join()
-        return status
+def started(cluster: Any, corpus: Path, out: Path, *more: str) -> CorpusRun:
+    return CorpusRun(corpus, out, "--ray", cluster.address, "--slots", "2", *more)
 
 
 def test_each_text_has_one_answer_whatever_is_lost(cluster: Any, tmp_path: Path) -> None:
     corpus, out = tmp_path / "in.txt", tmp_path / "out.txt"
     corpus.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     first, second = (cluster.add_node(num_cpus=1) for _ in range(2))
-    run = Run(cluster, corpus, out)
+    run = started(cluster, corpus, out)
     run.wait_for(100)
     cluster.remove_node(second, allow_graceful=False)
     until(lambda: any("an engine of the cluster has ended" in line for line in run.said))
@@ -85,7 +49,7 @@ def test_each_text_has_one_answer_whatever_is_lost(cluster: Any, tmp_path: Path)
 
     before = run.answered
     cluster.add_node(num_cpus=1)
-    run = Run(cluster, corpus, out)
+    run = started(cluster, corpus, out)
     run.wait_for(before + 100)
     # The machine that had both: another one takes over what it had.
     cluster.remove_node(first, allow_graceful=False)
@@ -100,6 +64,6 @@ def test_each_text_has_one_answer_whatever_is_lost(cluster: Any, tmp_path: Path)
 def test_an_engine_that_does_not_fit_is_refused(cluster: Any, tmp_path: Path) -> None:
     corpus = tmp_path / "in.txt"
     corpus.write_text("It rains.\n", encoding="utf-8")
-    run = Run(cluster, corpus, tmp_path / "out.txt", "--workers", "99")
+    run = started(cluster, corpus, tmp_path / "out.txt", "--workers", "99")
     assert run.end() == 2
     assert "CPUs, and an engine needs 99; see --workers" in run.said[-1]

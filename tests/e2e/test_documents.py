@@ -5,28 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.process import PATIENCE_S, ServerProcess
 
-from seqserve import Client, Result, SourceWarning
+from seqserve import Client, Result
 
 from .long_text import long_text
-from .process import PATIENCE_S, ServerProcess
 
-MODELS = Path(__file__).parents[2] / "models"
 PARAGRAPHS = ["I am learning German. Tom is reading a book.", "We watched a film at 3.30."]
 TEXT = f"{PARAGRAPHS[0]}\r\n\r\n\r\n  {PARAGRAPHS[1]}\r\n"
 SENTENCES = ["I am learning German.", "Tom is reading a book.", PARAGRAPHS[1]]
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that divides texts unless a request says otherwise."""
-    options = ("--slots", "8", "--workers", "1", "--segmentation", "sentences")
-    with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped"), *options) as server:
-        yield server
 
 
 def test_a_text_goes_in_and_its_translation_comes_out(shipped: ServerProcess) -> None:
@@ -39,21 +29,6 @@ def test_a_text_goes_in_and_its_translation_comes_out(shipped: ServerProcess) ->
     first, second, third = (each.text for each in alone)
     assert result.text == f"{first} {second}\r\n\r\n\r\n  {third}\r\n"
     assert shipped.is_idle()
-
-
-def test_a_file_is_translated(shipped: ServerProcess, tmp_path: Path) -> None:
-    source, out = tmp_path / "a.md", tmp_path / "b.md"
-    source.write_bytes(f"# {PARAGRAPHS[0]}\r\n\r\n```\r\ncode\r\n```\r\n".encode())
-    command = [sys.executable, "-m", "seqserve", "translate", str(source), "-o", str(out)]
-    done = subprocess.run(
-        [*command, "--target", shipped.target], capture_output=True, timeout=PATIENCE_S
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    with Client(shipped.target) as client:
-        text = client.generate(PARAGRAPHS[0]).text
-        tokens = client.tokenize(SENTENCES[0])
-        assert client.detokenize(tokens.token_ids) == SENTENCES[0]
-    assert out.read_bytes().decode() == f"# {text}\r\n\r\n```\r\ncode\r\n```\r\n"
 
 
 def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None:
@@ -71,25 +46,6 @@ def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None
     assert re.search(r"<b>[^<]*(?:Auto|Wagen)</b> gekauft", translated)
     assert "<i>tanzen</i>?<script>A <b>red</b> car.</script></p>" in translated
     assert re.search(r'\. <a href="x">(?:Willst du|Möchten Sie)</a> ', translated)
-
-
-def test_what_the_model_cannot_read_is_told(shipped: ServerProcess) -> None:
-    with Client(shipped.target) as client:
-        text = "We saw a good film. 안녕하세요 여러분. <b>Hello</b>!"
-        kept = client.generate(text)
-        result = client.generate(text, keep_placeholders=False)
-    unknown = SourceWarning.UNKNOWN_CHARACTERS
-    assert [segment.source_warnings for segment in result.segments] == [
-        (),
-        (unknown, SourceWarning.OTHER_SCRIPT),
-        (unknown, SourceWarning.MARKUP),
-    ]
-    # Of what is kept the model need read nothing.
-    assert kept.segments[2].source_warnings == ()
-    assert set(result.source_warnings) == set(SourceWarning) - {SourceWarning.UNSPECIFIED}
-    # Markup that the model copies does not make it doubt.
-    first, other, _ = (segment.hypotheses[0].confidence or 0.0 for segment in result.segments)
-    assert first > other
 
 
 @pytest.mark.slow

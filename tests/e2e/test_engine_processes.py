@@ -14,18 +14,16 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from tests.resources import cpu_s
+from tests.support.endless_model import MAX_TARGET, NAME, copy_version, tamper
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, repeating, until
 
-from seqserve import AsyncClient, Client, ModelState, Result, RetryPolicy
+from seqserve import AsyncClient, Client, ModelState, Result
 from seqserve.errors import Unavailable
-
-from .endless_model import MAX_TARGET, NAME, copy_version, tamper
-from .process import PATIENCE_S, ServerProcess, repeating, until
-from .test_lifecycle import taken
 
 CALLS = 6
 SOURCE = "The old train waits for"
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
-ONCE = RetryPolicy(max_attempts=1)
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -40,12 +38,6 @@ def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with ServerProcess(folder / "models", folder, *options) as server:
         yield server
         server.stop()
-
-
-def cpu_s(pid: int) -> float:
-    """Reads fields 14 (utime) and 15 (stime) of proc_pid_stat(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def engine_of(server: ServerProcess, version: int) -> int:
@@ -65,7 +57,6 @@ def engine_of(server: ServerProcess, version: int) -> int:
 
 @contextmanager
 def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
-    """Yields the health of a service whenever it changes."""
     with grpc.insecure_channel(server.target) as channel:
         request = health_pb2.HealthCheckRequest(service=name)
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE_S)
@@ -74,7 +65,6 @@ def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
 
 
 def state_of(server: ServerProcess, version: int) -> str:
-    """Reads the state of a version from the metrics."""
     [state] = [
         sample.labels["state"]
         for family in text_string_to_metric_families(server.get("/metrics")[1])
@@ -86,8 +76,6 @@ def state_of(server: ServerProcess, version: int) -> str:
 
 @contextmanager
 def killing(server: ServerProcess, *spared: int) -> Iterator[None]:
-    """Kills the engines of a server as they come, except those that are spared."""
-
     def kill() -> None:
         for pid in server.engines():
             if pid not in spared:
@@ -148,7 +136,7 @@ async def killed_under_load(server: ServerProcess, engine: int) -> list[Result |
         calls = [client.generate(SOURCE, version=1, **ENDLESS) for _ in range(CALLS)]
         together = asyncio.gather(*calls, return_exceptions=True)
         # One row belongs to the other version.
-        await asyncio.to_thread(until, lambda: taken(server) == CALLS + 1)
+        await eventually(lambda: server.under_way() == CALLS + 1)
         os.kill(engine, signal.SIGKILL)
         return await together
 
@@ -179,14 +167,6 @@ def test_version_whose_engine_keeps_dying_leaves_its_calls_to_another(
         assert server.value("engine_cpu_seconds_total", **labels) > 0
     assert f"engine could not be started again model={NAME}/2" in server.stderr
     assert f"engine has survived its trial model={NAME}/2" in server.stderr
-
-
-def test_client_that_retries_is_answered(pair: ServerProcess) -> None:
-    with Client(pair.target) as client:
-        os.kill(engine_of(pair, version=2), signal.SIGKILL)
-        for _ in range(3):
-            result = client.generate(SOURCE, version=2, max_decoding_length=3)
-            assert result.version == 2
 
 
 def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path: Path) -> None:
@@ -254,7 +234,6 @@ def test_version_with_two_processes_answers_while_one_is_killed(
 @pytest.mark.parametrize(
     ("options", "processes"),
     [
-        (("--workers", "4"), 1),
         (("--workers", "5"), 2),
         (("--workers", "5", "--engine-processes", "1"), 1),
     ],
@@ -265,12 +244,6 @@ def test_small_model_has_a_process_for_every_four_workers(
     with ServerProcess(repository, tmp_path, *options) as server, Client(server.target) as client:
         assert len(server.engines()) == processes
         assert client.generate(SOURCE, max_decoding_length=3).generated_tokens <= 3
-
-
-def test_more_processes_than_workers_are_refused(repository: Path, tmp_path: Path) -> None:
-    options = ("--workers", "2", "--engine-processes", "3")
-    with pytest.raises(AssertionError, match="--engine-processes: 3 processes need a worker each"):
-        ServerProcess(repository, tmp_path, *options).wait_ready()
 
 
 @pytest.mark.parametrize("is_busy", [False, True])

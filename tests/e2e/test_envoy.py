@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.support.process import MODELS, PATIENCE_S, ServerProcess, until
 
 from seqserve import AsyncClient, Client
 from seqserve.v1 import generation_pb2
 
-from .conftest import MODELS
 from .envoy import CONFIGURATION, Envoy, binary, write_descriptor
-from .process import PATIENCE_S, ServerProcess, until
 
 pytestmark = pytest.mark.envoy
 

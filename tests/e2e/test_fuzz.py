@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve._transport.status import METADATA_KEY, read_details
 
-from .process import PATIENCE_S, ServerProcess, until
 from .random_requests import Rpc, damaged, messages, metadata, rpcs_of
 
 WATCHED_S = 0.05
@@ -86,7 +86,6 @@ def target(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def takes_away(rpc: Rpc, data: bytes) -> bool:
-    """Returns whether a request would rightly unload the model."""
     if not rpc.path.endswith(LEAVING):
         return False
     message: Any = rpc.message()

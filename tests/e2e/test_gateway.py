@@ -13,15 +13,14 @@ import schemathesis
 from hypothesis import given
 from schemathesis.specs.openapi import checks
 from tests.examples import examples
+from tests.support.gateway import Gateway, gateway_of
+from tests.support.process import MODELS, PATIENCE_S, ServerProcess, until
 
 from seqserve import Client
 from seqserve.auth import Scope, TokenEntry, digest_of, new_token
 from seqserve.command.main import main
 from seqserve_gateway.app import FORMS
 from seqserve_gateway.openapi import document_of
-
-from .gateway import Gateway, gateway_of
-from .process import PATIENCE_S, ServerProcess, until
 
 COFFEE = "The coffee tastes good."
 KAFFEE = "Der Kaffee schmeckt gut."
@@ -68,47 +67,19 @@ def test_pieces_of_a_stream_join_to_the_answer(client: httpx.Client) -> None:
     assert last["result"]["hypotheses"][0]["text"] == KAFFEE
 
 
-def test_every_other_call_is_answered(client: httpx.Client) -> None:
-    batch = client.post("/v1/generate:batch", json={"sources": [COFFEE, ""]}).json()["outcomes"]
-    assert batch[0]["response"]["hypotheses"][0]["text"] == KAFFEE
-    assert batch[1]["failure"]["field"] == "source"
-    score = client.post("/v1/score", json={"source": COFFEE, "target": KAFFEE}).json()
-    assert score["score"] < 0
-    tokens = client.post("/v1/tokenize", json={"text": COFFEE}).json()
-    joined = client.post("/v1/detokenize", json={"token_ids": tokens["token_ids"]}).json()
-    assert joined["text"] == COFFEE
-    assert client.get("/v1/models/en-de").json()["model"]["is_default"]
-
-
-def test_reader_that_leaves_frees_the_slots(server: ServerProcess) -> None:
+def test_calls_that_are_left_or_late_free_the_slots_and_others_end_before_the_gateway_does(
+    server: ServerProcess,
+) -> None:
     ended = server.calls_by_code()["CANCELLED"]
     with gateway_of(server.target) as gateway, gateway.client() as client:
         with client.stream("POST", "/v1/generate:stream", json=ENDLESS) as answer:
             next(answer.iter_lines())
         until(lambda: server.calls_by_code()["CANCELLED"] == ended + 1)
+        headers = {"x-request-timeout-s": "0.02", "x-request-id": "my-id"}
+        late = client.post("/v1/generate", json=ENDLESS, headers=headers)
+        assert (late.status_code, late.json()["request_id"]) == (504, "my-id")
         until(server.is_idle)
-
-
-def test_deadline_of_the_request_is_that_of_the_call(server: ServerProcess) -> None:
-    headers = {"x-request-timeout-s": "0.02", "x-request-id": "my-id"}
-    with gateway_of(server.target) as gateway, gateway.client() as client:
-        answer = client.post("/v1/generate", json=ENDLESS, headers=headers)
-    assert (answer.status_code, answer.json()["request_id"]) == (504, "my-id")
-    until(server.is_idle)
-
-
-def test_error_of_the_server_has_its_field_and_reason(client: httpx.Client) -> None:
-    body = {"source": COFFEE, "options": {"beam_size": 0}}
-    problem = client.post("/v1/generate", json=body).json()
-    assert problem["field"] == "options.beam_size"
-    assert problem["reason"] == "INVALID_FIELD"
-    problem = client.post("/v1/generate", json={"source": COFFEE, "model": "none"}).json()
-    assert (problem["status"], problem["reason"]) == (404, "MODEL_NOT_FOUND")
-
-
-def test_calls_in_progress_end_before_the_gateway_does(server: ServerProcess) -> None:
-    body = ENDLESS | {"options": {"time_limit_ms": 1000}}
-    with gateway_of(server.target) as gateway, gateway.client() as client:
+        body = ENDLESS | {"options": {"time_limit_ms": 1000}}
         with client.stream("POST", "/v1/generate:stream", json=body) as answer:
             lines = answer.iter_lines()
             next(lines)
@@ -117,21 +88,13 @@ def test_calls_in_progress_end_before_the_gateway_does(server: ServerProcess) ->
         assert gateway.process.wait(PATIENCE_S) == 0
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, str]]:
-    """A server that wants a token, and the token."""
-    folder, token = tmp_path_factory.mktemp("guarded"), new_token()
-    scopes = frozenset({Scope.GENERATE})
-    (folder / "tokens").write_text(f"{TokenEntry(digest=digest_of(token), scopes=scopes)}\n")
-    (folder / "token").write_text(token)
-    models = Path(__file__).parents[2] / "models"
-    with ServerProcess(models, folder, "--tokens", str(folder / "tokens")) as server:
-        yield server, token
-
-
-def test_token_of_a_caller_reaches_the_server(guarded: tuple[ServerProcess, str]) -> None:
-    server, token = guarded
-    with gateway_of(server.target) as gateway:
+def test_token_of_a_caller_reaches_the_server(tmp_path: Path) -> None:
+    token, file = new_token(), tmp_path / "tokens"
+    file.write_text(f"{TokenEntry(digest=digest_of(token), scopes=frozenset({Scope.GENERATE}))}\n")
+    with (
+        ServerProcess(MODELS, tmp_path, "--tokens", str(file)) as server,
+        gateway_of(server.target) as gateway,
+    ):
         with gateway.client() as client:
             answer = client.post("/v1/generate", json={"source": COFFEE})
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -140,17 +103,14 @@ def test_token_of_a_caller_reaches_the_server(guarded: tuple[ServerProcess, str]
             assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 200
 
 
-def test_lent_token_is_for_callers_without_one(
-    guarded: tuple[ServerProcess, str], tmp_path: Path
-) -> None:
-    server, token = guarded
-    file = tmp_path / "token"
-    file.write_text(token)
-    with gateway_of(server.target, "--token-file", str(file), "--lend-token") as gateway:
-        with gateway.client() as client:
-            assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 200
-        with gateway.client(authorization="Bearer wrong") as client:
-            assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 401
+def test_every_text_is_in_its_own_language(client: httpx.Client) -> None:
+    texts = [COFFEE, "커피가 맛이 좋네요.", KAFFEE]
+    body = {"q": texts, "source": "auto", "target": "de"}
+    answer = client.post("/translate", json=body).json()
+    assert answer["translatedText"] == [KAFFEE] * 3
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "ko", "de"]
+    answer = client.post("/v2/translate", json={"text": texts, "target_lang": "DE"}).json()
+    assert [each["text"] for each in answer["translations"]] == [KAFFEE] * 3
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.label)

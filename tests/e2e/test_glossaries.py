@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.process import MODELS, ServerProcess, until
 
 from seqserve import Client
 from seqserve.command.main import main
-
-from .conftest import MODELS
-from .process import ServerProcess, until
 
 COFFEE = "The coffee tastes good."
 
@@ -40,18 +38,6 @@ def test_the_command_lists_glossaries_and_uses_one(
     languages = ["--source-language", "en", "--target-language", "de"]
     assert main(["generate", COFFEE, "--glossary", "drinks", *languages, *target]) == 0
     assert "Mokka" in capsys.readouterr().out
-
-
-def test_sources_without_a_term_are_answered_as_without_a_glossary(server: ServerProcess) -> None:
-    sources = ["It rains.", COFFEE, "We saw a good film.", "Some tea, please."]
-    with Client(server.target) as client:
-        plain = client.generate_batch(sources, model="en-de")
-        named = client.generate_batch(sources, model="en-de", glossary="drinks")
-        alone = client.generate(COFFEE, model="en-de", glossary="drinks")
-    assert [each.hypotheses for each in named[2:]] == [each.hypotheses for each in plain[2:]]
-    assert named[0].hypotheses == plain[0].hypotheses
-    assert named[1].hypotheses == alone.hypotheses
-    assert "Mokka" in alone.text
 
 
 def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_used(

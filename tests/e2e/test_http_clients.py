@@ -15,16 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
-
-from seqserve.auth import Scope, TokenEntry, digest_of, new_token
-
-from .conftest import MODELS
-from .gateway import Gateway, gateway_of
-from .process import PATIENCE_S, ServerProcess
+from tests.support.gateway import Gateway, gateway_of
+from tests.support.process import MODELS, PATIENCE_S, ROOT, ServerProcess
 
 pytestmark = pytest.mark.newcomer
 
-ROOT = Path(__file__).parents[2]
 COFFEE, KAFFEE = "The coffee tastes good.", "Der Kaffee schmeckt gut."
 LANGUAGES = {"en": ["de", "ko"], "ko": ["de", "en"]}
 
@@ -114,12 +109,6 @@ def test_mastodon(client: httpx.Client) -> None:
     assert "Haus" in second
 
 
-def test_mastodon_with_a_toot_of_unknown_language(client: httpx.Client) -> None:
-    body = {"q": [COFFEE], "source": "auto", "target": "de", "format": "html", "api_key": ""}
-    answer = client.post("/translate", json=body).json()
-    assert answer["detectedLanguage"][0]["language"] == "en"
-
-
 def test_weblate(client: httpx.Client) -> None:
     """Source: WeblateOrg/weblate, ``weblate/machinery/libretranslate.py``."""
     assert "de" in client.get("/languages").json()[0]["targets"]
@@ -162,31 +151,3 @@ def test_file_is_translated_and_fetched(gateway: Gateway, tmp_path: Path) -> Non
     url = json.loads(done.stdout)["translatedFileUrl"]
     fetched = subprocess.run([*curl, url], capture_output=True, text=True, check=True)
     assert fetched.stdout == "1\n00:00:01,000 --> 00:00:02,000\nEs regnet.\n"
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[tuple[httpx.Client, str]]:
-    """A client of a gateway whose server wants a token, and the token."""
-    token = new_token()
-    entry = TokenEntry(digest=digest_of(token), scopes=frozenset({Scope.GENERATE}))
-    (tmp_path / "tokens").write_text(f"{entry}\n")
-    options = ("--tokens", str(tmp_path / "tokens"))
-    with (
-        ServerProcess(MODELS, tmp_path, *options) as server,
-        gateway_of(server.target) as gateway,
-        gateway.client() as client,
-    ):
-        yield client, token
-
-
-def test_wrong_key_is_refused_as_the_services_refuse_it(guarded: tuple[httpx.Client, str]) -> None:
-    client, token = guarded
-    body = {"q": COFFEE, "source": "en", "target": "de"}
-    assert client.post("/translate", json={**body, "api_key": token}).status_code == 200
-    refused = client.post("/translate", json={**body, "api_key": "wrong"})
-    assert (refused.status_code, [*refused.json()]) == (403, ["error"])
-    form = {"text": COFFEE, "target_lang": "DE"}
-    headers = {"authorization": f"DeepL-Auth-Key {token}"}
-    assert client.post("/v2/translate", data=form, headers=headers).status_code == 200
-    refused = client.post("/v2/translate", data=form)
-    assert (refused.status_code, [*refused.json()]) == (403, ["message"])

@@ -13,14 +13,13 @@ from itertools import filterfalse
 from pathlib import Path
 
 import pytest
+from tests.support.process import ROOT, ServerProcess
 
 from seqserve import Client
 from seqserve.command.main import COMMANDS
 
 from .long_text import long_text
-from .process import ServerProcess
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.newcomer

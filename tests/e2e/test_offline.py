@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.process import MODELS, ServerProcess
 
 from seqserve import Client, Result
 from seqserve.results import Timings
 from seqserve_server import Offline
 
-from .process import ServerProcess
-
-MODELS = Path(__file__).parents[2] / "models"
 TEXTS = [
     "The coffee tastes good.",
     "If I had more time, I would learn to play the piano.",

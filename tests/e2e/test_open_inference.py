@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.support.endless_model import MAX_TARGET, NAME
+from tests.support.process import PATIENCE_S, ROOT, ServerProcess
 
 from seqserve import Client
 from seqserve.command.main import main
 from seqserve.open_inference import open_inference_pb2
 
 from . import triton
-from .endless_model import MAX_TARGET, NAME
-from .process import PATIENCE_S, ServerProcess, until
 
-ROOT = Path(__file__).parents[2]
 TEXTS = ["The old train", "Nobody", "Grüße 🙂"]
 SHORT = {"max_decoding_length": 12}
 
@@ -75,7 +74,6 @@ def test_figures_are_read(call: Run) -> None:
 
 @pytest.fixture(scope="module")
 def expected(server: ServerProcess) -> dict[str, list[Any]]:
-    """The answer of ``seqserve.v1``."""
     with Client(server.target) as client:
         results = [client.generate(text, model=NAME, max_decoding_length=12) for text in TEXTS]
     return {
@@ -109,38 +107,11 @@ def test_both_clients_can_be_in_one_process(call: Run) -> None:
     assert ours == theirs
 
 
-def test_options_are_parameters(call: Run, server: ServerProcess) -> None:
-    options = {
-        "beam_size": 4,
-        "num_hypotheses": 3,
-        "length_penalty": 0.5,
-        "max_decoding_length": 8,
-        "disable_unk": True,
-    }
-    found = call(
-        triton.infer,
-        TEXTS[:2],
-        parameters=options | {"suppress_tokens": "[]"},
-        timeout=1,
-        priority=1,
-    )
-    with Client(server.target) as client:
-        for number, text in enumerate(TEXTS[:2]):
-            hypotheses = client.generate(text, model=NAME, **options).hypotheses
-            assert found["text"][number] == [hypothesis.text for hypothesis in hypotheses]
-            assert found["score"][number] == pytest.approx([one.score for one in hypotheses])
-
-
 INVALID, MISSING = "StatusCode.INVALID_ARGUMENT", "StatusCode.NOT_FOUND"
 BAD: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
-    "one empty text": ([*TEXTS, ""], {}, INVALID, "inputs.text[3]: "),
     "text too long": (["a 1 " * 60], {}, INVALID, "inputs.text[0]: "),
-    "shape": (TEXTS, {"shape": [1, 3]}, INVALID, "inputs.text.shape: "),
     "output": (TEXTS, {"outputs": ["logits"]}, INVALID, "outputs: "),
-    "bounds": (TEXTS, {"parameters": {"beam_size": 0}}, INVALID, "parameters.beam_size: "),
-    "type": (TEXTS, {"parameters": {"beam_size": 1.5}}, INVALID, "parameters.beam_size: "),
     "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters: 'warmth'"),
-    "version": (TEXTS, {"model_version": "new"}, INVALID, "model_version: "),
     "no such version": (TEXTS, {"model_version": "9"}, MISSING, f"no model {NAME!r} of version 9"),
     "deadline": (
         TEXTS,
@@ -193,13 +164,6 @@ def test_load_is_sent(
     result = json.loads(capsys.readouterr().out)
     assert (result["completed"], result["failed"]) == (10, 0)
     assert ("p99_itl_ms" in result) is ("--stream" in more)
-
-
-def test_server_is_idle_afterwards(server: ServerProcess) -> None:
-    until(server.is_idle)
-    method = {"method": "GRPCInferenceService.ModelInfer", "model": NAME}
-    assert server.value("requests_total", code="OK", **method) >= 4
-    assert server.value("requests_total", code="INVALID_ARGUMENT", **method) >= 7
 
 
 def test_example_of_the_page(run: Run, server: ServerProcess) -> None:

@@ -10,23 +10,17 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.support.flood import CALLER, Load, Outcomes
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
-from seqserve import AsyncClient, Client, Priority, RetryPolicy, StopReason
-from seqserve.errors import Overloaded
+from seqserve import AsyncClient
 from seqserve.v1 import model_pb2, model_pb2_grpc
-
-from .flood import CALLER, Load, Outcomes
-from .process import PATIENCE_S, ServerProcess, until
 
 SLOTS, MAX_QUEUE = 8, 16
 SENT = 2 * MAX_QUEUE
 WAITING = MAX_QUEUE // 2 + 1
 """Share of these that one client gets: half of the queue."""
 SOURCES = ["Nobody waits for our old train.", "Nobody", "The coffee tastes good and"] * 7
-TOKENS = 2000
-TEXT = "Nobody waits for our old train and the coffee tastes good near a quiet garden"
-"""Tokens of each answer, so that decoding takes most of the time."""
-LENGTHS = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
 ENDLESS = {"min_decoding_length": 20_000, "max_decoding_length": 20_000, "timeout_s": PATIENCE_S}
 
 
@@ -43,7 +37,6 @@ def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 async def occupied(client: AsyncClient, server: ServerProcess) -> list[asyncio.Task[object]]:
-    """Occupies every slot until it is released."""
     running = [asyncio.create_task(client.generate("Nobody", **ENDLESS)) for _ in range(SLOTS)]
     async with asyncio.timeout(PATIENCE_S):
         while server.rows_in_use() < SLOTS:
@@ -111,79 +104,3 @@ def test_health_reflection_and_models_pass(narrow: ServerProcess) -> None:
 
     asyncio.run(main())
     assert narrow.value("rejected_total", model="") == 0
-
-
-def test_normal_priority_is_served_first_and_shown_in_metrics(narrow: ServerProcess) -> None:
-    ended: list[str] = []
-
-    async def call(client: AsyncClient, priority: Priority) -> None:
-        await client.generate("Nobody", max_decoding_length=400, priority=priority)
-        ended.append(priority.value)
-
-    async def main() -> None:
-        async with (
-            AsyncClient(narrow.target) as client,
-            asyncio.timeout(PATIENCE_S),
-        ):
-            running = await occupied(client, narrow)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(call(client, Priority.LOW))
-                while not narrow.value("queue_depth", priority="low"):
-                    await asyncio.sleep(0.01)
-                group.create_task(call(client, Priority.NORMAL))
-                while not narrow.value("queue_depth", priority="normal"):
-                    await asyncio.sleep(0.01)
-                await dismissed(running[:1])
-            await dismissed(running)
-
-    asyncio.run(main())
-    assert ended == ["normal", "low"]
-
-
-def test_time_limit_returns_the_tokens_so_far(narrow: ServerProcess) -> None:
-    with Client(narrow.target) as client:
-        whole = client.generate("Nobody", max_decoding_length=2000)
-        cut = client.generate("Nobody", time_limit_ms=300, **ENDLESS)
-        assert cut.stop_reason is StopReason.TIME_LIMIT
-        assert cut.text and cut.timings.total_ms >= 300
-        shared = min(len(whole.tokens), len(cut.tokens))
-        assert whole.tokens[:shared] == cut.tokens[:shared]
-        *pieces, last = client.stream("Nobody", time_limit_ms=300, **ENDLESS)
-        assert last.result is not None and last.result.stop_reason is StopReason.TIME_LIMIT
-        assert "".join(piece.text for piece in (*pieces, last)) == last.result.text
-    until(narrow.is_idle)
-    assert narrow.value("stop_total", reason="time_limit") == 2
-
-
-def test_time_limit_in_the_queue_returns_an_empty_answer(narrow: ServerProcess) -> None:
-    async def main() -> None:
-        async with AsyncClient(narrow.target) as client:
-            running = await occupied(client, narrow)
-            result = await client.generate("Nobody", time_limit_ms=100)
-            assert (result.text, result.stop_reason) == ("", StopReason.TIME_LIMIT)
-            assert result.timings.queue_ms >= 100 and result.timings.decode_ms == 0
-            await dismissed(running)
-
-    asyncio.run(main())
-
-
-def test_request_that_would_be_late_is_refused_early(narrow: ServerProcess) -> None:
-    async def main() -> None:
-        async with AsyncClient(narrow.target, retry=RetryPolicy(max_attempts=1)) as client:
-            for _ in range(4):
-                # The server needs these to estimate its pace.
-                await client.generate("Nobody", **LENGTHS)
-            running = await occupied(client, narrow)
-            call = client.generate(TEXT, priority=Priority.LOW, **LENGTHS)
-            waiting: asyncio.Task[object] = asyncio.create_task(call)
-            async with asyncio.timeout(PATIENCE_S):
-                while not narrow.value("queue_depth"):
-                    await asyncio.sleep(0.01)
-            with pytest.raises(Overloaded, match="beyond its deadline") as refused:
-                await client.generate(TEXT, priority=Priority.LOW, time_limit_ms=1)
-            assert refused.value.retry_after_s is not None
-            await dismissed([*running, waiting])
-
-    before = narrow.value("rejected_total", reason="deadline")
-    asyncio.run(main())
-    assert narrow.value("rejected_total", reason="deadline") == before + 1

@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.job import Job
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import Client
 
-from .process import PATIENCE_S, ServerProcess, until
-
 LINES = 300
+SHORT = ("--max-decoding-length", "100")
 OUTAGE_S = 4.0
 """Longer than any fixed number of attempts with short delays would last."""
-COMMAND = [sys.executable, "-m", "seqserve", "generate", "--max-decoding-length", "100"]
-
-
-class Job:
-    """A run of ``seqserve generate`` over the lines of a file."""
-
-    def __init__(self, target: str, folder: Path, *options: str, lines: Path | None = None) -> None:
-        folder.mkdir()
-        self._out, self._err = folder / "out", folder / "err"
-        own = {name: text for name, text in os.environ.items() if not name.startswith("SEQSERVE_")}
-        with (
-            open(lines or os.devnull, "rb") as stdin,
-            self._out.open("wb") as out,
-            self._err.open("wb") as err,
-        ):
-            self._process = subprocess.Popen(
-                [*COMMAND, "--target", target, *options],
-                stdin=stdin,
-                stdout=out,
-                stderr=err,
-                env=own,
-            )
-
-    @property
-    def answers(self) -> list[str]:
-        return self._out.read_text(encoding="utf-8").split("\n")[:-1]
-
-    @property
-    def reports(self) -> list[str]:
-        return self._err.read_text(encoding="utf-8").splitlines()
-
-    def runs(self) -> bool:
-        return self._process.poll() is None
-
-    def wait(self) -> int:
-        try:
-            return self._process.wait(2 * PATIENCE_S)
-        finally:
-            self._process.kill()
-            self._process.wait()
 
 
 @pytest.fixture
@@ -90,8 +48,8 @@ def test_a_job_outlives_a_restart_of_the_server(
     def job(name: str) -> Job:
         target, folder = f"127.0.0.1:{port}", tmp_path / name
         if as_file:
-            return Job(target, folder, "--file", str(lines))
-        return Job(target, folder, lines=lines)
+            return Job(target, folder, *SHORT, "--file", str(lines))
+        return Job(target, folder, *SHORT, lines=lines)
 
     with serve("first"):
         undisturbed = job("undisturbed")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.endless_model import NAME
 
 from seqserve import Client
 from seqserve.command import plan as plan_command
@@ -19,8 +20,6 @@ from seqserve.load.answer import Caller
 from seqserve.load.load import Load
 from seqserve.load.rate_search import RateSearch
 from seqserve.retry import RetryPolicy
-
-from .endless_model import NAME
 
 NEVER = RetryPolicy(max_attempts=1, connect_timeout_s=0)
 

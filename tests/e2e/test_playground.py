@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.keys import Keys
+from tests.support.process import MODELS, PATIENCE_S, ServerProcess, repeating
 
 from .browser import Browser, browser_of
-from .process import PATIENCE_S, ServerProcess, repeating
 
 pytestmark = pytest.mark.slow
 
-SHIPPED = Path(__file__).parents[2] / "models"
 COFFEE = "The coffee tastes good."
 KAFFEE = "Der Kaffee schmeckt gut."
 WATCH = """
@@ -49,7 +48,7 @@ class Rig:
     def restart(self, port: str = "") -> None:
         port = port or self.server.target.rpartition(":")[2]
         options = ("--port", port, "--default-model", "en-de")
-        self.server = ServerProcess(SHIPPED, self._folder, *options)
+        self.server = ServerProcess(MODELS, self._folder, *options)
         self.server.wait_ready()
 
 

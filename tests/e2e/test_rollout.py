@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2
 from tests.resources import Resources, until_released
+from tests.support.endless_model import NAME, copy_version, tamper
+from tests.support.process import ONCE, ServerProcess, until
+from tests.support.swapping import publish, swapped
 
 from seqserve import Client, Model, ModelState
 from seqserve.command.main import main
 from seqserve.errors import FailedPrecondition, NotFound
-
-from .endless_model import NAME, copy_version, tamper
-from .process import ServerProcess, until
-from .swapping import ONCE, publish, swapped
 
 BUSY = ("--max-queue-s", "60", "--caller-share", "1")
 """Clients without retries must not be refused, although there are many."""
@@ -57,7 +56,6 @@ def until_state(server: ServerProcess, version: int, state: ModelState) -> Model
 
 
 def failures(server: ServerProcess) -> float:
-    """Counts failed calls."""
     calls = server.value("requests_total", model=NAME)
     return calls - server.value("requests_total", model=NAME, code="OK")
 

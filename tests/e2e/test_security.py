@@ -15,15 +15,15 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.certificates import Certificates
+from tests.support.frames import conversed
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess
 
 from seqserve import (
     TLS,
-    AsyncClient,
     Client,
     InvalidArgument,
     NotFound,
     PermissionDenied,
-    RetryPolicy,
     Unauthenticated,
     Unavailable,
 )
@@ -31,10 +31,7 @@ from seqserve.command.main import main
 from seqserve_server.front import healthcheck
 
 from .client_hello import client_hello
-from .frames import conversed
-from .process import PATIENCE_S, ServerProcess
 
-ONCE = RetryPolicy(max_attempts=1)
 SOURCE = "The old train waits for"
 
 
@@ -52,7 +49,6 @@ class Guarded:
 
 
 def new_token(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """Makes a token with the command."""
     assert main(["token", *argv]) == 0
     return capsys.readouterr().out.strip()
 
@@ -88,12 +84,6 @@ def test_calls_with_certificate_and_token(guarded: Guarded, token: str) -> None:
         assert client.models()
     assert "caller=caller" in guarded.server.stderr
     assert token not in guarded.server.stderr
-
-
-async def test_async_calls_too(guarded: Guarded, token: str) -> None:
-    tls = guarded.certificates.tls()
-    async with AsyncClient(guarded.server.target, tls=tls, token=token) as client:
-        assert (await client.generate(SOURCE, max_decoding_length=5)).generated_tokens <= 5
 
 
 def test_the_command_uses_certificate_and_token(
@@ -138,29 +128,6 @@ def test_probes_need_no_token(guarded: Guarded, capsys: pytest.CaptureFixture[st
         stub = health_pb2_grpc.HealthStub(channel)
         status = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
     assert status == health_pb2.HealthCheckResponse.SERVING
-
-
-def test_tokens_are_renewed_without_a_restart(
-    guarded: Guarded, token: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = guarded.tokens.read_text()
-    with guarded.client(token) as old:
-        new = new_token(capsys, "--tokens", str(guarded.tokens), "--name", "new")
-        with guarded.client(new) as client:
-            assert client.models() and old.models()
-            # The line of the old token is removed.
-            guarded.tokens.write_text(guarded.tokens.read_text().replace(before, ""))
-            assert client.models()
-            with pytest.raises(Unauthenticated):
-                old.models()
-            guarded.tokens.write_text("half a l")
-            assert client.models()
-            assert "tokens kept" in guarded.server.stderr
-        assert guarded.server.value("reload_successful", option="--tokens") == 0
-        guarded.tokens.write_text(before)
-        # A scrape reads the file too.
-        assert guarded.server.value("reload_successful", option="--tokens") == 1
-        assert old.models()
 
 
 def test_the_certificate_is_renewed_without_a_restart(

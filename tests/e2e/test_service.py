@@ -1,28 +1,27 @@
-"""Answers of a real server: alone and in a batch, as a stream, cut short."""
+"""Answers of a real server: alone and in a batch, as a stream, in a bulk call, cut short."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
+import itertools
 from typing import Any
 
 import grpc
 import pytest
 from tests.resources import Resources, until_released
+from tests.support.endless_model import MAX_SOURCE, MAX_TARGET, NAME
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
-from seqserve import AsyncClient, Client, Result, RetryPolicy
-from seqserve.errors import DeadlineExceeded, Overloaded
+from seqserve import AsyncClient, CallError, Client, InvalidArgument, Result
+from seqserve.errors import DeadlineExceeded
 from seqserve.results import StopReason
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .endless_model import MAX_SOURCE, MAX_TARGET, NAME
-from .process import PATIENCE_S, ServerProcess, until
-
 CALLS = 200
+SOURCE = "The old train waits in the garden."
+LONGEST = 12
 TEXT = "The old train waits for the garden. Nobody paints eleven books? Grüße 🙂 from my neighbour!"
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET, "timeout_s": PATIENCE_S}
-ONCE = RetryPolicy(max_attempts=1)
 
 
 def source_of(number: int) -> str:
@@ -68,27 +67,6 @@ def steps_and_tokens(server: ServerProcess) -> tuple[float, float]:
     return server.value("batch_rows_count"), server.value("batch_rows_sum")
 
 
-@pytest.mark.parametrize("source", [TEXT[:40], "Nobody", "🙂", "Grüße aus Köln"])
-def test_pieces_join_to_the_answer(client: Client, source: str) -> None:
-    *pieces, last = client.stream(source, max_decoding_length=60)
-    assert last.result is not None
-    assert last.result.hypotheses == client.generate(source, max_decoding_length=60).hypotheses
-    assert "".join(piece.text for piece in pieces) == last.result.text
-    shown = tuple(id_ for piece in pieces for id_ in piece.token_ids)
-    assert shown
-    assert shown == last.result.token_ids[: len(shown)]
-
-
-def test_result_names_model_and_timings(client: Client) -> None:
-    result = client.generate("The coffee tastes good.", model=NAME, max_decoding_length=5)
-    assert (result.model, result.version) == (NAME, 1)
-    assert result.generated_tokens == len(result.token_ids) == len(result.tokens) <= 5
-    timings = result.timings
-    parts_ms = timings.queue_ms + timings.encode_ms + timings.decode_ms
-    assert 0 < timings.first_token_ms <= timings.total_ms
-    assert 0 < parts_ms <= timings.total_ms + 1.0
-
-
 def test_client_that_leaves_frees_the_slot(server: ServerProcess, client: Client) -> None:
     before = counts(server)
     pieces = client.stream(TEXT[:20], **ENDLESS)
@@ -98,19 +76,6 @@ def test_client_that_leaves_frees_the_slot(server: ServerProcess, client: Client
     until(server.is_idle)
     until(lambda: counts(server) != before)
     assert changes(server, before) == {"cancelled": 1, "CANCELLED": 1}
-
-
-def test_closed_client_frees_all_its_slots(server: ServerProcess) -> None:
-    before = counts(server)
-    with Client(server.target) as client:
-        streams = [client.stream(TEXT[:20], **ENDLESS) for _ in range(5)]
-        for stream in streams:
-            next(stream)
-        assert server.rows_in_use() == 5
-    until(server.is_idle)
-    until(lambda: changes(server, before) == {"cancelled": 5, "CANCELLED": 5})
-    for stream in streams:
-        stream.close()
 
 
 # Time enough to begin on a slow machine. gRPC rounds the second timeout up by 4 ms, so the client's
@@ -124,74 +89,6 @@ def test_deadline_in_decode_frees_the_slot(
         client.generate(TEXT[:20], **ENDLESS | {"timeout_s": timeout_s})
     until(server.is_idle)
     until(lambda: changes(server, before) == {"decode": 1, "DEADLINE_EXCEEDED": 1})
-
-
-def test_slow_reader_delays_no_other_call(server: ServerProcess, client: Client) -> None:
-    slow = client.stream(TEXT[:20], **ENDLESS)
-    next(slow)
-    for _ in range(3):
-        assert client.generate("Nobody", max_decoding_length=3).generated_tokens <= 3
-    slow.close()
-    until(server.is_idle)
-
-
-@pytest.fixture(scope="module")
-def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with one slot and a queue of two, whatever the speed of the machine."""
-    options = ("--slots", "1", "--workers", "1", "--max-queue", "2", "--max-queue-s", "3600")
-    with ServerProcess(repository, tmp_path_factory.mktemp("narrow"), *options) as server:
-        yield server
-
-
-def test_full_queue_gives_retry_advice(narrow: ServerProcess) -> None:
-    before = narrow.value("rejected_total", reason="queue_full", model=NAME)
-    with Client(narrow.target, retry=ONCE) as client:
-        asyncio.run(fill_and_ask(narrow, client))
-    until(narrow.is_idle)
-    assert narrow.value("rejected_total", reason="queue_full", model=NAME) == before + 1
-
-
-async def fill_and_ask(narrow: ServerProcess, client: Client) -> None:
-    async with AsyncClient(narrow.target, retry=ONCE) as others:
-        running = [asyncio.create_task(others.generate("Nobody", **ENDLESS))]
-        # Otherwise all three may be in the queue before the worker looks at it.
-        await asyncio.to_thread(until, lambda: narrow.rows_in_use() == 1)
-        running += [asyncio.create_task(others.generate("Nobody", **ENDLESS)) for _ in range(2)]
-        await asyncio.to_thread(
-            until, lambda: (narrow.rows_in_use(), narrow.value("queue_depth")) == (1, 2)
-        )
-        with pytest.raises(Overloaded) as refused:
-            await asyncio.to_thread(client.generate, "Nobody")
-        assert refused.value.retry_after_s is not None
-        assert 0 < refused.value.retry_after_s <= 30
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
-def test_deadline_in_the_queue(narrow: ServerProcess) -> None:
-    before = counts(narrow)
-    with Client(narrow.target) as client:
-        running = client.stream("Nobody", **ENDLESS)
-        next(running)
-        with pytest.raises(DeadlineExceeded):
-            client.generate("Nobody", timeout_s=1.0)
-        until(lambda: changes(narrow, before) == {"queue": 1, "DEADLINE_EXCEEDED": 1})
-        assert narrow.value("queue_depth") == 0
-        running.close()
-    until(narrow.is_idle)
-
-
-def test_retries_get_through_a_full_queue(narrow: ServerProcess) -> None:
-    """Of eight clients three fit; the others retry as advised, and all are served."""
-
-    async def ask() -> list[Result]:
-        async with AsyncClient(narrow.target, timeout_s=PATIENCE_S) as client:
-            calls = (client.generate("Nobody", max_decoding_length=300) for _ in range(8))
-            return await asyncio.gather(*calls)
-
-    results = asyncio.run(ask())
-    assert len({result.hypotheses for result in results}) == 1
 
 
 def test_calls_leave_nothing_behind(server: ServerProcess, client: Client) -> None:
@@ -212,7 +109,6 @@ def test_calls_leave_nothing_behind(server: ServerProcess, client: Client) -> No
 
 
 def counts(server: ServerProcess) -> dict[str, float]:
-    """Counters of calls that end early."""
     codes = ("CANCELLED", "DEADLINE_EXCEEDED")
     return {
         "cancelled": server.value("cancelled_total"),
@@ -239,4 +135,76 @@ def test_leaving_an_unread_stream_cancels_the_call(server: ServerProcess) -> Non
         next(call)
         until(server.is_idle)
         call.cancel()
+    until(lambda: server.calls_by_code() - before == {"CANCELLED": 1})
+
+
+def beam(**options: Any) -> dict[str, Any]:
+    return {"beam_size": 4, "num_hypotheses": 4, "max_decoding_length": LONGEST} | options
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    beam(),
+    beam(terms={"train": "Zug"}),
+    {"terms": {"train": "Eisenbahn"}, "max_decoding_length": LONGEST},
+    beam(coverage_penalty=1.0),
+    beam(target_prefix="Ein", prefix_bias_beta=0.5),
+    {"num_hypotheses": 3, "return_alternatives": True, "max_decoding_length": LONGEST},
+    {"top_k": 5, "seed": 7, "num_hypotheses": 2, "max_decoding_length": LONGEST},
+    {"top_p": 0.9, "seed": 8, "repetition_penalty": 1.2, "max_decoding_length": LONGEST},
+    {"no_repeat_ngram_size": 2, "min_decoding_length": 5, "max_decoding_length": LONGEST},
+    {"segmentation": "sentences", "max_decoding_length": LONGEST},
+    {"stop_sequences": ["e"], "return_token_scores": True, "max_decoding_length": LONGEST},
+]
+
+
+def test_every_option_in_a_batch_as_alone(shipped: ServerProcess, translator: Client) -> None:
+    alone = [translator.generate(SOURCE, **options) for options in WAYS]
+
+    async def together() -> list[Result]:
+        async with AsyncClient(shipped.target) as calling:
+            calls = (calling.generate(SOURCE, **options) for options in WAYS * 4)
+            return await asyncio.gather(*calls)
+
+    for number, result in enumerate(asyncio.run(together())):
+        expected = alone[number % len(WAYS)]
+        assert (result.hypotheses, result.segments) == (expected.hypotheses, expected.segments)
+    assert shipped.is_idle()
+
+
+BULK = 120
+BAD = {7: "", 70: TEXT * 40}
+"""Sources of the bulk call that fail, by their number."""
+
+
+def bulk_source_of(number: int) -> str:
+    return BAD.get(number, TEXT[number % 7 : 1 + number % 7 + number % 60])
+
+
+def test_in_one_bulk_call_as_alone(server: ServerProcess, client: Client) -> None:
+    sources = map(bulk_source_of, range(BULK))
+    outcomes: dict[int, Result | CallError] = {}
+    for number, outcome in client.generate_bulk(sources, max_decoding_length=9):
+        assert number not in outcomes
+        outcomes[number] = outcome
+    assert sorted(outcomes) == list(range(BULK))
+    for number, outcome in outcomes.items():
+        if number in BAD:
+            assert isinstance(outcome, InvalidArgument) and outcome.field == "source"
+        else:
+            assert isinstance(outcome, Result)
+            alone = client.generate(bulk_source_of(number), max_decoding_length=9)
+            assert outcome.hypotheses == alone.hypotheses
+    assert server.is_idle()
+
+
+def test_bulk_client_that_leaves_early_frees_all(server: ServerProcess, client: Client) -> None:
+    before = server.calls_by_code()
+    # One source is answered; the others would run for long.
+    bulk = client.generate_bulk(itertools.chain([""], itertools.repeat("Nobody")), **ENDLESS)
+    number, outcome = next(bulk)
+    assert number == 0 and isinstance(outcome, InvalidArgument)
+    until(lambda: server.rows_in_use() == 16)
+    bulk.close()
+    until(server.is_idle)
     until(lambda: server.calls_by_code() - before == {"CANCELLED": 1})

@@ -1,4 +1,4 @@
-"""A server of a model with a shortlist: on, off by request, and in a batch as alone."""
+"""A server of a model with a shortlist: on, and off by request."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import tiny
+from tests.support.process import ServerProcess
 
 from seqserve import Client, Result
 from seqserve_export.parity import HeldOut
@@ -17,9 +18,6 @@ from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_model.data import Pair
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.shortlist import Shortlist
-from seqserve_server.text.tokenizer import Tokenizer
-
-from .process import ServerProcess
 
 FREQUENT = range(24)
 SOURCES = tiny.SENTENCES[::9]
@@ -51,7 +49,6 @@ def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def translations(client: Client, *, version: int, shortlist: bool = True) -> list[Result]:
-    """Translates all sources at once."""
     with ThreadPoolExecutor(len(SOURCES)) as pool:
         return list(
             pool.map(
@@ -61,35 +58,10 @@ def translations(client: Client, *, version: int, shortlist: bool = True) -> lis
         )
 
 
-def test_targets_are_made_of_candidates(client: Client, repository: Path) -> None:
-    folder = repository / "tiny" / "2"
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    manifest = Manifest.read(folder)
-    size, end = manifest.architecture.vocabulary_size, manifest.tokens.eos
-    shortlist = Shortlist.read(folder / "shortlist.bin", size)
-    for source, result in zip(SOURCES, translations(client, version=2), strict=True):
-        candidates = shortlist.candidates(tokenizer.encode(source), [end], size)
-        assert result.token_ids and set(result.token_ids) <= set(candidates.tolist())
-
-
 def test_a_request_without_it_decodes_as_a_version_without_it(client: Client) -> None:
     off, none, on = (
         [result.hypotheses for result in translations(client, version=version, shortlist=one)]
         for version, one in ((2, False), (1, True), (2, True))
     )
     assert off == none != on
-
-
-def test_in_a_batch_as_alone_beside_requests_without_it(client: Client) -> None:
-    calls = [(source, shortlist) for source in SOURCES for shortlist in (True, False)]
-
-    def decode(source: str, shortlist: bool) -> object:
-        return client.generate(source, version=2, shortlist=shortlist).hypotheses
-
-    alone = [decode(*call) for call in calls]
-    with ThreadPoolExecutor(len(calls)) as pool:
-        assert list(pool.map(lambda call: decode(*call), calls)) == alone
-
-
-def test_models_tell_which_version_has_one(client: Client) -> None:
     assert {model.version: model.has_shortlist for model in client.models()} == {1: False, 2: True}

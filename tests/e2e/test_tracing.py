@@ -10,11 +10,11 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 from opentelemetry.sdk.trace import TracerProvider
+from tests.support.process import ServerProcess, until
 
 from seqserve import Client
 
 from .collector import Collector
-from .process import ServerProcess, until
 
 SOURCE = "The old train waits for"
 
@@ -50,7 +50,6 @@ def test_traces(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def check(collector: Collector, caller: trace.SpanContext, generated_tokens: int) -> None:
-    """Checks the spans of a call that was made within another span."""
     assert collector.services == {"seqserve"}
     spans = {span.name: span for span in collector.spans}
     call = spans.pop("seqserve.v1.GenerationService/Generate")

@@ -72,7 +72,6 @@ def infer(
 
 
 def refused(target: str, model: str, texts: Sequence[str], **more: Any) -> tuple[str, str]:
-    """Returns status and message of a call that must fail."""
     from tritonclient.utils import InferenceServerException
 
     try:
@@ -124,7 +123,6 @@ def stream(
 
 
 def describe(target: str, model: str) -> dict[str, Any]:
-    """Calls all methods but inference."""
     with _client(target) as client:
         return {
             "live": client.is_server_live(),
@@ -140,7 +138,6 @@ def describe(target: str, model: str) -> dict[str, Any]:
 
 
 def statistics(target: str, model: str) -> dict[str, Any]:
-    """Calls a model once with two texts; returns its statistics."""
     with _client(target) as client:
         client.infer(model, [_input(["a", "b"], [2])], parameters={"max_decoding_length": 3})
         [found] = client.get_inference_statistics(model, as_json=True)["model_stats"]
@@ -148,7 +145,6 @@ def statistics(target: str, model: str) -> dict[str, Any]:
 
 
 def change(target: str, model: str) -> list[bool]:
-    """Unloads and loads a model; returns whether it is ready each time."""
     ready = []
     with _client(target) as client:
         for call in (client.unload_model, client.load_model):
@@ -158,7 +154,6 @@ def change(target: str, model: str) -> list[bool]:
 
 
 def run(code: str) -> str:
-    """Runs code of the documentation and returns its output."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "docs/api.md", "exec"), {})
@@ -166,7 +161,6 @@ def run(code: str) -> str:
 
 
 def beside_ours(target: str, model: str, text: str) -> tuple[str, str]:
-    """Calls through both clients."""
     from seqserve import Client
 
     short = {"max_decoding_length": 12}
@@ -176,14 +170,12 @@ def beside_ours(target: str, model: str, text: str) -> tuple[str, str]:
 
 
 def contract() -> dict[str, Any]:
-    """Describes messages, enumerations and calls of tritonclient's stubs."""
     from tritonclient.grpc import model_config_pb2, service_pb2
 
     return described(service_pb2.DESCRIPTOR) | described(model_config_pb2.DESCRIPTOR)
 
 
 def described(file: Any) -> dict[str, Any]:
-    """Describes a stub file: each name with its numbers and types."""
     found: dict[str, Any] = {}
     for message in file.message_types_by_name.values():
         _describe(message, found)

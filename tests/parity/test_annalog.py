@@ -85,7 +85,6 @@ def weights(package: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def words(package: Path) -> list[str]:
-    """The vocabulary, which both sides share."""
     path = package / "ckpt_and_vocab" / "stereo_experiment_vocab_ttf.pkl"
     found: list[str] = pickle.loads(path.read_bytes())["itos"]
     return [SPECIAL.get(word, word) for word in found]
@@ -105,7 +104,6 @@ def theirs(package: Path, weights: dict[str, torch.Tensor], words: list[str]) ->
 
 
 def our_name(name: str) -> str:
-    """Returns our name of one of their weights."""
     if name.startswith("decoder.fc_out."):
         return {"weight": "output_projection.weight", "bias": "logits_bias"}[name.split(".")[-1]]
     for theirs, ours in NAMES.items():

@@ -1,4 +1,4 @@
-"""Every way to decode gives the same as in CTranslate2 and in Hugging Face's transformers.
+"""Every way to decode gives the same as in CTranslate2 and transformers, and greedily in torch.
 
 They differ by design in these points:
 
@@ -30,7 +30,7 @@ import numpy as np
 import pytest
 import torch
 from bench.drivers.ctranslate2 import CTranslate2Converter
-from bench.drivers.transformers import marian_of
+from bench.drivers.transformers import TorchDriver, marian_of
 from bench.models import MARIAN_BASE, marian_base, write_unproven
 from tests.step_graphs import steps_only
 from transformers import GenerationConfig
@@ -82,7 +82,6 @@ def test_the_chi_square_test_rejects_samples_of_a_hotter_distribution() -> None:
 
 
 def sample_first_tokens(engine: LocalEngine, source: list[int], sampling: Sampling) -> list[int]:
-    """Samples the first token of a target many times."""
     options = DecodingOptions(max_decoding_length=1, num_hypotheses=AT_ONCE, sampling=sampling)
     eos, tokens = engine.manifest.tokens.eos, list[int]()
     for seed in range(NUM_SAMPLES // AT_ONCE):
@@ -147,7 +146,6 @@ class CTranslate2:
 
 
 def named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
-    """Returns the names of tokens in CTranslate2."""
     return [[f"t{token}" for token in row] for row in rows]
 
 
@@ -157,6 +155,13 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CTranslate2]:
     yield peer
     peer.theirs.unload_model()
     peer.ours.close()
+
+
+def test_torch_gives_the_same_tokens(peer: CTranslate2) -> None:
+    torch.set_num_threads(1)
+    options = DecodingOptions(max_decoding_length=MAX_LENGTH)
+    ours = [answer.best.token_ids for answer in peer.ours.decode(peer.sources, options)]
+    assert TorchDriver(restore(ARTIFACT), 8, MAX_LENGTH).decode(peer.sources) == ours
 
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,9 @@ import sacrebleu
 import torch
 from bench.drivers.marian import student_folder
 from tests import marian_models, native_marian
-from tests.e2e.process import ServerProcess
 from tests.marian_models import Shape
 from tests.native_marian import Marian
+from tests.support.process import ServerProcess
 
 from seqserve import Client
 from seqserve_import.command import main

@@ -60,14 +60,12 @@ class Engine:
         self.running.pop(request_id, None)
 
     def end(self, number: int, event_of: Callable[[GenerateSpec], Finished | Failed]) -> None:
-        """Ends one of the running requests, if there is one."""
         if self.running:
             request_id = list(self.running)[number % len(self.running)]
             spec, receive = self.running.pop(request_id)
             receive(event_of(spec), Timeline(encode_began_s=1.0))
 
     def step(self, number: int) -> None:
-        """Sends the first token of a stream."""
         streams = [each for each in self.running.values() if each[0].streamed]
         if streams:
             spec, receive = streams[number % len(streams)]
@@ -76,7 +74,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Ask:
-    """A caller asks."""
+    """What a caller asks."""
 
     source: int
     length: int
@@ -87,41 +85,23 @@ class Ask:
     in_time: bool
 
 
-@dataclass(frozen=True)
-class Leave:
-    """The caller of that number leaves, if it is there."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class End:
-    """A running request ends."""
-
-    number: int
-    how: str
-
-
-@dataclass(frozen=True)
-class Unload:
-    """The version is unloaded and loaded again; calls in progress go on."""
-
-
+ENDS = ["whole", "whole", "full", "late", "step"]
+asks = st.builds(
+    Ask,
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.sampled_from(["ann", "bob"]),
+    st.sampled_from(["one", "two"]),
+    *[st.booleans()] * 3,
+)
+# A caller leaves, if it is there; a running request ends; the version is unloaded and loaded again,
+# and calls in progress go on.
 actions = st.one_of(
-    st.builds(
-        Ask,
-        st.integers(1, 3),
-        st.integers(1, 2),
-        st.sampled_from(["ann", "bob"]),
-        st.sampled_from(["one", "two"]),
-        st.booleans(),
-        st.booleans(),
-        st.booleans(),
-    ),
-    st.builds(Leave, st.integers(0, 9)),
-    st.builds(End, st.integers(0, 9), st.sampled_from(["whole", "whole", "full", "late", "step"])),
-    st.builds(End, st.integers(0, 9), st.just("fault")),
-    st.builds(Unload),
+    st.tuples(st.just("ask"), asks),
+    st.tuples(st.just("leave"), st.integers(0, 9)),
+    st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from(ENDS)),
+    st.tuples(st.just("end"), st.integers(0, 9), st.just("fault")),
+    st.tuples(st.just("unload")),
 )
 
 
@@ -188,7 +168,7 @@ class Rig:
             self.callers[number].has_left = True
             self.callers[number].task.cancel()
 
-    def end(self, action: End) -> None:
+    def end(self, number: int, how: str) -> None:
         ends: dict[str, Callable[[GenerateSpec], Finished | Failed]] = {
             "whole": answer_to,
             "full": lambda spec: Failed(QueueFull("full", 0.0)),
@@ -199,11 +179,11 @@ class Rig:
             ),
             "fault": lambda spec: Failed(EngineFault("a step failed")),
         }
-        if action.how == "step":
-            self.engine.step(action.number)
+        if how == "step":
+            self.engine.step(number)
         else:
-            self.failures |= {action.how} & {"full", "fault"}
-            self.engine.end(action.number, ends[action.how])
+            self.failures |= {how} & {"full", "fault"}
+            self.engine.end(number, ends[how])
 
     def unload(self) -> None:
         assert self.model.answers is not None
@@ -228,16 +208,8 @@ async def settle() -> None:
 
 async def played(played_actions: list[Any]) -> None:
     rig = Rig()
-    for action, pause in played_actions:
-        match action:
-            case Ask():
-                rig.ask(action)
-            case Leave():
-                rig.leave(action.number)
-            case End():
-                rig.end(action)
-            case Unload():
-                rig.unload()
+    for (name, *arguments), pause in played_actions:
+        getattr(rig, name)(*arguments)
         if pause:
             await settle()
         assert 0 <= rig.counts.held_bytes <= MAX_BYTES

@@ -91,7 +91,6 @@ class Pair:
         self.holes.clear()
 
     def branch(self, source: int) -> None:
-        """Copies a row over all others of its source."""
         self.compact()
         if not self.rows:
             return
@@ -143,7 +142,6 @@ class Pair:
 
 
 def alike(some: list[int], others: list[int]) -> int:
-    """Counts the tokens that both begin with."""
     pairs = zip(some, others, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(some), len(others)))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
@@ -18,7 +18,7 @@ from seqserve_server.engine.decoding import drafts
 from seqserve_server.engine.local_engine import LocalEngine, generate
 from seqserve_server.engine.observer import StatsRecorder
 
-EOS, VOCABULARY_SIZE, MAX_TARGET = 2, 384, 20
+from .drawn_requests import EOS, MAX_TARGET, SETTINGS, VOCABULARY_SIZE, sources
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ guesses = st.builds(
     kept=st.sampled_from([slice(None), slice(None, 6), slice(3, None), slice(0)]),
     times=st.integers(1, 2),
 )
-sources = st.lists(st.integers(4, VOCABULARY_SIZE - 1), max_size=12).map(lambda ids: (*ids, EOS))
 PLAIN = DecodingOptions(max_decoding_length=MAX_TARGET)
 options = st.sampled_from(
     [
@@ -83,9 +82,7 @@ def offline(request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
             yield offline
 
 
-@settings(
-    examples(40), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(SETTINGS, max_examples=examples(40).max_examples)
 @given(plan=st.lists(st.tuples(sources, options, guesses), min_size=1, max_size=6))
 def test_drafts_change_no_answer(
     offline: LocalEngine, plan: list[tuple[tuple[int, ...], DecodingOptions, Guess]]

@@ -53,7 +53,6 @@ _DEEPEST = 4
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
-    """Lists the paths to all parts of a value."""
     if len(place) == _DEEPEST or not isinstance(value, dict | list):
         return
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
@@ -76,7 +75,6 @@ def changed(path: Path) -> st.SearchStrategy[bytes]:
 
 
 def change(draw: st.DrawFn, values: Any) -> None:
-    """Changes a part in place."""
     *way, last = draw(st.sampled_from(list(places(values)) or [("all",)]))
     for key in way:
         values = values[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,47 +23,16 @@ PATIENCE_S = 60.0
 LIMITS = EngineLimits(workers=2, slots=4, max_queue=6, max_source_tokens_per_step=20)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrive:
-    """A caller submits a request."""
-
-    source: list[int]
-    max_length: int
-    streamed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The caller of that number cancels, if there is one."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scrape:
-    """The statistics are read a number of times; meanwhile the engine goes on."""
-
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
-class BreakDown:
-    """An engine process dies: the newest one, or one before it."""
-
-    before: int
-
-
-Action = Arrive | Leave | Scrape | BreakDown
-
-arrivals = st.builds(
-    Arrive, st.lists(st.integers(4, 40), max_size=6), st.integers(1, 10), st.booleans()
-)
+sources = st.lists(st.integers(4, 40), max_size=6)
+arrivals = st.tuples(st.just("arrive"), sources, st.integers(1, 10), st.booleans())
+# The caller of a number leaves; the statistics are read some times, while the engine goes on; an
+# engine process dies, the newest one or one before it.
 actions = st.one_of(
     arrivals,
     arrivals,
-    st.builds(Leave, st.integers(0, 12)),
-    st.builds(Scrape, st.integers(1, 9)),
-    st.builds(BreakDown, st.integers(0, 2)),
+    st.tuples(st.just("leave"), st.integers(0, 12)),
+    st.tuples(st.just("scrape"), st.integers(1, 9)),
+    st.tuples(st.just("break_down"), st.integers(0, 2)),
 )
 
 
@@ -70,19 +40,11 @@ actions = st.one_of(
 class Caller:
     """A request and its events."""
 
-    action: Arrive
-    spec: GenerateSpec = field(init=False)
+    spec: GenerateSpec
     request_id: int = 0
     events: list[Event] = field(default_factory=list)
     refused: bool = False
     left: bool = False
-
-    def __post_init__(self) -> None:
-        self.spec = GenerateSpec(
-            source=[*self.action.source, EOS],
-            options=DecodingOptions(max_decoding_length=self.action.max_length),
-            streamed=self.action.streamed,
-        )
 
     def receive(self, event: Event, timeline: Timeline | None) -> None:
         assert not self.left, "an event came after it was cancelled"
@@ -105,7 +67,7 @@ class Caller:
             tokens = [token for event in progress for token in event.token_ids]  # type: ignore[union-attr]
             if isinstance(last, Finished):
                 assert last == expected(self.spec.source, self.spec.options)
-                assert tokens == (streamed_tokens(last) if self.action.streamed else [])
+                assert tokens == (streamed_tokens(last) if self.spec.streamed else [])
             else:
                 assert isinstance(last, Failed)
                 assert isinstance(last.error, (ModelUnavailable, QueueFull))
@@ -125,12 +87,12 @@ class Scenario:
         self.hosts: list[ThreadHost] = []
         self.callers: list[Caller] = []
 
-    async def run(self, plan: list[Action]) -> None:
-        engine = EngineGroup([self._launch] * self._processes, label="m/1")
+    async def run(self, plan: list[tuple[Any, ...]]) -> None:
+        self.engine = engine = EngineGroup([self._launch] * self._processes, label="m/1")
         await asyncio.to_thread(engine.load)
         await engine.start()
-        for action in plan:
-            await self._do(engine, action)
+        for name, *arguments in plan:
+            await getattr(self, name)(*arguments)
         # Times out if a request is lost.
         async with asyncio.timeout(PATIENCE_S):
             while not all(caller.is_over for caller in self.callers):
@@ -147,29 +109,33 @@ class Scenario:
         self.hosts.append(ThreadHost(FakeRuntime(), LIMITS))
         return self.hosts[-1]
 
-    async def _do(self, engine: EngineGroup, action: Action) -> None:
-        if isinstance(action, Arrive):
-            caller = Caller(action)
-            self.callers.append(caller)
-            try:
-                caller.request_id = engine.submit(caller.spec, caller.receive)
-            except ModelUnavailable:
-                caller.refused = True
-        elif isinstance(action, Leave):
-            if action.number < len(self.callers):
-                caller = self.callers[action.number]
-                engine.cancel(caller.request_id)
-                caller.left = caller.left or not caller.has_ended
-        elif isinstance(action, Scrape):
-            for _ in range(action.times):
-                await asyncio.wrap_future(engine.request_stats())
-        elif engine.status.is_up:
-            self.hosts[max(-1 - action.before, -len(self.hosts))].break_down()
+    async def arrive(self, source: list[int], length: int, streamed: bool) -> None:
+        options = DecodingOptions(max_decoding_length=length)
+        caller = Caller(GenerateSpec(source=[*source, EOS], options=options, streamed=streamed))
+        self.callers.append(caller)
+        try:
+            caller.request_id = self.engine.submit(caller.spec, caller.receive)
+        except ModelUnavailable:
+            caller.refused = True
+
+    async def leave(self, number: int) -> None:
+        if number < len(self.callers):
+            caller = self.callers[number]
+            self.engine.cancel(caller.request_id)
+            caller.left = caller.left or not caller.has_ended
+
+    async def scrape(self, times: int) -> None:
+        for _ in range(times):
+            await asyncio.wrap_future(self.engine.request_stats())
+
+    async def break_down(self, before: int) -> None:
+        if self.engine.status.is_up:
+            self.hosts[max(-1 - before, -len(self.hosts))].break_down()
 
 
 @examples(120)
 @given(st.integers(1, 3), st.lists(actions, max_size=25))
-def test_every_request_ends_once(processes: int, plan: list[Action]) -> None:
+def test_every_request_ends_once(processes: int, plan: list[tuple[Any, ...]]) -> None:
     scenario = Scenario(processes)
     asyncio.run(scenario.run(plan))
     for caller in scenario.callers:

@@ -122,7 +122,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         return request
 
     def assert_just(self, request: Request, bound: Bound, tokens: int) -> None:
-        """Checks that a refusal is for the reason given."""
         own = [one for one in self.waiting if key(one) == key(request)]
         if bound is Bound.LENGTH:
             assert len(self.waiting) == MAX_QUEUE

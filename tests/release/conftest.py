@@ -36,7 +36,6 @@ def interpreter_of(version: str) -> str | None:
 
 
 def run(command: list[str], **options: object) -> str:
-    """Runs a command and returns its output; a failure fails the test with all it wrote."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
@@ -56,11 +55,9 @@ class Environment:
         return {**kept, "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"}
 
     def run(self, *command: str) -> str:
-        """Runs a command in the empty folder."""
         return run([*command], cwd=self.empty, env=self.variables)
 
     def names(self) -> set[str]:
-        """Lists the installed packages."""
         listed = json.loads(self.pip("list", "--format", "json"))
         return {package["name"].lower().replace("_", "-") for package in listed}
 
@@ -101,7 +98,6 @@ Install: TypeAlias = Callable[..., Environment]
 
 @pytest.fixture(scope="session")
 def dist() -> Path:
-    """The folder with the distributions."""
     if not list(DIST.glob("seqserve-*.whl")):
         pytest.fail("dist/ has no wheel: `make test-release` makes them first")
     return DIST

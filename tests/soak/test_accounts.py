@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import shutil
-import statistics
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -21,8 +20,9 @@ from typing import Any
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.e2e.process import PATIENCE_S, ServerProcess, until
-from tests.resources import anonymous_mb
+from tests.resources import TOLERANCE_MB, anonymous_mb, growth_mb
+from tests.support.process import MODELS, PATIENCE_S, ServerProcess, until
+from tests.support.swapping import publish
 
 from seqserve import AsyncClient, ModelState
 from seqserve.open_inference import (
@@ -31,9 +31,10 @@ from seqserve.open_inference import (
 )
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .test_memory import DURATION_S, MODELS, TOLERANCE_MB, WORDS
+from .test_memory import DURATION_S, WORDS
 
 NAME = "en-de"
+ORIGINAL = f"{NAME}/2"
 CALLERS = 24
 PAUSE_S = 3.0
 """Seconds between two swaps."""
@@ -89,7 +90,6 @@ class Callers:
         self.calls: dict[str, Call] = {}
 
     async def call_on(self, seed: int) -> None:
-        """Makes calls of random kinds, one after the other."""
         draw = random.Random(seed)
         kinds, weights = zip(*KINDS.items(), strict=True)
         number = 0
@@ -258,7 +258,7 @@ async def swap_on(server: ServerProcess, models: Path, until_s: float) -> int:
     async with AsyncClient(server.target) as client:
         while time.monotonic() < until_s:
             version += 1
-            await asyncio.to_thread(publish, models, version)
+            await asyncio.to_thread(publish, MODELS, models, version, ORIGINAL)
             while [model.version for model in await client.models() if is_loaded(model)] != [
                 version
             ]:
@@ -270,17 +270,6 @@ async def swap_on(server: ServerProcess, models: Path, until_s: float) -> int:
 
 def is_loaded(model: Any) -> bool:
     return model.state in (ModelState.READY, ModelState.LOADING, ModelState.DRAINING)
-
-
-def publish(models: Path, version: int) -> None:
-    """Adds a version to the folder atomically."""
-    draft = models.parent / "draft" / str(version)
-    shutil.copytree(MODELS / NAME / "2", draft)
-    manifest = json.loads((draft / "manifest.json").read_text(encoding="utf-8"))
-    manifest["version"] = version
-    (draft / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    (models / NAME).mkdir(parents=True, exist_ok=True)
-    draft.rename(models / NAME / str(version))
 
 
 # ---- accounts
@@ -300,7 +289,6 @@ def counters_of(server: ServerProcess) -> Counters:
 
 
 def total(counters: Counters, name: str, **wanted: str) -> float:
-    """Sums the samples with this name and these labels."""
     return sum(
         value
         for (sample, labels), value in counters.items()
@@ -335,7 +323,6 @@ async def watched(
 
 
 def logged(server: ServerProcess) -> list[dict[str, Any]]:
-    """Reads the log line of each call."""
     lines = [json.loads(line) for line in server.stderr.splitlines()]
     return [line for line in lines if line["event"] == "call"]
 
@@ -384,27 +371,23 @@ def check_counters(counters: Counters, calls: dict[str, Call], lines: list[Any])
 
 def test_every_call_is_accounted_for(tmp_path: Path) -> None:
     models = tmp_path / "models"
-    publish(models, 1)
+    publish(MODELS, models, 1, ORIGINAL)
     options = ("--keep-versions", "1", "--watch-interval-s", "0.2", "--log-format", "json")
     with ServerProcess(models, tmp_path, *options, "--slots", "32") as server:
         calls, version, samples, fallen, counters = asyncio.run(watched(server, models))
         until(server.is_idle)
         counters |= counters_of(server)
         lines = logged(server)
-        fifth = len(samples) // 5
-        early, late = (
-            statistics.median(part) for part in (samples[fifth : 2 * fifth], samples[-fifth:])
-        )
         codes = Counter(call.code for call in calls.values())
         print(
             f"\n{len(calls)} calls, {dict(codes)}, {version - 1} swaps in {len(samples)} s;"
-            f" anonymous memory {early:.1f} MB after a fifth, {late:.1f} at the end"
+            f" anonymous memory grew by {growth_mb(samples):.1f} MB to {samples[-1]:.1f} MB"
         )
         assert version > 2
         assert fallen == []
         check_ends(calls, lines)
         check_counters(counters, calls, lines)
         assert codes.keys() <= {*ENDS_OF_WHO_LEFT, INVALID, "NOT_FOUND"}
-        assert late - early < TOLERANCE_MB
+        assert growth_mb(samples) < TOLERANCE_MB
         assert len(server.engines()) == 1
         assert "Traceback" not in server.stderr

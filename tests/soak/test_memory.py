@@ -7,19 +7,17 @@ import contextlib
 import os
 import random
 import shutil
-import statistics
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.process import ServerProcess, until
-from tests.resources import TOLERANCE_MB, memory_mb
+from tests.resources import TOLERANCE_MB, growth_mb, memory_mb
+from tests.support.process import MODELS, ServerProcess, until
 from tests.tiny import SENTENCES
 
 from seqserve import AsyncClient
 
-MODELS = Path(__file__).parents[2] / "models"
 DURATION_S = float(os.environ.get("SEQSERVE_SOAK_S", "600"))
 CALLERS = 48
 WORDS = [
@@ -118,16 +116,12 @@ def test_memory_is_flat_after_warm_up(models: Path, tmp_path: Path) -> None:
         engines = server.engines()
         traffic, samples = asyncio.run(watched(server))
         until(server.is_idle)
-        fifth = len(samples) // 5
-        early, late = (
-            statistics.median(part) for part in (samples[fifth : 2 * fifth], samples[-fifth:])
-        )
         print(
             f"{traffic.answers} answers, {traffic.cancelled} given up, {len(samples)} s;"
-            f" its memory {began:.0f} MB at the start, {early:.1f} after a fifth, {late:.1f} at the"
-            f" end, {max(samples):.1f} at most"
+            f" its memory {began:.0f} MB at the start, then {growth_mb(samples):.1f} more,"
+            f" {max(samples):.1f} at most"
         )
         assert traffic.answers > CALLERS and traffic.cancelled > 0
-        assert late - early < TOLERANCE_MB
+        assert growth_mb(samples) < TOLERANCE_MB
         assert server.engines() == engines, "an engine was restarted, which hides its memory"
         assert "Traceback" not in server.stderr

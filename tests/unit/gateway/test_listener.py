@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.certificates import make_certificates
-from tests.e2e.process import until
+from tests.support.process import until
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import gateway_of
 

@@ -38,8 +38,5 @@ def test_full_disk_is_told_with_the_place(tmp_path: Path) -> None:
 
 def test_place_where_no_folder_can_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "toy").write_text("a file")
-    with (
-        pytest.raises(NotWritten, match=": File exists"),
-        atomic_folder(tmp_path / "toy" / "1"),
-    ):
+    with pytest.raises(NotWritten, match=": File exists"), atomic_folder(tmp_path / "toy" / "1"):
         pass

@@ -1,4 +1,4 @@
-"""Bounds that the proto declares: the server checks them and the engine shares them."""
+"""Bounds that the proto declares and the server checks; those of an engine, and their shares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract import limits
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 
 
@@ -64,12 +63,12 @@ def test_defaults_of_the_engine_are_those_of_the_proto() -> None:
 
 
 def test_bounds_are_divided() -> None:
-    limits = EngineLimits(
+    whole = limits.EngineLimits(
         workers=5, slots=9, max_queue=3, max_queue_tokens=100, max_source_tokens_per_step=64
     )
-    shares = limits.shares(2)
+    shares = whole.shares(2)
     assert [share.workers for share in shares] == [3, 2]
     assert {(share.slots, share.max_queue, share.max_queue_tokens) for share in shares} == {
         (5, 2, 50.0)
     }
-    assert limits.shares(1) == [limits]
+    assert whole.shares(1) == [whole]

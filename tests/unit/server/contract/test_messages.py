@@ -6,7 +6,6 @@ import io
 import socket
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +111,9 @@ def test_pieces_of_any_size_give_what_was_sent(sent: list[Message], data: st.Dat
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         came += decoder.feed(stream[start:end])
     assert same(came, sent)
+    reader = io.BytesIO(stream)
+    assert same([message for _ in sent if (message := read_message(reader)) is not None], sent)
+    assert read_message(reader) is None
 
 
 @given(st.lists(messages, max_size=6))
@@ -123,31 +125,12 @@ def test_single_bytes_give_each_message_with_its_last(sent: list[Message]) -> No
         assert same(decoder.feed(bytes([last])), [message])
 
 
-@given(st.lists(messages, max_size=6))
-def test_stream_gives_what_was_sent_and_then_nothing(sent: list[Message]) -> None:
-    stream = io.BytesIO(b"".join(map(encode_message, sent)))
-    came = [message for _ in sent if (message := read_message(stream)) is not None]
-    assert same(came, sent)
-    assert read_message(stream) is None
-
-
 @given(messages, st.data())
 def test_end_within_a_message_is_the_end(message: Message, data: st.DataObject) -> None:
     stream = encode_message(message)
     left = data.draw(st.integers(0, len(stream) - 1), label="left")
     assert read_message(io.BytesIO(stream[:left])) is None
     assert MessageDecoder().feed(stream[:left]) == []
-
-
-@pytest.mark.parametrize(
-    "sent", [b"", encode_message(GetStats())[:3], encode_message(GetStats())[:-1]]
-)
-def test_other_end_that_goes_within_a_message(sent: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, ours.makefile("rb") as stream:
-        with theirs:
-            theirs.sendall(sent)
-        assert read_message(stream) is None
 
 
 def test_other_end_that_goes_with_messages_unread() -> None:

@@ -63,11 +63,7 @@ def test_the_file_beside_an_archive_is_believed(
     ],
 )
 def test_wrong_options_are_named(
-    source: Path,
-    models: Path,
-    options: list[str],
-    shown: str,
-    capsys: pytest.CaptureFixture[str],
+    source: Path, models: Path, options: list[str], shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fetch(source, models, *options) == 2
     assert shown in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -69,32 +70,35 @@ def test_another_model_is_never_replaced(source: Path, models: Path, tmp_path: P
     assert tree(models) == before
 
 
-def test_a_damaged_file_is_named_and_nothing_is_placed(source: Path, models: Path) -> None:
-    (source / "toy" / "2" / "weights.bin").write_bytes(b"weights.bin of toy/3")
-    with pytest.raises(ArtifactError, match=r"^archive: toy/2/weights.bin: sha256 is "):
+def named_outside(folder: Path) -> None:
+    text = (folder / FILE).read_text()
+    (folder / FILE).write_text(text.replace('"weights.bin"', '"../../../weights.bin"', 1))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (
+            lambda folder: (folder / "weights.bin").write_bytes(b"weights.bin of toy/3"),
+            r"^archive: toy/2/weights.bin: sha256 is ",
+        ),
+        (
+            lambda folder: (folder / "weights.bin").unlink(),
+            "toy/2/manifest.json names weights.bin, which is",
+        ),
+        (named_outside, "files: "),
+        (lambda folder: make_artifact(folder.parents[1] / "again"), "holds toy/1 twice"),
+    ],
+    ids=["damaged", "missing", "a name outside the folder", "twice"],
+)
+def test_what_is_not_sound_is_named_and_nothing_is_placed(
+    spoil: Callable[[Path], object], says: str, source: Path, models: Path
+) -> None:
+    spoil(source / "toy" / "2")
+    with pytest.raises(ArtifactError, match=says):
         place(files_of(source), "archive", models)
     assert tree(models) == {}
     assert not (models / "toy").exists()
-
-
-def test_a_file_that_is_missing_is_named(source: Path, models: Path) -> None:
-    (source / "toy" / "2" / "weights.bin").unlink()
-    with pytest.raises(ArtifactError, match=r"toy/2/manifest.json names weights.bin, which is"):
-        place(files_of(source), "source", models)
-
-
-def test_a_name_in_a_manifest_cannot_leave_the_folder(source: Path, models: Path) -> None:
-    manifest = source / "toy" / "1" / FILE
-    text = manifest.read_text()
-    manifest.write_text(text.replace('"weights.bin"', '"../../../weights.bin"', 1))
-    with pytest.raises(ArtifactError, match="files: "):
-        place(files_of(source), "source", models)
-
-
-def test_a_model_that_is_there_twice_is_refused(source: Path, models: Path) -> None:
-    make_artifact(source / "again")
-    with pytest.raises(ArtifactError, match="holds toy/1 twice"):
-        place(files_of(source), "source", models)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}"])

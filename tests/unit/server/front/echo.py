@@ -17,17 +17,10 @@ from typing import Any, cast
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tests.unit.server.engine.fake_runtime import CpuRuntime
+from tests.unit.server.engine.fake_runtime import CpuRuntime, make_manifest
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqserve_server.artifact.manifest import (
-    Architecture,
-    Limits,
-    Manifest,
-    Requirements,
-    SpecialTokens,
-)
-from seqserve_server.artifact.records import Provenance
+from seqserve_server.artifact.manifest import Architecture, Limits, Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Ready
 from seqserve_server.engine.candidate_step import Table
@@ -43,6 +36,9 @@ Array = NDArray[Any]
 PATIENCE_S = 20.0
 TOKEN_SCORE = -0.5
 MAX_SOURCE, MAX_TARGET = 64, 48
+SHAPE = Architecture(
+    encoder_layers=1, decoder_layers=1, heads=1, head_size=1, vocabulary_size=260, config={}
+)
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -57,21 +53,13 @@ def byte_tokenizer() -> Tokenizer:
 
 
 def manifest(name: str = "echo", version: int = 1) -> Manifest:
-    shape = Architecture(
-        encoder_layers=1, decoder_layers=1, heads=1, head_size=1, vocabulary_size=260, config={}
-    )
-    return Manifest(
+    return make_manifest(
         name=name,
         version=version,
         description="answers with the source",
         licence="Apache-2.0",
-        precision="fp32",
-        architecture=shape,
+        architecture=SHAPE,
         limits=Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
-        tokens=SpecialTokens(pad=0, bos=1, eos=2, unk=3),
-        requirements=Requirements(opset=23, onnxruntime="1.23"),
-        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
-        verification=None,
         files={},
     )
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -26,6 +26,7 @@ from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
@@ -168,8 +169,7 @@ async def serving(
     ``others`` are more models that echo, each with an engine of its own, by their names.
     """
     metrics = Metrics()
-    described = replace(manifest(version=2), template=template, generation=generation or {})
-    runtime = EchoRuntime(described)
+    cache = AnswerCache(cache_bytes, metrics.cache_counts)
     limits = EngineLimits(
         workers=1,
         slots=slots,
@@ -177,37 +177,34 @@ async def serving(
         max_source_tokens_per_step=64,
         caller_share=caller_share,
     )
-    hosts = Hosts(runtime, limits)
-    remote = EngineGroup([hosts.launch], label="echo/2", refusals=refusals)
-    remote.load()
-    metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
-    cache = AnswerCache(cache_bytes, metrics.cache_counts)
-    model = ServedModel(
-        manifest=described,
-        tokenizer=byte_tokenizer(),
-        engine=remote,
-        provider=Provider.CPU,
-        answers=cache.version("echo", 2) if cache_bytes else None,
-    )
+
+    def loaded(described: Manifest, refusals: RefusalCache | None = None) -> ServedModel:
+        name, version = described.name, described.version
+        launchers[name] = Hosts(EchoRuntime(described), limits)
+        engine = EngineGroup([launchers[name].launch], label=described.label, refusals=refusals)
+        engine.load()
+        metrics.model_loaded(name, version, "fp32", "cpu", engine)
+        answers = cache.version(name, version) if cache_bytes and name == "echo" else None
+        return ServedModel(
+            manifest=described,
+            tokenizer=byte_tokenizer(),
+            engine=engine,
+            provider=Provider.CPU,
+            answers=answers,
+        )
+
+    launchers: dict[str, Hosts] = {}
+    common: dict[str, Any] = {"generation": generation or {}}
+    model = loaded(replace(manifest(version=2), template=template, **common), refusals)
+    hosts = launchers.pop("echo")
     entries = [
         Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),
         Entry(name="echo", version=2, state=ModelState.READY, model=model),
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
-    launchers = {}
     for name, own in (others or {}).items():
-        other = replace(manifest(name), template=own, generation=generation or {})
-        launchers[name] = Hosts(EchoRuntime(other), limits)
-        engine = EngineGroup([launchers[name].launch], label=f"{name}/1")
-        engine.load()
-        metrics.model_loaded(name, 1, "fp32", "cpu", engine)
-        served = ServedModel(
-            manifest=other,
-            tokenizer=byte_tokenizer(),
-            engine=engine,
-            provider=Provider.CPU,
-        )
-        entries.append(Entry(name=name, version=1, state=ModelState.READY, model=served))
+        other = loaded(replace(manifest(name), template=own, **common))
+        entries.append(Entry(name=name, version=1, state=ModelState.READY, model=other))
     options = ServeOptions(
         port=0,
         max_message_bytes=max_message_bytes,
@@ -227,18 +224,18 @@ async def serving(
                 server=server,
                 rollout=rollout,
                 repository=repository,
-                remote=remote,
+                remote=cast(EngineGroup, model.engine),
                 hosts=hosts,
-                runtime=runtime,
+                runtime=hosts.runtime,
                 metrics=metrics,
                 channel=channel,
                 others=launchers,
             )
     finally:
         # A gRPC server that was not stopped hangs when it is freed.
-        for stopped in (runtime, *(launcher.runtime for launcher in launchers.values())):
-            stopped.may_run.set()
-            stopped.may_score.set()
+        for stopped in (hosts, *launchers.values()):
+            stopped.runtime.may_run.set()
+            stopped.runtime.may_score.set()
         await server.drain(PATIENCE_S)
 
 

@@ -7,16 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.unit.server.front.telemetry.test_scrape import Readiness
 
 from seqserve_server.front import healthcheck
 from seqserve_server.front.telemetry.scrape import ScrapeServer
-
-
-class Readiness:
-    is_ready = True
-
-    def __call__(self) -> bool:
-        return self.is_ready
 
 
 @pytest.fixture
@@ -30,16 +24,11 @@ def readiness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readiness]:
     server.close()
 
 
-def test_a_server_that_takes_calls_is_healthy(
+def test_a_server_is_healthy_if_it_takes_calls(
     readiness: Readiness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert healthcheck.main([]) == 0
     assert capsys.readouterr().out.endswith(": ready\n")
-
-
-def test_a_server_that_takes_none_is_not(
-    readiness: Readiness, capsys: pytest.CaptureFixture[str]
-) -> None:
     readiness.is_ready = False
     assert healthcheck.main([]) == 1
     assert "not ready" in capsys.readouterr().out

@@ -45,18 +45,14 @@ def test_marks_of_layout_are_left_out_even_if_the_vocabulary_has_them(mark: str)
     assert spelled(f"cof{mark}fee", LATIN | {mark}) == "coffee"
 
 
-@pytest.mark.parametrize("text", [f"می{ZWNJ}خواهم", f"क्{ZWJ}ष", f"👩{ZWJ}🔬", f"❤{EMOJI}"])
-def test_joiners_stay_where_the_vocabulary_has_them(text: str) -> None:
-    joiners = {ZWNJ, ZWJ, EMOJI}
+@pytest.mark.parametrize(
+    "text", [f"می{ZWNJ}خواهم", f"क्{ZWJ}ष", f"👩{ZWJ}🔬", f"❤{EMOJI}", "ខ្ញុំ\u200bស្រលាញ់"]
+)
+def test_joiners_and_borders_stay_where_the_vocabulary_has_them(text: str) -> None:
     assert spelled(text, text) == text
+    joiners = {ZWNJ, ZWJ, EMOJI, "\u200b"}
     without = "".join(character for character in text if character not in joiners)
     assert spelled(text, without) == without
-
-
-def test_the_border_of_a_word_of_khmer_stays_where_the_vocabulary_has_it() -> None:
-    text = "ខ្ញុំ\u200bស្រលាញ់"
-    assert spelled(text, text) == text
-    assert spelled(text, text.replace("\u200b", "")) == text.replace("\u200b", "")
 
 
 @pytest.mark.parametrize(

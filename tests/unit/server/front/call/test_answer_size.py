@@ -130,12 +130,7 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
     joined = Joined(source)
     for _ in source.parts:
         joined.add(generation_pb2.GenerateResponse.FromString(response.SerializeToString()))
-    size = size_of(
-        options,
-        added=added(terms),
-        sources=len(lines),
-        text_bytes=len(text.encode()),
-    )
+    size = size_of(options, added=added(terms), sources=len(lines), text_bytes=len(text.encode()))
     outcome = generation_pb2.Outcome(response=joined.response(MODEL.manifest))
     assert outcome.ByteSize() <= size.each * len(lines)
 
@@ -170,10 +165,7 @@ def test_a_call_needs_memory_for_each_source() -> None:
         ({"return_top_tokens": 64}, "options.return_top_tokens"),
         ({"return_attention": True}, "options.return_attention"),
         ({"beam_size": 32, "num_hypotheses": 32}, "options.num_hypotheses"),
-        (
-            {"beam_size": 32, "patience": 16.0, "coverage_penalty": 0.5},
-            "options.patience",
-        ),
+        ({"beam_size": 32, "patience": 16.0, "coverage_penalty": 0.5}, "options.patience"),
         ({"max_decoding_length": 10_000}, "options.max_decoding_length"),
     ],
 )

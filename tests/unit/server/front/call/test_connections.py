@@ -7,7 +7,6 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -20,7 +19,6 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.call import connections
 from seqserve_server.front.call.connections import connection_arguments, peer_name, refuse_few_files
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.telemetry.call_record import CallRecord
 
 REQUEST = health_pb2.HealthCheckRequest()
 
@@ -186,9 +184,3 @@ def test_long_names_that_begin_alike_are_different_callers_and_are_kept_short() 
         for length in (128, 129, 500)
     }
     assert len(names) == 3 and max(map(len, names)) <= 128
-
-
-def test_client_id_is_the_name_of_the_token_and_else_the_peer() -> None:
-    nameless = CallRecord(path="/s/m", request_id="1", peer="10.0.0.7")
-    assert nameless.client_id == "10.0.0.7"
-    assert replace(nameless, auth_name="web").client_id == "web"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
+from tests.support.logged import fields_of
 from tests.unit.server.front.service import (
     Service,
     awaited,
@@ -33,28 +36,30 @@ def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
     return {"method": method, "code": code, "model": model}
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [record.fields for record in caplog.records if hasattr(record, "fields")]
+@asynccontextmanager
+async def busy() -> AsyncIterator[Service]:
+    """A service whose only slot is taken by a call that is served when the block ends."""
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        first = asyncio.ensure_future(service.generation.Generate(request("first")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        yield service
+        service.runtime.may_run.set()
+        assert (await first).hypotheses[0].text == "first"
 
 
-async def test_reply_repeats_the_request_id_of_the_client(service: Service) -> None:
-    call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine-1"),))
-    await call
-    assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"
-
-
-@pytest.mark.parametrize("given", ["", "x" * 65, "two words", 'a"b'])
-async def test_malformed_request_id_is_replaced(service: Service, given: str) -> None:
-    call = service.generation.Generate(request("a"), metadata=(("x-request-id", given),))
-    await call
-    made = dict(await call.trailing_metadata())["x-request-id"]
-    assert made != given and 0 < len(made) <= 64
-
-
-async def test_failed_call_has_a_request_id(service: Service) -> None:
-    metadata = (("x-request-id", "mine-2"),)
-    error = await failure(service.generation.Generate(request(""), metadata=metadata))
-    assert trailers(error)["x-request-id"] == "mine-2"
+@pytest.mark.parametrize(
+    ("given", "is_kept"),
+    [("mine-1", True), ("", False), ("x" * 65, False), ("two words", False), ('a"b', False)],
+)
+@pytest.mark.parametrize("source", ["a", ""], ids=["answered", "failed"])
+async def test_reply_repeats_a_sound_request_id(
+    service: Service, given: str, is_kept: bool, source: str
+) -> None:
+    call = service.generation.Generate(request(source), metadata=(("x-request-id", given),))
+    await call.code()
+    id_ = dict(await call.trailing_metadata())["x-request-id"]
+    assert (id_ == given) is is_kept and 0 < len(id_) <= 64
 
 
 async def test_every_reply_has_a_request_id_of_its_own(service: Service) -> None:
@@ -85,7 +90,7 @@ async def test_log_line_has_id_code_tokens_and_times(
 ) -> None:
     caplog.set_level(logging.INFO)
     await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
-    (line,) = lines(caplog)
+    (line,) = fields_of(caplog)
     times = {name: line.pop(name) for name in ("ms", "queue_ms", "first_token_ms")}
     assert line == {
         "id": "mine-3",
@@ -108,8 +113,8 @@ async def test_log_never_shows_text_of_requests(
     await failure(service.generation.Generate(request(SECRET, max_decoding_length=0)))
     service.runtime.fault = ValueError("of the runtime")
     await failure(service.generation.Generate(request(SECRET)))
-    assert len(lines(caplog)) == 4
-    assert SECRET not in caplog.text + str(lines(caplog))
+    assert len(fields_of(caplog)) == 4
+    assert SECRET not in caplog.text + str(fields_of(caplog))
 
 
 async def test_log_line_of_a_refused_call_has_reason_and_field(
@@ -118,7 +123,7 @@ async def test_log_line_of_a_refused_call_has_reason_and_field(
     caplog.set_level(logging.INFO)
     await failure(service.generation.Generate(request("a", max_decoding_length=0)))
     await failure(service.generation.Generate(request("a", model="made up")))
-    wrong, unknown = lines(caplog)
+    wrong, unknown = fields_of(caplog)
     assert (wrong["reason"], wrong["field"]) == ("INVALID_FIELD", "options.max_decoding_length")
     assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
 
@@ -144,7 +149,7 @@ async def test_log_never_shows_text_of_refused_options(
     caplog.set_level(logging.DEBUG)
     error = await failure(service.generation.Generate(request("a", **options)))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    (line,) = lines(caplog)
+    (line,) = fields_of(caplog)
     assert line["field"].startswith("options.")
     assert SECRET not in caplog.text + str(line)
 
@@ -163,17 +168,12 @@ async def test_fault_is_logged_under_the_request_id(
 
 
 async def test_deadline_in_the_queue_ends_the_call_and_is_counted() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        first = asyncio.ensure_future(service.generation.Generate(request("first")))
-        await until(lambda: service.engine.slots_in_use == 1)
+    async with busy() as service:
         error = await failure(service.generation.Generate(request("a"), timeout=0.2))
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         service.runtime.may_run.set()
-        await first
         await service.until_value(1, "requests_total", **labels(GENERATE, "DEADLINE_EXCEEDED"))
-        late = {"model": "echo", "where": "queue"}
-        await service.until_value(1, "deadline_exceeded_total", **late)
+        await service.until_value(1, "deadline_exceeded_total", model="echo", where="queue")
         assert await service.value("cancelled_total", model="echo") == 0
         assert service.engine.queue_depth == 0
 
@@ -213,20 +213,16 @@ async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
 
 
 async def test_cancel_in_the_queue_leaves_the_queue() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        first = asyncio.ensure_future(service.generation.Generate(request("first")))
-        await until(lambda: service.engine.slots_in_use == 1)
+    async with busy() as service:
         call = service.generation.Generate(request("second"))
         second = asyncio.ensure_future(awaited(call))
         await until(lambda: service.engine.queue_depth == 1)
         call.cancel()
         await until(lambda: service.engine.queue_depth == 0)
-        service.runtime.may_run.set()
-        assert (await first).hypotheses[0].text == "first"
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert await service.value("cancelled_total", model="echo") == 1
+        service.runtime.may_run.set()
+        await service.until_value(1, "cancelled_total", model="echo")
 
 
 async def test_closed_channel_frees_the_slot(service: Service) -> None:
@@ -279,31 +275,24 @@ def errors_of_ended_calls() -> int:
     return sum(type(each) is grpc.aio.AbortError for each in gc.get_objects())
 
 
-async def test_a_failed_call_is_freed_at_once(service: Service) -> None:
-    # gRPC keeps the first call of a method that is not admitted.
-    await service.models.ListModels(model_pb2.ListModelsRequest())
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(10):
-            await failure(service.generation.Generate(request("")))
-            await failure(service.models.GetModel(model_pb2.GetModelRequest(model="no")))
-        assert errors_of_ended_calls() <= 1
-    finally:
-        gc.enable()
-
-
-async def test_a_call_refused_on_arrival_is_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on_arrival", [False, True])
+async def test_a_failed_call_is_freed_at_once(
+    monkeypatch: pytest.MonkeyPatch, on_arrival: bool
+) -> None:
     def enter(pending: PendingCalls, caller: str) -> None:
         raise QueueFull("no place", 0.25, Bound.BACKLOG)
 
-    monkeypatch.setattr(PendingCalls, "enter", enter)
     async with serving() as service:
+        # gRPC keeps the first call of a method that is not admitted.
+        await service.models.ListModels(model_pb2.ListModelsRequest())
+        if on_arrival:
+            monkeypatch.setattr(PendingCalls, "enter", enter)
         gc.collect()
         gc.disable()
         try:
             for _ in range(10):
-                await failure(service.generation.Generate(request("a")))
+                await failure(service.generation.Generate(request("")))
+                await failure(service.models.GetModel(model_pb2.GetModelRequest(model="no")))
             assert errors_of_ended_calls() <= 1
         finally:
             gc.enable()

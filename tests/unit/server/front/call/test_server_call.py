@@ -1,4 +1,4 @@
-"""A call keeps the version that it got until it ends."""
+"""A call keeps the version that it got until it ends; a passed deadline is no cancel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve_server.contract.errors import Draining, ModelUnavailable
-from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.server_call import ServerCall, has_passed
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository
 
@@ -52,3 +52,21 @@ async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_on
     assert late.model == "echo" and late.models == []
     call.release_models()
     assert await model.calls.wait_idle(0.0)
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "elapsed_s", "expected"),
+    [
+        (None, 1000.0, False),
+        (0.0, 1.0, True),
+        (-3.0, 1.0, True),
+        # The wire rounds a timeout up by as much as 1 %.
+        (0.09, 10.0, True),
+        (0.5, 10.0, False),
+        (0.02, 0.01, False),
+    ],
+)
+def test_deadline_has_passed_within_rounding_and_jitter(
+    remaining_s: float | None, elapsed_s: float, expected: bool
+) -> None:
+    assert has_passed(remaining_s, elapsed_s) is expected

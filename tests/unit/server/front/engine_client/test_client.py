@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import pytest
-from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
-from tests.unit.server.front.engine_client.thread_host import ThreadHost
+from tests.support.logged import logged
+from tests.unit.server.engine.fake_runtime import EOS
+from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
@@ -20,7 +21,6 @@ from seqserve_server.contract.errors import (
     Draining,
     EngineFault,
     ModelUnavailable,
-    QueueFull,
     ServiceError,
 )
 from seqserve_server.contract.events import (
@@ -32,7 +32,6 @@ from seqserve_server.contract.events import (
     StopReason,
     Timeline,
 )
-from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import (
     Cancel,
     GetStats,
@@ -50,10 +49,8 @@ from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 
-PATIENCE_S = 30.0
 ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
 
 Kind = TypeVar("Kind", bound=Message)
@@ -143,6 +140,7 @@ class Inbox:
     def __init__(self, *source: int, **more: Any) -> None:
         self.events: list[Event] = []
         self.timeline: Timeline | None = None
+        self.thread: threading.Thread | None = None
         self.request_id = 0
         self.spec = GenerateSpec(
             source=[*source, EOS],
@@ -156,7 +154,7 @@ class Inbox:
 
     def receive(self, event: Event, timeline: Timeline | None) -> None:
         self.events.append(event)
-        self.timeline = timeline
+        self.timeline, self.thread = timeline, threading.current_thread()
 
     def has_ended(self) -> bool:
         return bool(self.events) and not isinstance(self.events[-1], Progress)
@@ -198,22 +196,10 @@ async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int
 # ---- requests and events
 
 
-async def test_load_reads_the_slots_and_cache_of_the_host() -> None:
-    async with remote_to(ready) as (engine, _):
-        assert (engine.capacity.slots, engine.capacity.cache_bytes, engine.is_up) == (4, 1000, True)
-
-
-async def test_spec_is_sent_unchanged() -> None:
-    async with remote_to(ready) as (engine, hosts):
-        inbox = Inbox(5, 6, deadline_s=12.5, client_id="10.0.0.7", priority=Priority.LOW)
-        inbox.submit(engine)
-        sent = await hosts.launched[0].read(Submit)
-        assert sent == Submit(inbox.request_id, inbox.spec)
-
-
 async def test_events_reach_requests_by_id() -> None:
     async with remote_to(ready) as (engine, hosts):
         a, b, c = submitted(engine, 3)
+        assert (await hosts.launched[0].read(Submit)) == Submit(a.request_id, a.spec)
         timeline = Timeline(1.0, 2.0, 3.0, 4.0, 5.0)
         told: list[tuple[int, Event, Timeline | None]] = [
             (c.request_id, Progress([7]), None),
@@ -224,23 +210,13 @@ async def test_events_reach_requests_by_id() -> None:
         await until(lambda: len(c.events) == 2)
         assert c.events == [Progress([7]), Progress([8])]
         assert a.events == [ANSWER] and a.timeline == timeline
+        assert a.thread is threading.current_thread()
         assert b.events == []
         # After its last event a request gets no other.
         hosts.launched[0].send_event(a.request_id, Progress([9]))
         hosts.launched[0].send_event(b.request_id, ANSWER)
         await until(lambda: bool(b.events))
         assert a.events == [ANSWER]
-
-
-async def test_events_come_in_the_loop() -> None:
-    async with remote_to(ready) as (engine, hosts):
-        threads = []
-        request_id = engine.submit(
-            Inbox(5).spec, lambda event, timeline: threads.append(threading.current_thread())
-        )
-        hosts.launched[0].send_event(request_id, ANSWER)
-        await until(lambda: bool(threads))
-        assert threads == [threading.current_thread()]
 
 
 async def test_cancelled_request_gets_no_more_events() -> None:
@@ -272,36 +248,6 @@ async def test_cancel_of_an_ended_request_is_not_sent() -> None:
         await host.read(Submit)
 
 
-async def test_full_queue_of_the_engine_is_an_event() -> None:
-    runtime = FakeRuntime()
-    gate, stepping = threading.Event(), threading.Event()
-
-    def step() -> None:
-        stepping.set()
-        assert gate.wait(PATIENCE_S)
-
-    runtime.before_step = step
-    limits = EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=20)
-    engine = RemoteEngine(lambda: ThreadHost(runtime, limits), label="m/1")
-    # A moment that does not pass.
-    engine.refusals = RefusalCache(lambda: 0.0)
-    await asyncio.to_thread(engine.load)
-    await engine.start()
-    [first] = submitted(engine, 1)
-    assert await asyncio.to_thread(stepping.wait, PATIENCE_S)
-    second, third = submitted(engine, 2)
-    await until(lambda: bool(third.events))
-    assert isinstance(third.error, QueueFull) and third.error.retry_after_s > 0
-    with pytest.raises(QueueFull) as again:
-        engine.refusals.check(QueueKey.of(third.spec))
-    assert str(again.value) == str(third.error)
-    gate.set()
-    for inbox in (first, second):
-        await until(inbox.has_ended)
-        assert inbox.events[-1] == expected(inbox.spec.source, inbox.spec.options)
-    await engine.stop()
-
-
 # ---- draining and stopping
 
 
@@ -321,7 +267,7 @@ async def test_closed_engine_refuses_new_requests_and_finishes_the_rest() -> Non
 async def test_closed_engine_still_gets_the_attention_of_answers() -> None:
     async with remote_to(ready) as (engine, hosts):
         engine.close()
-        inbox = Inbox(5, answer=ANSWER)
+        inbox = Inbox(5, answer=ANSWER, deadline_s=12.5, client_id="a", priority=Priority.LOW)
         inbox.submit(engine)
         assert (await hosts.launched[0].read(Submit)).spec == inbox.spec
 
@@ -351,31 +297,39 @@ async def test_stop_before_the_start() -> None:
 # ---- loading
 
 
-def test_model_that_cannot_be_loaded() -> None:
-    hosts = Hosts(lambda: FakeHost(LoadFailed(ArtifactError("weights.bin: sha256"))))
-    engine = RemoteEngine(hosts.launch, label="m/1")
-    with pytest.raises(ArtifactError, match="sha256"):
-        engine.load()
+def broken() -> FakeHost:
+    return FakeHost(LoadFailed(ArtifactError("weights.bin: sha256")))
+
+
+def ends_at_once() -> FakeHost:
+    host = FakeHost()
+    host.die()
+    return host
+
+
+def ends_unread() -> FakeHost:
+    """As a process that does not get through its imports, before it reads what to load."""
+    host = FakeHost()
+    host.channel.sendall(encode_message(GetStats()))
+    host.die()
+    return host
+
+
+@pytest.mark.parametrize(
+    ("host", "error", "says"),
+    [
+        (broken, ArtifactError, "sha256"),
+        (ends_at_once, EngineFault, "ended while it loaded"),
+        (ends_unread, EngineFault, "ended while it loaded"),
+    ],
+)
+def test_host_that_does_not_load(
+    host: Callable[[], FakeHost], error: type[Exception], says: str
+) -> None:
+    hosts = Hosts(host)
+    with pytest.raises(error, match=says):
+        RemoteEngine(hosts.launch, label="m/1").load()
     assert hosts.launched[0].ended.is_set()
-
-
-def test_host_that_ends_while_it_loads() -> None:
-    hosts = Hosts(FakeHost)
-    engine = RemoteEngine(hosts.launch, label="m/1")
-    hosts.launched[0].die()
-    with pytest.raises(EngineFault, match="ended while it loaded"):
-        engine.load()
-    assert hosts.launched[0].ended.is_set()
-
-
-def test_host_that_ends_before_it_reads_what_to_load() -> None:
-    hosts = Hosts(FakeHost)
-    engine = RemoteEngine(hosts.launch, label="m/1")
-    # As a process that does not get through its imports.
-    hosts.launched[0].channel.sendall(encode_message(GetStats()))
-    hosts.launched[0].die()
-    with pytest.raises(EngineFault, match="ended while it loaded"):
-        engine.load()
 
 
 def test_discarded_host_is_ended() -> None:
@@ -492,27 +446,8 @@ async def test_counters_never_fall() -> None:
         assert rows_of(await reply_of(engine, hosts.launched[2], rows=1)) == 4 + 5 + 1
 
 
-def broken() -> FakeHost:
-    return FakeHost(LoadFailed(ArtifactError("weights.bin: sha256")))
-
-
 def no_process() -> FakeHost:
     raise OSError("cannot allocate memory")
-
-
-def ends_at_once() -> FakeHost:
-    host = FakeHost()
-    host.die()
-    return host
-
-
-def events_of(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    """The log lines: each an event and its fields."""
-    return [
-        (record.getMessage(), record.__dict__["fields"])
-        for record in caplog.records
-        if "fields" in record.__dict__
-    ]
 
 
 def hasty(**limits: Any) -> CircuitBreaker:
@@ -527,7 +462,7 @@ async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCapture
         submitted(engine, 2)
         hosts.launched[0].die()
         await until(lambda: engine.status.restarts == 4 and engine.is_ready)
-    (ended, lost), *failures, (again, serves) = events_of(caplog)
+    (ended, lost), *failures, (again, serves) = logged(caplog)
     assert (ended, lost) == ("engine has ended", {"model": "m/1", "failed_requests": 2})
     assert [fields["reason"] for _, fields in failures] == [
         "weights.bin: sha256",
@@ -539,25 +474,6 @@ async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCapture
     }
     assert again == "engine has started again"
     assert (serves["model"], serves["restart"]) == ("m/1", 4)
-
-
-async def test_engine_that_fails_again_and_again_is_on_trial_before_it_is_ready() -> None:
-    breaker = hasty(threshold=2, trial_s=PATIENCE_S)
-    async with remote_to(ready, broken, ready, breaker=breaker) as (engine, hosts):
-        assert (engine.is_ready, engine.status.last_error) == (True, "")
-        hosts.launched[0].die()
-        await until(lambda: len(hosts.launched) == 3 and engine.is_up)
-        assert not engine.is_ready
-        assert engine.status.last_error == "its engine has failed 2 times in a row and is on trial"
-        # A call that wants this version may have it.
-        submitted(engine, 1)
-        await hosts.launched[2].read(Submit)
-
-
-async def test_engine_has_the_process_that_serves() -> None:
-    async with remote_to(ready) as (engine, _):
-        assert engine.status.pids == (FakeHost.pid,)
-    assert engine.status.pids == ()
 
 
 async def test_stop_ends_a_host_that_still_loads() -> None:
@@ -610,13 +526,9 @@ async def test_closed_engine_is_not_restarted() -> None:
 # ---- a host that hangs
 
 
-def with_heartbeats(*heartbeats: int) -> StatsReply:
-    return StatsReply(0, 0, EngineStats(), heartbeats=heartbeats)
-
-
 async def answered(host: FakeHost, *heartbeats: int) -> None:
     await host.read(GetStats)
-    host.send(with_heartbeats(*heartbeats))
+    host.send(StatsReply(0, 0, EngineStats(), heartbeats=heartbeats))
 
 
 async def test_silent_host_is_replaced() -> None:
@@ -634,11 +546,8 @@ async def test_host_with_one_hanging_thread_is_ended(caplog: pytest.LogCaptureFi
             for number in range(11):
                 await answered(host, number, 7)
         await until(lambda: len(hosts.launched) == 2)
-    [stalled, _] = events_of(caplog)
-    assert stalled == (
-        "engine has stood still and is ended",
-        {"model": "m/1", "seconds": 0.05},
-    )
+    [stalled, _] = logged(caplog)
+    assert stalled == ("engine has stood still and is ended", {"model": "m/1", "seconds": 0.05})
 
 
 async def test_host_whose_threads_make_progress_is_left_alone() -> None:

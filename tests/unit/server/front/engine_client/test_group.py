@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.unit.server.front.echo import PATIENCE_S
+from tests.unit.server.front.engine_client.test_client import ANSWER, FakeHost, Inbox, broken, ready
+from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
     ArtifactError,
@@ -16,22 +19,13 @@ from seqserve_server.contract.errors import (
     QueueFull,
 )
 from seqserve_server.contract.events import Failed
-from seqserve_server.contract.messages import (
-    Cancel,
-    GetStats,
-    LoadFailed,
-    Ready,
-    StatsReply,
-    Submit,
-)
+from seqserve_server.contract.messages import Cancel, GetStats, Ready, StatsReply, Submit
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.front.engine_client import group, refusals
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import QueueKey
-
-from .test_client import ANSWER, PATIENCE_S, FakeHost, Inbox, ready, until
 
 READY = Ready(slots=4, max_rows=2, cache_bytes=1000)
 SPEC = GenerateSpec(source=[4, 2], options=DecodingOptions(max_decoding_length=8))
@@ -77,10 +71,10 @@ def test_both_load_at_the_same_time_and_are_one_engine() -> None:
 
 
 def test_one_that_cannot_load_fails_the_version() -> None:
-    hosts = [ready(), FakeHost(LoadFailed(ArtifactError("weights.bin: damaged")))]
-    launches: Iterator[FakeHost] = iter(hosts)
+    hosts = [ready(), broken()]
+    launches = iter(hosts)
     group = EngineGroup([lambda: next(launches)] * 2, label="m/1")
-    with pytest.raises(ArtifactError, match="damaged"):
+    with pytest.raises(ArtifactError, match="sha256"):
         group.load()
     group.terminate()
     assert all(host.ended.is_set() for host in hosts)
@@ -126,11 +120,8 @@ async def test_engine_that_dies_takes_its_calls_with_it_and_the_other_goes_on() 
         await until(lambda: bool(lost.events))
         [error] = [event.error for event in lost.events if isinstance(event, Failed)]
         assert isinstance(error, ModelUnavailable)
-        assert (
-            pair.group.status.is_up
-            and pair.group.status.is_ready
-            and pair.group.status.last_error == ""
-        )
+        status = pair.group.status
+        assert (status.is_up, status.is_ready, status.last_error) == (True, True, "")
         # Although the other one has more, requests go there.
         assert pair.group.submit(SPEC, kept.receive) == number + 1
         await second.read(Submit)

@@ -147,26 +147,17 @@ def test_fault_of_one_source_is_an_event_and_in_the_log(
     assert "a source of 2 tokens could not be encoded\n" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "decoder.onnx", "weights.bin"])
-def test_damaged_artifact(tiny_artifact: Path, tmp_path: Path, file: str) -> None:
+def test_damaged_artifact(tiny_artifact: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tiny" / "1"
     shutil.copytree(tiny_artifact, folder)
-    with (folder / file).open("ab") as damaged:
+    with (folder / "weights.bin").open("ab") as damaged:
         damaged.write(b"!")
     with running(folder) as other:
         failed = other.receive()
         assert isinstance(failed, LoadFailed)
-        assert isinstance(failed.error, ArtifactError) and file in str(failed.error)
+        assert isinstance(failed.error, ArtifactError) and "weights.bin" in str(failed.error)
         assert other.receive() is None
         wait_ended(other.process.pid)
-
-
-def test_caches_that_do_not_fit(tiny_artifact: Path) -> None:
-    limits = EngineLimits(workers=1, slots=1 << 50, max_queue=2, max_source_tokens_per_step=64)
-    with running(tiny_artifact, limits) as other:
-        failed = other.receive()
-        assert isinstance(failed, LoadFailed)
-        assert isinstance(failed.error, ArtifactError) and "--slots" in str(failed.error)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

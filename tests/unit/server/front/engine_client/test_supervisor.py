@@ -1,4 +1,4 @@
-"""When an engine that has failed is started again, and who is told."""
+"""When an engine that has failed is started again, who is told, and when it is trusted again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,109 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.clock import Clock
+from tests.unit.server.front.echo import PATIENCE_S
 
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker, Supervisor
+from seqserve_server.front.engine_client.supervisor import (
+    BreakerLimits,
+    BreakerState,
+    CircuitBreaker,
+    Supervisor,
+)
 
-PATIENCE_S = 30.0
+CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
 LIMITS = BreakerLimits(threshold=3, pause_s=1.0, max_pause_s=4.0, trial_s=5.0, forget_s=60.0)
+FAIL = None
+"""A step of a plan; a number starts the engine, if it does not run, and lets it run."""
+
+
+class Breaker(CircuitBreaker):
+    """A breaker and the clock that it reads."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        super().__init__(LIMITS, self.clock)
+        self.started()
+        self._runs = True
+
+    def go(self, *plan: float | None) -> None:
+        for ran_s in plan:
+            if ran_s is FAIL:
+                self.failed()
+            else:
+                if not self._runs:
+                    self.started()
+                self.clock.now_s += ran_s
+            self._runs = ran_s is not FAIL
+
+
+@pytest.mark.parametrize(
+    ("plan", "state", "failures", "pause_s"),
+    [
+        ([60.0, FAIL] * 10, CLOSED, 1, 0.0),
+        ([FAIL, 0.0, FAIL], CLOSED, 2, 1.0),
+        ([FAIL] * 3, OPEN, 3, 2.0),
+        ([FAIL] * 6, OPEN, 6, 4.0),
+        ([FAIL] * 3 + [4.9], HALF_OPEN, 3, 2.0),
+        ([FAIL] * 3 + [4.0, 1.0], CLOSED, 3, 2.0),
+        ([FAIL] * 3 + [0.0, FAIL], OPEN, 4, 4.0),
+        ([FAIL] * 3 + [5.0, FAIL], OPEN, 4, 4.0),
+        ([FAIL] * 4 + [60.0, FAIL], CLOSED, 1, 0.0),
+    ],
+    ids=[
+        "fails now and then",
+        "two in a row",
+        "three in a row",
+        "pauses have a maximum",
+        "on trial",
+        "survived its trial",
+        "failed on trial",
+        "failed soon after its trial",
+        "forgotten after a long run",
+    ],
+)
+def test_engine_is_trusted_until_it_fails_in_a_row(
+    plan: list[float | None], state: BreakerState, failures: int, pause_s: float
+) -> None:
+    breaker = Breaker()
+    breaker.go(*plan)
+    assert (breaker.state, breaker.failures, breaker.pause_s) == (state, failures, pause_s)
+
+
+def test_trial_counts_down() -> None:
+    breaker = Breaker()
+    left_s = []
+    for plan in ([FAIL] * 3 + [0.0], [4.0], [1.0]):
+        breaker.go(*plan)
+        left_s.append(breaker.trial_left_s)
+    assert left_s == [5.0, 1.0, 0.0]
+
+
+def test_any_number_of_failures_has_a_pause() -> None:
+    breaker = Breaker()
+    breaker.failures = 100_000
+    assert breaker.pause_s == LIMITS.max_pause_s
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0.0, 100.0)), max_size=40))
+def test_it_is_closed_only_after_few_failures_or_a_trial(plan: list[float | None]) -> None:
+    breaker = Breaker()
+    ran_s, failures, runs = 0.0, 0, True
+    for step in plan:
+        breaker.go(step)
+        if step is FAIL:
+            failures = 1 if ran_s >= LIMITS.forget_s else failures + 1
+        ran_s, runs = (0.0, False) if step is FAIL else (ran_s + step, True)
+        # Sums of floats differ by their order.
+        if abs(ran_s - LIMITS.trial_s) < 1e-6 or abs(ran_s - LIMITS.forget_s) < 1e-6:
+            return
+        is_trusted = failures < LIMITS.threshold or (runs and ran_s > LIMITS.trial_s)
+        assert (breaker.state is CLOSED) is is_trusted
+        assert (breaker.state is HALF_OPEN) is (not is_trusted and runs)
+        assert 0.0 <= breaker.pause_s <= LIMITS.max_pause_s
 
 
 class FakeEngine:

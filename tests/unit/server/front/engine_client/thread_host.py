@@ -22,25 +22,15 @@ LIMITS = EngineLimits(workers=1, slots=4, max_queue=16, max_source_tokens_per_st
 
 
 class ThreadHost:
-    """Stands in for an engine's process.
-
-    Attributes:
-        channel: The socket of the other end.
-        engine: The engine, once it is loaded.
-    """
+    """Stands in for an engine's process; the ``channel`` is the other end's socket."""
 
     engine: Engine
+    """There once it is loaded."""
 
     def __init__(
         self, runtime: Any, limits: EngineLimits = LIMITS, detokenize: Detokenize = str
     ) -> None:
-        """Begins at once, as a process does.
-
-        Args:
-            runtime: What the engine runs.
-            limits: Of the engine.
-            detokenize: Gives the text of tokens.
-        """
+        """Begins at once, as a process does."""
         self._runtime = cast(Runtime, runtime)
         self._detokenize = detokenize
         self.channel, self._theirs = socket.socketpair()
@@ -54,7 +44,6 @@ class ThreadHost:
 
     @property
     def pid(self) -> int:
-        """Id of the process: this one."""
         return os.getpid()
 
     def end(self) -> None:

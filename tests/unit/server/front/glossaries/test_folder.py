@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.logged import fields_of
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import InvalidRequest
@@ -79,25 +80,25 @@ def test_a_broken_file_leaves_the_others(
     (folder / name).write_text(content)
     glossaries = opened(folder)
     assert not is_sound(glossaries)
-    [record] = [each for each in caplog.records if each.message == "glossary not read"]
-    assert reason in record.__dict__["fields"]["reason"]
+    [told] = fields_of(caplog, "glossary not read")
+    assert reason in told["reason"]
     assert len(glossaries.listed) >= 1
 
 
-def test_two_files_of_one_name_and_languages(folder: Path) -> None:
-    entry = """<conceptEntry><langSec xml:lang="en"><termSec><term>tea</term></termSec></langSec>
-        <langSec xml:lang="de"><termSec><term>Tee</term></termSec></langSec></conceptEntry>"""
-    (folder / "products.en-de.tbx").write_text(f"<tbx>{entry}</tbx>")
+TBX = """<tbx><conceptEntry>
+    <langSec xml:lang="en"><termSec><term>tea</term></termSec></langSec>
+    <langSec xml:lang="de"><termSec><term>Tee</term></termSec></langSec></conceptEntry></tbx>"""
+
+
+@pytest.mark.parametrize("content", [TBX, "no TBX"])
+async def test_two_files_of_one_name_and_languages(folder: Path, content: str) -> None:
+    (folder / "products.en-de.tbx").write_text(content)
     glossaries = opened(folder)
     assert len(glossaries.listed) == 2 and not is_sound(glossaries)
-
-
-async def test_a_file_that_was_in_the_way_of_another_is_removed(folder: Path) -> None:
-    (folder / "products.en-de.tbx").write_text("no TBX")
-    glossaries = opened(folder)
-    assert not is_sound(glossaries)
     (folder / "products.en-de.tbx").unlink()
     await settled(glossaries)
+    # Now that the other is forgotten.
+    await glossaries.scan()
     assert is_sound(glossaries) and targets(glossaries, "tea") == ["Tee"]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.logged import logged
 
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.front.models import folders
@@ -83,69 +84,52 @@ def test_folder_without_models_is_told_from_one_without_versions(tmp_path: Path)
     assert list_folders(tmp_path).has_models
 
 
-def test_repository_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OSError):
-        version_folders(tmp_path / "nowhere")
-
-
-def test_model_folder_that_is_not_for_us_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("function", "place"),
+    [("listdir", "closed"), ("stat", "closed"), ("stat", "closed/1")],
+    ids=["not listed", "not searched", "a link into such a place"],
+)
+def test_folder_that_is_not_for_us_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, place: str
 ) -> None:
-    version = folder(tmp_path, "m", "1")
-    folder(tmp_path, "lost+found")
-    real = os.listdir
-
-    def listdir(place: Path) -> list[str]:
-        if Path(place).name == "lost+found":
-            raise PermissionError(13, "Permission denied")
-        return real(place)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    assert version_folders(tmp_path) == [version]
-
-
-@pytest.mark.parametrize("place", ["closed", "closed/1"])
-def test_folder_that_may_not_be_looked_at_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    """As where it may be listed but not searched, or is a link into such a place."""
     version = folder(tmp_path, "m", "1")
     folder(tmp_path, "closed", "1")
-    deny_look_at(tmp_path / place, monkeypatch)
+    fail(monkeypatch, function, tmp_path / place)
     assert version_folders(tmp_path) == [version]
 
 
-def test_repository_that_may_not_be_looked_at_is_no_empty_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("function", "places", "error"),
+    [("stat", ["m", "."], errno.EACCES), ("listdir", ["", "m"], errno.EIO)],
+    ids=["may not be looked at", "disk fails"],
+)
+def test_repository_that_cannot_be_read_is_no_empty_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    places: list[str],
+    error: int,
 ) -> None:
     folder(tmp_path, "m", "1")
-    for place in (tmp_path / "m", os.path.join(tmp_path, ".")):
-        deny_look_at(place, monkeypatch)
-    with pytest.raises(PermissionError):
+    for place in places:
+        fail(monkeypatch, function, os.path.join(tmp_path, place) if place else tmp_path, error)
+    with pytest.raises(OSError) as caught:
         version_folders(tmp_path)
+    assert caught.value.errno == error
 
 
-def deny_look_at(place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.stat
+def fail(
+    monkeypatch: pytest.MonkeyPatch, function: str, place: str | Path, error: int = errno.EACCES
+) -> None:
+    """Lets a function of ``os`` fail at a place."""
+    real = getattr(os, function)
 
-    def stat(path: Any, **settings: Any) -> os.stat_result:
+    def failing(path: Any, *arguments: Any, **settings: Any) -> Any:
         if isinstance(path, str | Path) and str(path) == str(place):
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return real(path, **settings)
+            raise OSError(error, os.strerror(error))
+        return real(path, *arguments, **settings)
 
-    monkeypatch.setattr(os, "stat", stat)
-
-
-def test_disk_that_fails_is_no_empty_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def listdir(place: Path) -> list[str]:
-        raise OSError(5, "Input/output error")
-
-    folder(tmp_path, "m", "1")
-    monkeypatch.setattr(os, "listdir", listdir)
-    with pytest.raises(OSError, match="Input/output"):
-        version_folders(tmp_path)
+    monkeypatch.setattr(os, function, failing)
 
 
 def test_files_are_equal_as_long_as_nobody_writes(tmp_path: Path) -> None:
@@ -198,41 +182,39 @@ def test_links_lead_where_they_may(tmp_path: Path) -> None:
     check_inside(tmp_path / "linked" / "m" / "1", tmp_path / "linked")
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The model of a wheel, as pip lays it down."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "site-packages" / "shipped"
-    (folder / "en-de" / "4").mkdir(parents=True)
-    monkeypatch.setattr(folders, "shipped", lambda: folder)
-    return folder
-
-
-def test_the_folder_beside_comes_first(installed: Path) -> None:
-    Path("models/mine/1").mkdir(parents=True)
-    assert standard_repository() == MODELS
-
-
-def test_the_shipped_model_is_next_and_is_logged(
-    installed: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("beside", "found"),
+    [
+        ("models/mine/1/", MODELS),
+        ("", Path("shipped")),
+        # A folder of that name without models is not meant.
+        ("models/user.py", Path("shipped")),
+    ],
+    ids=["the folder beside", "the shipped model", "a folder without models"],
+)
+def test_standard_repository(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    beside: str,
+    found: Path,
 ) -> None:
     caplog.set_level(logging.INFO, "seqserve")
-    assert standard_repository() == installed
-    [record] = caplog.records
-    assert record.message == "shipped model"
-    assert vars(record)["fields"] == {"folder": installed}
-
-
-def test_a_folder_of_that_name_without_models_is_not_meant(installed: Path) -> None:
-    Path("models").mkdir()
-    Path("models/user.py").write_text("")
-    assert standard_repository() == installed
+    monkeypatch.chdir(tmp_path)
+    folder(Path("shipped"), "en-de", "4")
+    monkeypatch.setattr(folders, "shipped", lambda: Path("shipped"))
+    place = Path(beside)
+    (place if beside.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
+    if place.suffix:
+        place.touch()
+    assert standard_repository() == found
+    told = [("shipped model", {"folder": found})]
+    assert logged(caplog) == (told if found.name == "shipped" else [])
 
 
 def test_without_any_the_error_tells_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StartupError) as caught:
+    with pytest.raises(StartupError, match="seqserve models fetch"):
         standard_repository()
-    assert "seqserve models fetch" in str(caught.value)

@@ -24,10 +24,6 @@ def version(
     )
 
 
-def numbers(versions: list[Version]) -> list[int]:
-    return [version.version for version in versions]
-
-
 def test_from_the_folder_and_back() -> None:
     one = version(1)
     seen = []
@@ -103,39 +99,6 @@ def test_version_that_vanishes_while_it_loads_is_gone_only_after() -> None:
     assert one.is_removable and to_load([one], keep=0) == []
 
 
-def test_all_are_loaded_the_highest_first() -> None:
-    assert numbers(to_load([version(1), version(3), version(2)], keep=0)) == [3, 2, 1]
-
-
-def test_only_the_highest_are_kept() -> None:
-    versions = [version(number) for number in (1, 2, 3)]
-    assert numbers(to_load(versions, keep=2)) == [3, 2]
-    assert numbers(to_load([version(1), version(2, READY)], keep=1)) == []
-    assert numbers(to_load([version(1), version(2, LOADING)], keep=1)) == []
-
-
-@pytest.mark.parametrize("state", [FAILED, DRAINING])
-def test_one_that_fails_or_leaves_makes_room_for_an_older_one(state: ModelState) -> None:
-    assert numbers(to_load([version(1), version(2, state)], keep=1)) == [1]
-
-
-def test_older_ones_give_way_only_to_newer_ones_that_are_ready() -> None:
-    older = [version(1, READY), version(2, READY)]
-    assert to_drain([*older, version(3, LOADING)], keep=2) == []
-    assert to_drain([*older, version(3, FAILED)], keep=2) == []
-    assert numbers(to_drain([*older, version(3, READY)], keep=2)) == [1]
-    assert to_drain([*older, version(3, READY)], keep=0) == []
-
-
-def test_one_that_restarts_keeps_its_place_and_replaces_none() -> None:
-    restarting = version(2, RESTARTING)
-    assert to_load([version(1), restarting], keep=1) == []
-    assert to_drain([version(1, READY), restarting], keep=1) == []
-    assert numbers(to_drain([restarting, version(3, READY)], keep=1)) == [2]
-    unloaded = version(2, RESTARTING, control=Control.UNLOADED)
-    assert to_drain([unloaded], keep=0) == [unloaded]
-
-
 def test_reason_of_one_that_restarts_is_gone_when_it_is_ready() -> None:
     one = version(1, READY)
     one.start_restarting("has failed")
@@ -145,24 +108,51 @@ def test_reason_of_one_that_restarts_is_gone_when_it_is_ready() -> None:
     assert (one.state, one.reason) == (READY, "")
 
 
-def test_vanished_one_drains() -> None:
-    gone = version(2, READY, is_present=False)
-    assert to_drain([gone, version(1, READY)], keep=0) == [gone]
-    assert to_drain([gone], keep=0) == [gone]
-    # It makes room at once, and stays until who comes for it has come.
-    assert numbers(to_load([gone, version(1)], keep=1)) == [1]
-    assert to_drain([gone, version(1, LOADING)], keep=1) == []
+GONE = version(2, READY, is_present=False)
+UNLOADED, LOADED = Control.UNLOADED, Control.LOADED
 
 
-def test_will_of_people_wins() -> None:
-    unloaded = version(3, READY, control=Control.UNLOADED)
-    assert to_drain([unloaded], keep=0) == [unloaded]
-    assert numbers(to_load([version(3, control=Control.UNLOADED), version(2)], keep=1)) == [2]
-    held = version(1, READY, control=Control.LOADED)
-    assert numbers(to_drain([held, version(2, READY), version(3, READY)], keep=1)) == [2]
-    assert numbers(to_load([version(1, control=Control.LOADED), version(2, READY)], keep=1)) == [1]
+@pytest.mark.parametrize(
+    ("versions", "keep", "loads", "drains"),
+    [
+        # The highest are loaded first, and only so many are kept.
+        ([version(1), version(3), version(2)], 0, [3, 2, 1], []),
+        ([version(1), version(2), version(3)], 2, [3, 2], []),
+        ([version(1), version(2, READY)], 1, [], []),
+        ([version(1), version(2, LOADING)], 1, [], []),
+        # One that fails or leaves makes room for an older one.
+        ([version(1), version(2, FAILED)], 1, [1], []),
+        ([version(1), version(2, DRAINING)], 1, [1], []),
+        # Older ones give way only to newer ones that are ready.
+        ([version(1, READY), version(2, READY), version(3, LOADING)], 2, [], []),
+        ([version(1, READY), version(2, READY), version(3, FAILED)], 2, [], []),
+        ([version(1, READY), version(2, READY), version(3, READY)], 2, [], [1]),
+        ([version(1, READY), version(2, READY), version(3, READY)], 0, [], []),
+        # One that restarts keeps its place and replaces none.
+        ([version(1), version(2, RESTARTING)], 1, [], []),
+        ([version(1, READY), version(2, RESTARTING)], 1, [], []),
+        ([version(2, RESTARTING), version(3, READY)], 1, [], [2]),
+        ([version(2, RESTARTING, control=UNLOADED)], 0, [], [2]),
+        # What has vanished makes room at once, and stays until who comes for it has come.
+        ([GONE, version(1, READY)], 0, [], [2]),
+        ([GONE], 0, [], [2]),
+        ([GONE, version(1)], 1, [1], [2]),
+        ([GONE, version(1, LOADING)], 1, [], []),
+        # What people want wins.
+        ([version(3, READY, control=UNLOADED)], 0, [], [3]),
+        ([version(3, control=UNLOADED), version(2)], 1, [2], []),
+        ([version(1, READY, control=LOADED), version(2, READY), version(3, READY)], 1, [], [2]),
+        ([version(1, control=LOADED), version(2, READY)], 1, [1], []),
+    ],
+)
+def test_versions_to_load_and_to_drain(
+    versions: list[Version], keep: int, loads: list[int], drains: list[int]
+) -> None:
+    assert [one.version for one in to_load(versions, keep=keep)] == loads
+    assert [one.version for one in to_drain(versions, keep=keep)] == drains
 
 
 def test_version_with_a_share_is_kept() -> None:
-    assert to_drain([version(1, READY), version(2, READY)], keep=1, weighted=[1]) == []
-    assert numbers(to_load([version(1), version(2, READY)], keep=1, weighted=[1])) == [1]
+    waits, first, second = version(1), version(1, READY), version(2, READY)
+    assert to_drain([first, second], keep=1, weighted=[1]) == []
+    assert to_load([waits, second], keep=1, weighted=[1]) == [waits]

@@ -8,7 +8,7 @@ import pytest
 
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.models.pairs import Leg, Pairs, Translator
+from seqserve_server.front.models.pairs import Pairs, Translator
 
 
 def translator(name: str, sources: Sequence[str], targets: Sequence[str]) -> Translator:
@@ -24,81 +24,66 @@ EN_KO = translator("en-ko", ["en"], ["ko"])
 KO_FR = translator("ko-fr", ["ko"], ["fr"])
 FR_DE = translator("fr-de", ["fr"], ["de"])
 MANY = translator("many", ["eng_Latn", "deu_Latn", "kor_Hang"], ["eng_Latn", "deu_Latn"])
+TWIN = translator("another", ["en"], ["de"])
+LARGE = translator("large", ["eng_Latn"], ["fra_Latn"])
 SHIPPED = [EN_DE, KO_EN, EN_KO]
 
 
-def refused(pairs: Pairs, source: str, target: str) -> tuple[str, str]:
+@pytest.mark.parametrize(
+    ("models", "default", "pair", "legs"),
+    [
+        # A pair has its model, in whatever form its codes are asked for.
+        (SHIPPED, "", "en>de", "en-de en>de"),
+        (SHIPPED, "", "en-US>de_DE", "en-de en>de"),
+        (SHIPPED, "", "kor>eng_Latn", "ko-en ko>en"),
+        # A model of few pairs goes before one of many, the default before both.
+        ([MANY, EN_DE], "", "en>de", "en-de en>de"),
+        ([MANY, EN_DE], "many", "en>de", "many eng_Latn>deu_Latn"),
+        ([EN_DE, TWIN], "", "en>de", "another en>de"),
+        # A pair that no model serves goes over the language between two, English first.
+        ([*SHIPPED, KO_FR, FR_DE], "", "ko>de", "ko-en ko>en, en-de en>de"),
+        ([KO_FR, FR_DE, EN_KO], "", "ko>de", "ko-fr ko>fr, fr-de fr>de"),
+        # Each model of a pivot gets its own code of the language between.
+        ([KO_EN, LARGE], "", "ko>fr", "ko-en ko>en, large eng_Latn>fra_Latn"),
+        # One language is enough for the default, or for the only model that knows it.
+        (SHIPPED, "en-de", "en>", "en-de en>"),
+        (SHIPPED, "en-de", ">ko", "en-ko >ko"),
+        # A model that reads and writes a language serves it from itself.
+        ([EN_DE, MANY], "", "en>en", "many eng_Latn>eng_Latn"),
+        # Where no model declares a language, any may serve the request.
+        ([translator("m", [], [])], "", "en>de", ""),
+    ],
+)
+def test_models_of_a_pair(models: list[Translator], default: str, pair: str, legs: str) -> None:
+    found = Pairs(models, default=default).legs(*pair.split(">"))
+    assert ", ".join(f"{leg.model} {leg.source}>{leg.target}" for leg in found) == legs
+
+
+EN_MISSING = "several models serve 'en': there are en to de, en to ko, ko to en, ko to de"
+
+
+@pytest.mark.parametrize(
+    ("models", "pair", "field", "reason"),
+    [
+        (SHIPPED, "en>", "target_language", f"is missing; {EN_MISSING}"),
+        (SHIPPED, "fr>de", "source_language", "no model reads 'fr'; the loaded ones know en, ko"),
+        (SHIPPED, "en>fr", "target_language", "no model writes 'fr'; the loaded ones know de, en"),
+        (
+            [EN_DE, translator("fr-it", ["fr"], ["it"])],
+            "en>it",
+            "target_language",
+            "no model, and no two, turn 'en' into 'it'; there are en to de, fr to it",
+        ),
+        (SHIPPED, "en>en-US", "target_language", "no model, and no two, turn 'en' into 'en-US'"),
+    ],
+)
+def test_pair_of_no_model_is_refused_by_its_field(
+    models: list[Translator], pair: str, field: str, reason: str
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        pairs.legs(source, target)
-    return caught.value.field, caught.value.reason
-
-
-def test_a_pair_has_its_model() -> None:
-    pairs = Pairs(SHIPPED)
-    assert pairs.legs("en", "de") == (Leg("en-de", "en", "de"),)
-    assert pairs.legs("en-US", "de_DE") == (Leg("en-de", "en", "de"),)
-    assert pairs.legs("kor", "eng_Latn") == (Leg("ko-en", "ko", "en"),)
-
-
-def test_a_model_of_few_pairs_goes_before_one_of_many_and_the_default_before_both() -> None:
-    assert Pairs([MANY, EN_DE]).legs("en", "de") == (Leg("en-de", "en", "de"),)
-    legs = Pairs([MANY, EN_DE], default="many").legs("en", "de")
-    assert legs == (Leg("many", "eng_Latn", "deu_Latn"),)
-    twin = translator("another", ["en"], ["de"])
-    assert Pairs([EN_DE, twin]).legs("en", "de")[0].model == "another"
-
-
-def test_a_pair_that_no_model_serves_goes_over_the_language_between_two() -> None:
-    pairs = Pairs([*SHIPPED, KO_FR, FR_DE])
-    assert pairs.legs("ko", "de") == (Leg("ko-en", "ko", "en"), Leg("en-de", "en", "de"))
-    without_english = Pairs([KO_FR, FR_DE, EN_KO])
-    assert without_english.legs("ko", "de") == (Leg("ko-fr", "ko", "fr"), Leg("fr-de", "fr", "de"))
-
-
-def test_each_model_of_a_pivot_gets_its_own_code_of_the_language_between() -> None:
-    pairs = Pairs([KO_EN, translator("large", ["eng_Latn"], ["fra_Latn"])])
-    assert pairs.legs("ko", "fr") == (
-        Leg("ko-en", "ko", "en"),
-        Leg("large", "eng_Latn", "fra_Latn"),
-    )
-
-
-def test_one_language_is_enough_for_the_default_or_for_the_only_model_that_knows_it() -> None:
-    pairs = Pairs(SHIPPED, default="en-de")
-    assert pairs.legs("en", "") == (Leg("en-de", "en", ""),)
-    assert pairs.legs("", "ko") == (Leg("en-ko", "", "ko"),)
-    assert refused(Pairs(SHIPPED), "en", "") == (
-        "options.target_language",
-        "is missing; several models serve 'en': there are en to de, en to ko, ko to en, ko to de",
-    )
-
-
-def test_languages_that_nobody_knows_are_refused_by_their_field() -> None:
-    pairs = Pairs(SHIPPED)
-    assert refused(pairs, "fr", "de") == (
-        "options.source_language",
-        "no model reads 'fr'; the loaded ones know en, ko",
-    )
-    field, reason = refused(pairs, "en", "fr")
-    assert field == "options.target_language"
-    assert reason == "no model writes 'fr'; the loaded ones know de, en, ko"
-
-
-def test_a_pair_of_no_model_and_no_two_is_refused_with_those_that_there_are() -> None:
-    pairs = Pairs([EN_DE, translator("fr-it", ["fr"], ["it"])])
-    assert refused(pairs, "en", "it") == (
-        "options.target_language",
-        "no model, and no two, turn 'en' into 'it'; there are en to de, fr to it",
-    )
-    assert refused(Pairs(SHIPPED), "en", "en-US")[0] == "options.target_language"
-
-
-def test_where_no_model_declares_a_language_any_may_serve_the_request() -> None:
-    assert Pairs([translator("m", [], [])]).legs("en", "de") == ()
-
-
-def test_a_model_that_reads_and_writes_a_language_serves_it_from_itself() -> None:
-    assert Pairs([EN_DE, MANY]).legs("en", "en") == (Leg("many", "eng_Latn", "eng_Latn"),)
+        Pairs(models).legs(*pair.split(">"))
+    assert caught.value.field == f"options.{field}"
+    assert caught.value.reason.startswith(reason)
 
 
 def test_the_section_comes_before_the_field() -> None:

@@ -70,22 +70,16 @@ def test_versions_are_sorted_as_numbers() -> None:
     assert [found.label for found in Repository(entries).entries] == ["a/9", "a/10", "b/1"]
 
 
-def test_highest_version_that_is_ready_is_meant() -> None:
-    found = repository(entry("m", 1), entry("m", 2), entry("m", 10, FAILED))
-    assert found.find("m").version == resolved(found, "m").version == 2
-    assert resolved(found, "m", 1).version == 1
-
-
-def test_only_model_is_the_default() -> None:
-    found = repository(entry("m", 1), entry("ruin", 1, FAILED))
+def test_highest_version_that_is_ready_of_the_only_model_is_meant() -> None:
+    found = repository(
+        entry("m", 1), entry("m", 2), entry("m", 10, FAILED), entry("ruin", 1, FAILED)
+    )
     assert found.default == "m"
-    assert found.find("").label == "m/1"
-
-
-def test_default_stays_when_others_come() -> None:
-    found = repository(entry("m", 1))
+    # The default stays when others come.
     found.add(entry("other", 1))
-    assert resolved(found, "").name == "m"
+    for name in ("m", ""):
+        assert found.find(name).version == resolved(found, name).version == 2
+    assert resolved(found, "m", 1).version == 1
 
 
 def test_of_several_models_one_must_be_named() -> None:
@@ -95,14 +89,17 @@ def test_of_several_models_one_must_be_named() -> None:
     assert repository(*found.entries, default="b").find("").name == "b"
 
 
-def test_label_for_a_name_is_told_its_parts() -> None:
-    with pytest.raises(ModelNotFound, match=r"no model 'm/2' \(of 'm' name the version 2 apart\)"):
-        repository(entry("m", 1), entry("m", 2)).resolve("m/2", 0, "")
-
-
-@pytest.mark.parametrize(("name", "version"), [("x", 0), ("m", 3), ("M", 0)])
-def test_unknown_names_what_there_is(name: str, version: int) -> None:
-    with pytest.raises(ModelNotFound, match=f"'{name}'.*; there are m/1, m/2"):
+@pytest.mark.parametrize(
+    ("name", "version", "says"),
+    [
+        ("x", 0, "'x'.*; there are m/1, m/2"),
+        ("m", 3, "'m'.*; there are m/1, m/2"),
+        ("M", 0, "'M'.*; there are m/1, m/2"),
+        ("m/2", 0, r"no model 'm/2' \(of 'm' name the version 2 apart\)"),
+    ],
+)
+def test_unknown_names_what_there_is(name: str, version: int, says: str) -> None:
+    with pytest.raises(ModelNotFound, match=says):
         repository(entry("m", 1), entry("m", 2)).resolve(name, version, "")
 
 
@@ -142,12 +139,9 @@ def test_one_on_the_way_is_worth_waiting_for() -> None:
         found.resolve("m", 0, "")
 
 
-def test_nothing_sound() -> None:
+def test_default_must_be_sound() -> None:
     with pytest.raises(StartupError, match="m/1: is damaged"):
         repository(entry("m", 1, FAILED))
-
-
-def test_default_must_be_sound() -> None:
     with pytest.raises(OptionError, match=r"--default-model: 'n'.* there are m"):
         repository(entry("m", 1), entry("n", 1, FAILED), default="n")
 
@@ -212,15 +206,11 @@ def test_version_follows_its_engine() -> None:
     engine.is_ready = True
     one.follow_engine()
     assert (one.state, one.reason) == (READY, "")
-
-
-@pytest.mark.parametrize("state", [DRAINING, FAILED, ModelState.LOADING])
-def test_version_that_is_not_in_service_does_not_follow_its_engine(state: ModelState) -> None:
-    one = entry("m", 1, state)
-    if one.model is not None:
-        cast(FakeModel, one.model).engine.is_ready = False
+    # One that is not in service does not follow.
+    one.start_draining()
+    engine.is_ready = False
     one.follow_engine()
-    assert one.state is state
+    assert one.state is DRAINING
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,15 @@ from typing import Any, cast
 
 import pytest
 from tests.resources import own_resources
+from tests.support.loop import settled
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, make_manifest
+from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
     ArtifactError,
     Draining,
-    InvalidRequest,
     ModelNotFound,
     ModelNotLoaded,
     ModelUnavailable,
@@ -44,7 +45,6 @@ from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.text.tokenizer import Tokenizer
 
-PATIENCE_S = 30.0
 LIMITS = EngineLimits(workers=1, slots=2, max_queue=4, max_source_tokens_per_step=20)
 READY, FAILED = ModelState.READY, ModelState.FAILED
 AVAILABLE, LOADING, DRAINING = ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING
@@ -131,6 +131,22 @@ class Watched:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "manifest.json").write_text(word, encoding="utf-8")
         return folder
+
+    async def loading(self, version: int) -> asyncio.Task[Entry]:
+        """Asks for a version that is written now; its load waits for ``may_load``."""
+        self.write(version)
+        self.loader.may_load.clear()
+        load = asyncio.create_task(self.rollout.load("m", version))
+        await until(lambda: self.states().get(version) is LOADING)
+        return load
+
+    async def draining(self, version: int) -> tuple[ServedModel, asyncio.Task[Entry]]:
+        """Unloads a version that has a call."""
+        model = self.repository.resolve("m", version, "key")
+        model.calls.enter()
+        unload = asyncio.create_task(self.rollout.unload("m", version))
+        await until(lambda: self.states()[version] is DRAINING)
+        return model, unload
 
     async def scan(self, times: int = 2) -> None:
         for _ in range(times):
@@ -233,7 +249,8 @@ async def test_broken_version_replaces_nothing_and_is_tried_once(tmp_path: Path)
 async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, keep=1) as watched:
         model = watched.repository.resolve("m", 1, "key")
-        model.calls.enter()
+        for _ in range(2):
+            model.calls.enter()
         watched.write(2)
         await watched.scan(2)
         await watched.until(v1=DRAINING, v2=READY)
@@ -241,7 +258,9 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
         with pytest.raises(ModelUnavailable, match="m/1 is being unloaded"):
             watched.called(1)
         # Whoever has it may still submit: a batch does so bit by bit.
-        assert model.engine.status.is_up
+        model.calls.leave()
+        await settled()
+        assert watched.states()[1] is DRAINING and model.engine.status.is_up
         model.calls.leave()
         await watched.until(v1=AVAILABLE, v2=READY)
         assert not model.engine.status.is_up
@@ -305,35 +324,19 @@ async def test_older_version_comes_back_before_the_vanished_one_leaves(tmp_path:
         await watched.until(v1=READY)
 
 
-async def test_repository_that_cannot_be_read_changes_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_load_and_unload_win_over_the_watch_and_the_number_that_is_kept(
+    tmp_path: Path,
 ) -> None:
-    models = tmp_path / "models"
-    async with watching(models, 1) as watched:
-        models.rename(tmp_path / "away")
-        await watched.scan(3)
-        assert watched.states() == {1: READY}
-        assert "model repository kept" in caplog.text
-        (tmp_path / "away").rename(models)
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        assert watched.states() == {1: AVAILABLE, 2: READY}
+        assert (await watched.rollout.load("m", 1)).state is READY
         await watched.scan(2)
-        assert watched.states() == {1: READY}
-
-
-async def test_unload_wins_over_the_watch_until_load(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, 2) as watched:
+        assert watched.states() == {1: READY, 2: READY}
         assert (await watched.rollout.unload("", 2)).state is AVAILABLE
         await watched.scan(3)
         assert watched.states() == {1: READY, 2: AVAILABLE}
         assert (await watched.rollout.load("m", 2)).state is READY
         assert watched.called() == 2
-
-
-async def test_load_wins_over_the_number_that_is_kept(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, 2, keep=1) as watched:
-        assert watched.states() == {1: AVAILABLE, 2: READY}
-        await watched.rollout.load("m", 1)
-        await watched.scan(2)
-        assert watched.states() == {1: READY, 2: READY}
 
 
 async def test_load_finds_what_no_look_has_seen(tmp_path: Path) -> None:
@@ -362,10 +365,7 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
         monkeypatch.setattr(folders, "list_folders", listed_before)
         scan = asyncio.create_task(watched.rollout.scan())
         assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
-        watched.write(2)
-        watched.loader.may_load.clear()
-        load = asyncio.create_task(watched.rollout.load("m", 2))
-        await watched.until(v1=READY, v2=LOADING)
+        load = await watched.loading(2)
         may_return.set()
         await scan
         watched.loader.may_load.set()
@@ -412,18 +412,9 @@ async def test_load_of_what_is_not_there(tmp_path: Path, name: str, version: int
             await watched.rollout.unload(name, version)
 
 
-async def test_unload_wants_a_version(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1) as watched:
-        with pytest.raises(InvalidRequest, match="version: is not given"):
-            await watched.rollout.unload("m", 0)
-
-
 async def test_load_of_one_that_drains_is_to_be_tried_again(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2) as watched:
-        model = watched.repository.resolve("m", 2, "key")
-        model.calls.enter()
-        unload = asyncio.create_task(watched.rollout.unload("m", 2))
-        await watched.until(v1=READY, v2=DRAINING)
+        model, unload = await watched.draining(2)
         with pytest.raises(ModelUnavailable, match="is being unloaded"):
             await watched.rollout.load("m", 2)
         model.calls.leave()
@@ -485,10 +476,7 @@ async def test_series_of_an_unloaded_version_end_after_its_last_scrape(
 
 async def test_unload_while_it_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
-        watched.write(2)
-        watched.loader.may_load.clear()
-        load = asyncio.create_task(watched.rollout.load("m", 2))
-        await watched.until(v1=READY, v2=LOADING)
+        load = await watched.loading(2)
         unload = asyncio.create_task(watched.rollout.unload("m", 2))
         await asyncio.sleep(0)
         watched.loader.may_load.set()
@@ -499,27 +487,20 @@ async def test_unload_while_it_loads(tmp_path: Path) -> None:
 
 async def test_caller_that_leaves_does_not_stop_the_load(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
-        watched.write(2)
-        watched.loader.may_load.clear()
-        load = asyncio.create_task(watched.rollout.load("m", 2))
-        await watched.until(v1=READY, v2=LOADING)
+        load = await watched.loading(2)
         load.cancel()
         watched.loader.may_load.set()
         await watched.until(v1=READY, v2=READY)
 
 
 async def test_version_with_a_share_is_kept(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, 2, keep=1) as watched:
-        watched.rollout.set_traffic("m", {1: 1, 2: 1})
-        await watched.until(v1=READY, v2=READY)
-        watched.rollout.set_traffic("m", {})
-        await watched.until(v1=AVAILABLE, v2=READY)
-
-
-async def test_traffic_from_the_start(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, traffic={"m": {1: 1}}, keep=1) as watched:
         assert watched.states() == {1: READY, 2: READY}
         assert watched.called() == 1
+        watched.rollout.set_traffic("m", {})
+        await watched.until(v1=AVAILABLE, v2=READY)
+        watched.rollout.set_traffic("m", {1: 1, 2: 1})
+        await watched.until(v1=READY, v2=READY)
         # A version that vanishes takes its share with it.
         shutil.rmtree(tmp_path / "m" / "1")
         await watched.scan(2)
@@ -533,15 +514,10 @@ async def test_states_are_shown_to_prometheus(tmp_path: Path) -> None:
         await watched.scan(2)
         await watched.until(v1=READY, v2=FAILED)
         read = watched.metrics.registry.get_sample_value
-
-        async def value(name: str, **labels: str) -> float | None:
+        for version, state in (("1", "ready"), ("2", "failed")):
+            labels = {"model": "m", "version": version, "state": state}
             # A scrape waits for engines that answer through the loop.
-            return await asyncio.to_thread(read, f"seqserve_{name}", labels)
-
-        assert await value("model_state", model="m", version="1", state="ready") == 1
-        assert await value("model_state", model="m", version="2", state="failed") == 1
-        assert await value("model_loads_total", result="failure") == 1
-        assert await value("model_loads_total", result="success") == 1
+            assert await asyncio.to_thread(read, "seqserve_model_state", labels) == 1
 
 
 async def test_stop_while_something_loads(tmp_path: Path) -> None:
@@ -574,10 +550,7 @@ async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> No
 
 async def test_server_that_drains_while_something_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
-        watched.write(2)
-        watched.loader.may_load.clear()
-        load = asyncio.create_task(watched.rollout.load("m", 2))
-        await watched.until(v1=READY, v2=LOADING)
+        load = await watched.loading(2)
         watched.rollout.close()
         watched.loader.may_load.set()
         with pytest.raises(Draining):
@@ -586,9 +559,7 @@ async def test_server_that_drains_while_something_loads(tmp_path: Path) -> None:
 
 async def test_stop_does_not_wait_for_what_drains(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, drain_timeout_s=3600) as watched:
-        watched.repository.resolve("m", 1, "key").calls.enter()
-        unload = asyncio.create_task(watched.rollout.unload("m", 1))
-        await watched.until(v1=DRAINING)
+        _, unload = await watched.draining(1)
         await asyncio.wait_for(watched.rollout.stop(), PATIENCE_S)
         await unload
 

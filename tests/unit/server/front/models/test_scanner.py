@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.logged import fields_of, logged
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
@@ -61,20 +62,16 @@ async def test_what_comes_counts_once_it_lies_still(stock: Stock) -> None:
     assert stock.entry(2).files is None
 
 
-async def test_what_vanishes_is_gone_at_the_second_look(stock: Stock) -> None:
-    shutil.rmtree(stock.folder / "m" / "1")
+@pytest.mark.parametrize("version", [1, 2], ids=["scanned", "found between two looks"])
+async def test_what_vanishes_is_gone_at_the_second_look(stock: Stock, version: int) -> None:
+    if version == 2:
+        stock.write(2)
+        await stock.scanner.find("m")
+    shutil.rmtree(stock.folder / "m" / str(version))
+    # A model without versions is no unmounted disk.
     for is_present in (True, False):
-        await stock.scanner.scan()
-        assert stock.entry(1).is_present is is_present
-
-
-async def test_what_was_found_between_looks_is_gone_at_the_second_one_too(stock: Stock) -> None:
-    stock.write(2)
-    await stock.scanner.find("m")
-    shutil.rmtree(stock.folder / "m" / "2")
-    for is_present in (True, False):
-        await stock.scanner.scan()
-        assert stock.entry(2).is_present is is_present
+        assert await stock.scanner.scan()
+        assert stock.entry(version).is_present is is_present
 
 
 async def test_only_versions_of_the_model_are_found(stock: Stock) -> None:
@@ -86,27 +83,15 @@ async def test_only_versions_of_the_model_are_found(stock: Stock) -> None:
     assert stock.entry(2).files is None
 
 
-async def test_folder_that_cannot_be_read_changes_nothing(stock: Stock) -> None:
-    os.rename(stock.folder, stock.folder.with_name("away"))
-    assert not await stock.scanner.scan()
-    assert stock.entry(1).is_present
-    with pytest.raises(ModelUnavailable, match="cannot be read"):
-        await stock.scanner.find("m")
-
-
-def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
-    return [{"event": record.message, **record.fields} for record in caplog.records]  # type: ignore[attr-defined]
-
-
 async def test_ignored_folder_is_told_once(stock: Stock, caplog: pytest.LogCaptureFixture) -> None:
     odd = stock.folder / "m" / "v9"
     for _ in range(2):
         odd.mkdir()
         for _ in range(3):
             await stock.scanner.scan()
-        (warning,) = warnings(caplog)
-        assert (warning["event"], warning["folder"]) == ("folder ignored", odd)
-        assert str(warning["reason"]).startswith("a version is a number from 1 to")
+        ((event, fields),) = logged(caplog)
+        assert (event, fields["folder"]) == ("folder ignored", odd)
+        assert fields["reason"].startswith("a version is a number from 1 to")
         # It may come again.
         odd.rmdir()
         await stock.scanner.scan()
@@ -117,7 +102,7 @@ def test_ignored_folder_is_told_at_start(tmp_path: Path, caplog: pytest.LogCaptu
     (tmp_path / "m" / "007").mkdir(parents=True)
     with pytest.raises(StartupError, match="holds no"):
         Scanner(tmp_path, Repository()).open()
-    assert [warning["folder"] for warning in warnings(caplog)] == [tmp_path / "m" / "007"]
+    assert [fields["folder"] for fields in fields_of(caplog)] == [tmp_path / "m" / "007"]
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])
@@ -131,19 +116,15 @@ async def test_unmounted_disk_unloads_nothing_and_is_told_once(
         for _ in range(3):
             assert not await stock.scanner.scan()
         assert stock.entry(1).is_present
-        (warning,) = warnings(caplog)
+        ((event, fields),) = logged(caplog)
         reason = "it holds no folder of a model" if is_there else "it cannot be read: "
-        assert warning["event"] == "model repository kept"
-        assert str(warning["reason"]).startswith(reason)
+        assert event == "model repository kept"
+        assert fields["reason"].startswith(reason)
         if is_there:
             stock.folder.rmdir()
+        else:
+            with pytest.raises(ModelUnavailable, match="cannot be read"):
+                await stock.scanner.find("m")
         os.rename(stock.folder.with_name("away"), stock.folder)
         assert await stock.scanner.scan()
         caplog.clear()
-
-
-async def test_model_without_versions_is_no_unmounted_disk(stock: Stock) -> None:
-    shutil.rmtree(stock.folder / "m" / "1")
-    for is_present in (True, False):
-        assert await stock.scanner.scan()
-        assert stock.entry(1).is_present is is_present

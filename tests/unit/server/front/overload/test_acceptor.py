@@ -12,7 +12,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc._cython import cygrpc
-from tests.e2e.frames import HELLO, call, opened
+from tests.support.frames import HELLO, call, opened
+from tests.support.logged import fields_of
 from tests.unit.server.front.service import Service, failure, request, serving, trailers
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
@@ -100,11 +101,14 @@ async def test_a_refused_call_says_when_to_come_back(full: FullHouse) -> None:
         assert b"RetryInfo" in trailers(error)["grpc-status-details-bin"]
 
 
-@pytest.mark.parametrize("method", ["GenerateStream", "GenerateBatch", "Score", "Tokenize"])
+@pytest.mark.parametrize(
+    "method", ["GenerateStream", "GenerateBatch", "Score", "Tokenize", "GenerateBulk"]
+)
 async def test_every_method_that_does_work_is_refused(full: FullHouse, method: str) -> None:
     async with serving() as service:
         kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
-        call = getattr(service.generation, method)(kind())
+        # A bulk call is refused before it is read.
+        call = getattr(service.generation, method)(*[] if method == "GenerateBulk" else [kind()])
         assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         name = f"GenerationService.{method}"
         assert await service.value("requests_total", method=name, code="RESOURCE_EXHAUSTED") == 1
@@ -116,12 +120,6 @@ async def test_models_are_listed_however_many_calls_wait(full: FullHouse) -> Non
         assert (await service.models.ListModels(model_pb2.ListModelsRequest())).models
 
 
-async def test_a_bulk_call_is_refused_before_it_is_read(full: FullHouse) -> None:
-    async with serving() as service:
-        call = service.generation.GenerateBulk()
-        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
 async def test_refused_calls_share_a_line_of_the_log(
     full: FullHouse, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +128,7 @@ async def test_refused_calls_share_a_line_of_the_log(
     async with serving() as service:
         await ends([service.generation.Generate(request("a")) for _ in range(20)])
         await asyncio.sleep(0.01)
-    lines = [record.fields for record in caplog.records if record.msg == "calls refused on arrival"]
+    lines = fields_of(caplog, "calls refused on arrival")
     assert sum(line["calls"] for line in lines) == 20 and len(lines) < 20
     assert {line["method"] for line in lines} == {"GenerationService.Generate"}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.loop import settled
 
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.front.overload.memory import FairMemory, Reservation
@@ -16,13 +17,15 @@ from seqserve_server.front.overload.memory import FairMemory, Reservation
 MB, KB = 1_000_000, 1000
 
 
-async def settled() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 def begun(memory: FairMemory, caller: str, size: int, **more: Any) -> asyncio.Task[Reservation]:
     return asyncio.create_task(memory.reserve(caller, size, **more))
+
+
+async def waits(task: asyncio.Task[Reservation]) -> None:
+    """Checks that a call is not served, and ends it."""
+    await settled()
+    assert not task.done()
+    task.cancel()
 
 
 async def test_bytes_are_reserved_until_they_are_released() -> None:
@@ -42,22 +45,15 @@ async def test_bytes_are_reserved_until_they_are_released() -> None:
 async def test_one_caller_leaves_room_for_others() -> None:
     memory = FairMemory(1000 * MB, caller_share=0.5)
     assert memory.max_per_caller == 500 * MB
-    await memory.reserve("a", 500 * MB)
-    more = begun(memory, "a", MB)
-    await memory.reserve("b", 250 * MB)
-    await memory.reserve("c", 125 * MB)
-    await settled()
-    assert not more.done()
-    more.cancel()
+    for caller, size in (("a", 500), ("b", 250), ("c", 125)):
+        await memory.reserve(caller, size * MB)
+    await waits(begun(memory, "a", MB))
 
 
 async def test_a_caller_alone_may_have_all_with_a_share_of_1() -> None:
     memory = FairMemory(1000 * MB, caller_share=1.0)
     await memory.reserve("a", 1000 * MB)
-    more = begun(memory, "b", MB)
-    await settled()
-    assert not more.done()
-    more.cancel()
+    await waits(begun(memory, "b", MB))
 
 
 async def test_waiting_calls_are_served_in_turn() -> None:
@@ -151,8 +147,7 @@ async def test_few_requests_may_wait() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(1, 500), st.sampled_from("rcgs")),
-        max_size=40,
+        st.tuples(st.sampled_from("abc"), st.integers(1, 500), st.sampled_from("rcgs")), max_size=40
     )
 )
 async def test_no_call_is_forgotten(steps: list[tuple[str, int, str]]) -> None:

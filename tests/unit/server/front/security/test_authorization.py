@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,17 +16,10 @@ import pytest
 import pytest_asyncio
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.support.logged import fields_of
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.security.test_tokens import line
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    request,
-    serving,
-    trailers,
-)
+from tests.unit.server.front.service import Service, details, failure, request, serving, trailers
 
 from seqserve.auth import Scope
 from seqserve.open_inference import open_inference_pb2
@@ -75,31 +69,28 @@ def tokens(tmp_path: Path) -> Path:
 # ---- the table
 
 
+INFERENCE = "/inference.GRPCInferenceService"
+MODELS = "/seqserve.v1.ModelService"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+
 @pytest.mark.parametrize(
-    ("method", "scope"),
+    ("service", "methods", "scope"),
     [
-        ("/grpc.health.v1.Health/Check", None),
-        ("/grpc.health.v1.Health/Watch", None),
-        ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Scope.GENERATE),
-        ("/seqserve.v1.GenerationService/Generate", Scope.GENERATE),
-        ("/seqserve.v1.ModelService/ListModels", Scope.GENERATE),
-        ("/seqserve.v1.ModelService/GetGlossary", Scope.GENERATE),
-        ("/seqserve.v1.ModelService/GetModel", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/ServerLive", None),
-        ("/inference.GRPCInferenceService/ServerReady", None),
-        ("/inference.GRPCInferenceService/ModelReady", None),
-        ("/inference.GRPCInferenceService/ServerMetadata", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/ModelMetadata", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/ModelConfig", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/ModelInfer", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/ModelStreamInfer", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/RepositoryIndex", Scope.GENERATE),
-        ("/inference.GRPCInferenceService/RepositoryModelLoad", Scope.ADMIN),
-        ("/inference.GRPCInferenceService/RepositoryModelUnload", Scope.ADMIN),
+        ("/grpc.health.v1.Health", "Check Watch", None),
+        ("/grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo", Scope.GENERATE),
+        ("/seqserve.v1.GenerationService", "Generate", Scope.GENERATE),
+        (MODELS, "ListModels GetGlossary GetModel", Scope.GENERATE),
+        (INFERENCE, "ServerLive ServerReady ModelReady", None),
+        (INFERENCE, "ServerMetadata ModelMetadata ModelConfig", Scope.GENERATE),
+        (INFERENCE, "ModelInfer ModelStreamInfer RepositoryIndex", Scope.GENERATE),
+        (INFERENCE, "RepositoryModelLoad RepositoryModelUnload", Scope.ADMIN),
     ],
 )
-def test_method_needs_the_scope_of_its_row_or_service(method: str, scope: Scope | None) -> None:
-    assert scope_of(method) is scope
+def test_method_needs_the_scope_of_its_row_or_service(
+    service: str, methods: str, scope: Scope | None
+) -> None:
+    assert {scope_of(f"{service}/{method}") for method in methods.split()} == {scope}
 
 
 @pytest.mark.parametrize(
@@ -225,13 +216,7 @@ async def test_open_stream_is_refused_at_once(door: Door, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_shape_of_call_passes_with_a_valid_token(door: Door, kind: str) -> None:
-    assert await door.call(kind, GOOD) == [b"answer"]
-    assert "ran" in door.reached
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_every_shape_of_call_is_denied_without_the_scope(door: Door, kind: str) -> None:
+async def test_every_shape_of_call_needs_a_token_with_the_scope(door: Door, kind: str) -> None:
     error = await failure(door.call(kind, bearer("caller")))
     assert error.code() is DENIED
     assert error.details() == (
@@ -240,6 +225,8 @@ async def test_every_shape_of_call_is_denied_without_the_scope(door: Door, kind:
     )
     assert details(error, ErrorInfo).reason == "SCOPE_MISSING"
     assert door.reached == []
+    assert await door.call(kind, GOOD) == [b"answer"]
+    assert "ran" in door.reached
 
 
 @pytest.mark.parametrize("metadata", [(), bearer("caller"), GOOD])
@@ -260,23 +247,46 @@ async def guarded(tokens: Path) -> AsyncIterator[Service]:
         yield service
 
 
-async def test_calls_of_the_service_need_a_token(guarded: Service) -> None:
-    generate, models = guarded.generation.Generate, guarded.models.ListModels
-    answer = await generate(request("a"), metadata=bearer("caller"))
-    assert answer.hypotheses[0].text == "a"
-    assert len((await models(model_pb2.ListModelsRequest(), metadata=bearer("caller"))).models) == 3
-    stream = guarded.generation.GenerateStream(request("ab"), metadata=bearer("caller"))
-    assert [message async for message in stream][-1].result.hypotheses[0].text == "ab"
-    for call in (
-        generate(request("a")),
-        models(model_pb2.ListModelsRequest()),
-        guarded.generation.GenerateStream(request("a")),
-    ):
-        assert (await failure(call)).code() is UNAUTHENTICATED
-    # The admin scope does not include generation.
-    error = await failure(generate(request("a"), metadata=bearer("operator")))
-    assert error.code() is DENIED
+@pytest.mark.parametrize(
+    ("method", "kind", "scope"),
+    [
+        ("/seqserve.v1.GenerationService/Generate", "unary_unary", Scope.GENERATE),
+        ("/seqserve.v1.GenerationService/GenerateStream", "unary_stream", Scope.GENERATE),
+        (f"{MODELS}/ListModels", "unary_unary", Scope.GENERATE),
+        (f"{INFERENCE}/ServerLive", "unary_unary", None),
+        (f"{INFERENCE}/ServerReady", "unary_unary", None),
+        (f"{INFERENCE}/ModelReady", "unary_unary", None),
+        (f"{INFERENCE}/ServerMetadata", "unary_unary", Scope.GENERATE),
+        (f"{INFERENCE}/RepositoryModelLoad", "unary_unary", Scope.ADMIN),
+        ("/grpc.health.v1.Health/Check", "unary_unary", None),
+        (REFLECTION, "stream_stream", Scope.GENERATE),
+    ],
+)
+async def test_calls_of_the_service_need_a_token_of_their_scope(
+    guarded: Service, method: str, kind: str, scope: Scope | None
+) -> None:
+    refused = []
+    for metadata in ((), bearer("caller"), bearer("operator")):
+        sent = iter([b""]) if kind == "stream_stream" else b""
+        call = getattr(guarded.channel, kind)(method)(sent, metadata=metadata)
+        with contextlib.suppress(grpc.RpcError):
+            _ = [one async for one in call] if kind.endswith("stream") else await call
+        refused.append(code if (code := await call.code()) in (UNAUTHENTICATED, DENIED) else None)
+    assert (
+        refused
+        == {
+            None: [None, None, None],
+            Scope.GENERATE: [UNAUTHENTICATED, None, DENIED],
+            Scope.ADMIN: [UNAUTHENTICATED, DENIED, None],
+        }[scope]
+    )
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
+
+
+async def test_health_is_watched_without_a_token(guarded: Service) -> None:
+    watch = health_pb2_grpc.HealthStub(guarded.channel).Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == 1
+    watch.cancel()
 
 
 async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:
@@ -293,34 +303,6 @@ async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service)
     assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
 
 
-async def test_open_inference_needs_tokens_too(guarded: Service) -> None:
-    inference, pb = guarded.inference, open_inference_pb2
-    assert (await inference.ServerLive(pb.ServerLiveRequest())).live
-    assert (await inference.ServerReady(pb.ServerReadyRequest())).ready
-    assert (await inference.ModelReady(pb.ModelReadyRequest(name="echo"))).ready
-    metadata = inference.ServerMetadata
-    assert (await failure(metadata(pb.ServerMetadataRequest()))).code() is UNAUTHENTICATED
-    assert (await metadata(pb.ServerMetadataRequest(), metadata=bearer("caller"))).name
-    load, asked = inference.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="echo")
-    assert (await failure(load(asked, metadata=bearer("caller")))).code() is DENIED
-    # Authorized, and then fails because there is no folder.
-    error = await failure(load(asked, metadata=bearer("operator")))
-    assert error.code() is grpc.StatusCode.UNAVAILABLE
-
-
-async def test_health_needs_no_token_and_reflection_needs_one(guarded: Service) -> None:
-    health = health_pb2_grpc.HealthStub(guarded.channel)
-    assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
-    watch = health.Watch(health_pb2.HealthCheckRequest())
-    assert (await watch.read()).status == 1
-    watch.cancel()
-    reflect = reflection_pb2_grpc.ServerReflectionStub(guarded.channel).ServerReflectionInfo
-    asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
-    assert (await failure(reflect(iter(asked)))).code() is UNAUTHENTICATED
-    answers = [answer async for answer in reflect(iter(asked), metadata=bearer("caller"))]
-    assert len(answers) == 1
-
-
 async def test_log_line_names_the_token_and_never_shows_it(
     guarded: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -331,9 +313,7 @@ async def test_log_line_names_the_token_and_never_shows_it(
     error = await failure(generate(request("a"), metadata=denied))
     assert trailers(error)["x-request-id"] == "mine-1"
     await failure(generate(request("a"), metadata=bearer("wrong")))
-    well, denied_line, refused = [
-        record.fields for record in caplog.records if hasattr(record, "fields")
-    ]
+    well, denied_line, refused = fields_of(caplog)
     assert (well["code"], well["caller"]) == ("OK", "web")
     assert (denied_line["id"], denied_line["caller"]) == ("mine-1", "op")
     assert (denied_line["code"], denied_line["reason"]) == ("PERMISSION_DENIED", "SCOPE_MISSING")
@@ -352,15 +332,3 @@ async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service)
     assert (await guarded.scraped())["seqserve_requests"] == {
         frozenset({"method", "code", "model", "version"})
     }
-
-
-async def test_token_is_valid_until_its_line_is_removed(guarded: Service, tokens: Path) -> None:
-    generate = guarded.generation.Generate
-    before = tokens.read_text()
-    tokens.write_text(before + line("new"))
-    for token in ("caller", "new"):
-        await generate(request("a"), metadata=bearer(token))
-    tokens.write_text(line("new"))
-    assert (await failure(generate(request("a"), metadata=GOOD))).code() is UNAUTHENTICATED
-    tokens.write_text("half a li")
-    await generate(request("a"), metadata=bearer("new"))

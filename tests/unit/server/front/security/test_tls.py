@@ -1,4 +1,4 @@
-"""The certificates of the server: what is refused, and what a new connection is shown."""
+"""The server's certificates: what is refused, what connections are shown, when they expire."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.certificates import Certificates as Files
+from tests.support.logged import fields_of
 
 from seqserve.errors import OptionError
-from seqserve_server.front.security.protection import Certificates, certificates_of
+from seqserve_server.front.security.protection import Certificates, certificates_of, expiry_s
 
 
 @pytest.fixture
@@ -100,7 +103,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_no_connection(
         path.unlink()
         os.mkfifo(path)
         assert port.shown() == before
-        assert caplog.records[-1].fields == {"reason": f"{option}: {path} is not a regular file"}  # type: ignore[attr-defined]
+        assert fields_of(caplog)[-1] == {"reason": f"{option}: {path} is not a regular file"}
         with pytest.raises(OptionError, match=f"^{option}: .* is not a regular file"):
             Certificates(certificate, key, files.ca)
         path.unlink()
@@ -123,7 +126,7 @@ def test_expired_certificate_is_warned_of_at_start_and_at_each_reload(
     (record,) = caplog.records
     assert (record.message, record.levelno) == ("certificate expired", logging.WARNING)
     facts = {"option": "--tls-certificate", "since": "2021-02-03T04:05:06+00:00"}
-    assert record.fields == facts  # type: ignore[attr-defined]
+    assert fields_of(caplog) == [facts]
     caplog.clear()
     expire(files.server[0], "220203040506")
     assert found.last_reload.succeeded
@@ -142,34 +145,94 @@ def test_a_file_of_several_certificates_expires_with_the_first(
     expire(files.ca, "480203040506")
     certificate.write_text(certificate.read_text() + files.ca.read_text())
     files.ca.write_text(other_certificates.ca.read_text() + files.ca.read_text())
-    expiry_s = Certificates(certificate, key, files.ca).expiry_s
-    assert expiry_s["--tls-certificate"] == 2_464_315_506
-    assert expiry_s["--tls-client-ca"] < 2_464_315_506
+    found_s = Certificates(certificate, key, files.ca).expiry_s
+    assert found_s["--tls-certificate"] == 2_464_315_506 > found_s["--tls-client-ca"]
 
 
 def test_options_that_need_each_other(certificates: Files) -> None:
-    certificate, key = certificates.server
+    (certificate, key), ca = certificates.server, certificates.ca
     assert certificates_of(None, None, None) is None
-    found = certificates_of(certificate, key, None)
-    assert found is not None and not found.asks_clients
-    found = certificates_of(certificate, key, certificates.ca)
-    assert found is not None and found.asks_clients
-    with pytest.raises(OptionError, match=r"^--tls-certificate: needs --tls-key"):
-        certificates_of(certificate, None, certificates.ca)
-    with pytest.raises(OptionError, match=r"^--tls-key: needs --tls-certificate"):
-        certificates_of(None, key, certificates.ca)
-    with pytest.raises(OptionError, match=r"^--tls-client-ca: needs --tls-certificate"):
-        certificates_of(None, None, certificates.ca)
+    for client_ca in (None, ca):
+        found = certificates_of(certificate, key, client_ca)
+        assert found is not None and found.asks_clients is (client_ca is not None)
+    for files, says in (
+        ((certificate, None, ca), "--tls-certificate: needs --tls-key"),
+        ((None, key, ca), "--tls-key: needs --tls-certificate"),
+        ((None, None, ca), "--tls-client-ca: needs --tls-certificate"),
+    ):
+        with pytest.raises(OptionError, match=f"^{says}"):
+            certificates_of(*files)
 
 
 def test_files_are_named_by_their_options(certificates: Files, tmp_path: Path) -> None:
-    certificate, key = certificates.server
-    nothing = tmp_path / "nothing"
-    with pytest.raises(OptionError, match=r"^--tls-certificate: .* cannot be read"):
-        Certificates(nothing, key, None)
-    with pytest.raises(OptionError, match=r"^--tls-key: .* cannot be read"):
-        Certificates(certificate, nothing, None)
-    with pytest.raises(OptionError, match=r"^--tls-client-ca: .* cannot be read"):
-        Certificates(certificate, key, nothing)
-    with pytest.raises(OptionError, match=r"^--tls-client-ca: .* holds no certificate"):
-        Certificates(certificate, key, key)
+    (certificate, key), nothing = certificates.server, tmp_path / "nothing"
+    for files, says in (
+        ((nothing, key, None), "--tls-certificate: .* cannot be read"),
+        ((certificate, nothing, None), "--tls-key: .* cannot be read"),
+        ((certificate, key, nothing), "--tls-client-ca: .* cannot be read"),
+        ((certificate, key, key), "--tls-client-ca: .* holds no certificate"),
+    ):
+        with pytest.raises(OptionError, match=f"^{says}"):
+            Certificates(*files)
+
+
+# ---- the time in a certificate
+
+UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
+
+
+def element(tag: int, content: bytes) -> bytes:
+    """Encodes an element of DER."""
+    size = len(content)
+    length = bytes([size]) if size < 128 else b"\x82" + size.to_bytes(2, "big")
+    return bytes([tag]) + length + content
+
+
+VERSION = element(0xA0, element(2, b"\2"))
+
+
+def certificate(tag: int, not_after: str, version: bytes = VERSION) -> bytes:
+    """Encodes the fields of a certificate that come before its subject, and no others, as PEM."""
+    serial, algorithm, issuer = element(2, b"\1"), element(0x30, b""), element(0x30, bytes(200))
+    times = element(UTC_TIME, b"200101000000Z") + element(tag, not_after.encode())
+    fields = version + serial + algorithm + issuer + element(0x30, times)
+    return pem(element(0x30, element(0x30, fields)))
+
+
+def pem(der: bytes) -> bytes:
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+@pytest.mark.parametrize(
+    ("tag", "not_after", "expected_s"),
+    [
+        (UTC_TIME, "300203040506Z", 1_896_321_906),
+        (UTC_TIME, "491231235959Z", 2_524_607_999),
+        (UTC_TIME, "500101000000Z", -631_152_000),
+        (UTC_TIME, "991231235959Z", 946_684_799),
+        (GENERALIZED_TIME, "20500101000000Z", 2_524_608_000),
+        # No end, in RFC 5280.
+        (GENERALIZED_TIME, "99991231235959Z", 253_402_300_799),
+    ],
+)
+@pytest.mark.parametrize("version", [VERSION, b""], ids=["version 3", "version 1"])
+def test_time_is_read(tag: int, not_after: str, expected_s: int, version: bytes) -> None:
+    assert expiry_s(certificate(tag, not_after, version)) == expected_s
+
+
+def test_first_of_several_counts() -> None:
+    times = ("320101000000Z", "300203040506Z", "310101000000Z")
+    chain = b"".join(b"of somebody\n" + certificate(UTC_TIME, time) for time in times)
+    assert expiry_s(chain) == 1_896_321_906
+
+
+@pytest.mark.parametrize("not_after", ["", "3002030405Z", "301303040506Z", "300203040506+0100"])
+def test_malformed_time_is_unknown(not_after: str) -> None:
+    assert expiry_s(certificate(UTC_TIME, not_after)) is None
+
+
+@given(st.binary(max_size=40))
+def test_what_is_no_certificate_has_no_time(data: bytes) -> None:
+    assert expiry_s(data) is None
+    assert expiry_s(pem(data)) is None
+    assert expiry_s(pem(element(0x30, element(0x30, data)))) is None

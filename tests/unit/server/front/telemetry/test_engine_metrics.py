@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.front.engine_client.engine import EngineStatus
+from seqserve_server.front.telemetry import engine_metrics as module
 from seqserve_server.front.telemetry.call_metrics import VersionLabels
-from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
+from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, usage_of
 
 FIRST, SECOND, OTHER = (VersionLabels(*one) for one in (("m", "1"), ("m", "2"), ("other", "1")))
 
@@ -29,9 +33,9 @@ class Busy:
 
     capacity = Ready(slots=8, max_rows=8, cache_bytes=1000)
 
-    def __init__(self, rows: int = 5, pids: tuple[int, ...] = ()) -> None:
+    def __init__(self, rows: int = 5, pids: tuple[int, ...] = (), **more: int) -> None:
         self.status = EngineStatus(is_up=True, is_ready=True, last_error="", restarts=1, pids=pids)
-        self.last_reply = StatsReply(3, rows, stats_of(rows), low_queue_depth=1)
+        self.last_reply = StatsReply(3, rows, stats_of(rows), low_queue_depth=1, **more)
         self.requested: list[Future[StatsReply]] = []
         self.answers = True
 
@@ -70,25 +74,14 @@ def test_each_version_has_its_own_series(engines: EnginesCollector) -> None:
 
 
 def test_memory_of_gpus_is_shown_where_there_are_any(engines: EnginesCollector) -> None:
-    first, second = Busy(), Busy()
-    replies = [
-        second.last_reply._replace(gpu_used_bytes=30, gpu_total_bytes=80, gpu_unrecorded_steps=1)
-    ] * 2
-    second.last_reply = StatsReply.total(replies)
-    engines.add(FIRST, first)
+    second = Busy(gpu_used_bytes=30, gpu_total_bytes=80, gpu_unrecorded_steps=1)
+    second.last_reply = StatsReply.total([second.last_reply] * 2)
+    engines.add(FIRST, Busy())
     engines.add(SECOND, second)
     assert value(engines, "gpu_memory_used_bytes", FIRST) is None
     assert value(engines, "gpu_memory_used_bytes", SECOND) == 60
     assert value(engines, "gpu_memory_bytes", SECOND) == 160
     assert value(engines, "gpu_unrecorded_steps", SECOND) == 2
-
-
-def test_scrapes_leave_the_reports_as_they_are(engines: EnginesCollector) -> None:
-    engines.add(FIRST, Busy(5))
-    engines.remove(FIRST)
-    engines.add(FIRST, Busy(7))
-    for _ in range(3):
-        assert value(engines, "batch_rows_sum", FIRST) == 12
 
 
 def test_engine_that_does_not_answer_is_shown_as_it_was() -> None:
@@ -128,21 +121,60 @@ def test_counters_do_not_fall_before_they_end(engines: EnginesCollector) -> None
     assert value(engines, "slots", FIRST) is None
     assert value(engines, "queue_depth", FIRST, priority="normal") is None
     engines.add(FIRST, Busy(1))
-    assert value(engines, "batch_rows_sum", FIRST) == 6
+    # Scrapes leave the reports as they are.
+    assert [value(engines, "batch_rows_sum", FIRST) for _ in range(3)] == [6, 6, 6]
     assert value(engines, "engine_restarts_total", FIRST) == 2
     engines.remove(FIRST)
     engines.forget(FIRST)
     assert value(engines, "batch_rows_sum", FIRST) is None
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+# ---- what processes use, as the system tells
+
+reads_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+
+
+@reads_proc
 def test_memory_and_cpu_time_are_those_of_the_process(engines: EnginesCollector) -> None:
-    busy, down = Busy(pids=(os.getpid(),)), Busy()
-    engines.add(FIRST, busy)
-    engines.add(SECOND, down)
+    engines.add(FIRST, Busy(pids=(os.getpid(),)))
+    engines.add(SECOND, Busy())
     memory = value(engines, "engine_resident_memory_bytes", FIRST)
-    assert memory is not None and memory > 1e6
     cpu_s = value(engines, "engine_cpu_seconds_total", FIRST)
+    assert memory is not None and memory > 1e6
     assert cpu_s is not None and 0.0 < cpu_s <= sum(os.times()[:2]) + 1.0
-    assert value(engines, "engine_resident_memory_bytes", SECOND) is None
-    assert value(engines, "engine_cpu_seconds_total", SECOND) is None
+    for name in ("engine_resident_memory_bytes", "engine_cpu_seconds_total"):
+        assert value(engines, name, SECOND) is None
+
+
+@reads_proc
+def test_process_that_computes_uses_memory_and_time() -> None:
+    code = "while True: pass"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            while True:
+                usage = usage_of([process.pid])
+                assert usage is not None
+                if usage.cpu_s >= 0.05:
+                    break
+            assert usage.resident_bytes > 1e6
+        finally:
+            process.kill()
+    assert usage_of([process.pid]) is None
+    assert usage_of([os.getpid(), process.pid]) is not None
+
+
+@reads_proc
+def test_several_processes_use_what_each_of_them_uses() -> None:
+    one, both = usage_of([os.getpid()]), usage_of([os.getpid(), os.getpid()])
+    assert one is not None and both is not None
+    assert both.resident_bytes > 1.5 * one.resident_bytes
+    assert both.cpu_s >= 2 * one.cpu_s
+
+
+def test_no_process_uses_nothing() -> None:
+    assert usage_of([]) is None
+
+
+def test_system_without_proc_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ProcessCollector", partial(ProcessCollector, proc="/nowhere"))
+    assert usage_of([os.getpid()]) is None

@@ -1,18 +1,33 @@
-"""The table of errors: status, reason, metrics label and mark in a trace."""
+"""Errors as clients, metrics and traces see them: status, message, details, label and mark."""
 
 from __future__ import annotations
 
-import pytest
-from grpc import StatusCode
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
+import grpc
+import pytest
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from tests.unit.server.front.service import Service, details, failure, request, serving, until
+
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.telemetry.outcomes import (
     FAULT,
     OUTCOMES,
     Outcome,
+    failure_of,
     outcome_of,
     rejection_of,
 )
+
+Code = grpc.StatusCode
 
 
 def test_every_error_of_a_call_has_a_row() -> None:
@@ -36,7 +51,7 @@ def test_any_other_exception_is_a_fault() -> None:
 
 @pytest.mark.parametrize("row", OUTCOMES.values(), ids=lambda row: row.reason)
 def test_trace_marks_faults_as_the_conventions_of_grpc_do(row: Outcome) -> None:
-    faults = {StatusCode.INTERNAL, StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}
+    faults = {Code.INTERNAL, Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED}
     assert row.is_fault is (row.code in faults)
 
 
@@ -53,3 +68,125 @@ def test_trace_marks_faults_as_the_conventions_of_grpc_do(row: Outcome) -> None:
 )
 def test_rejections_are_counted_by_label(error: Exception, label: str) -> None:
     assert rejection_of(error) == label
+
+
+def test_long_message_is_truncated() -> None:
+    # Clients limit headers and refuse a reply whose headers are larger.
+    failure = failure_of(errors.ModelNotFound("x" * 100_000), "id")
+    sent = len(failure.message) + sum(len(value) for _, value in failure.trailers)
+    assert sent < 4096
+
+
+@pytest.mark.parametrize("error", [errors.EngineFault("secret"), ZeroDivisionError("secret")])
+def test_fault_reveals_only_the_request_id(error: Exception) -> None:
+    failure = failure_of(error, "id-of-the-log")
+    assert failure.outcome.code is Code.INTERNAL
+    assert "id-of-the-log" in failure.message
+    assert b"secret" not in failure.trailers[0][1] and "secret" not in failure.message
+    assert Status.FromString(failure.trailers[0][1]).message == failure.message
+
+
+# ---- a whole server
+
+
+SCORE = generation_pb2.ScoreRequest(source="a", target="b")
+
+
+@pytest.mark.parametrize(
+    ("method", "sent", "code", "reason", "says"),
+    [
+        ("Generate", request(" \n "), Code.INVALID_ARGUMENT, "INVALID_FIELD", "source: "),
+        ("Generate", request("a", model="x" * 5000), Code.NOT_FOUND, "MODEL_NOT_FOUND", "echo/2"),
+        # Not UNAVAILABLE, after which clients retry.
+        (
+            "Generate",
+            request("a", model="echo", version=1),
+            Code.FAILED_PRECONDITION,
+            "MODEL_NOT_LOADED",
+            "echo/1",
+        ),
+        ("Score", SCORE, Code.FAILED_PRECONDITION, "NO_SCORER", "echo/2 has no scorer.onnx"),
+        ("Generate", request("draining"), Code.UNAVAILABLE, "DRAINING", ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isupper() else "",
+)
+async def test_refusal_has_a_code_a_reason_and_perhaps_a_retry_time(
+    service: Service, method: str, sent: Message, code: grpc.StatusCode, reason: str, says: str
+) -> None:
+    service.runtime.can_score = False
+    if reason == "DRAINING":
+        service.remote.close()
+    error = await failure(getattr(service.generation, method)(sent))
+    assert error.code() is code
+    assert says in (error.details() or "") and len(error.details() or "") < 300
+    assert details(error, ErrorInfo).reason == reason
+    retry = details(error, RetryInfo)
+    assert (retry is not None and retry.retry_delay.ToMilliseconds() > 0) is (reason == "DRAINING")
+    label = {"INVALID_FIELD": "invalid", "DRAINING": "draining"}.get(reason, "none")
+    counted = await service.value("rejected_total", reason=label, model="echo")
+    assert counted == (label != "none")
+
+
+async def test_bad_field_is_named_in_the_details(service: Service) -> None:
+    error = await failure(service.generation.Generate(request("")))
+    (violation,) = details(error, BadRequest).field_violations
+    assert violation.field == "source" and violation.description
+
+
+@asynccontextmanager
+async def full(**settings: Any) -> AsyncIterator[Service]:
+    """A service with a call that runs and one that waits; the queue has no room for another."""
+    async with serving(slots=1, max_queue=1, **settings) as service:
+        service.runtime.may_run.clear()
+        running = asyncio.ensure_future(service.generation.Generate(request("a")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        waiting = asyncio.ensure_future(service.generation.Generate(request("b")))
+        await until(lambda: service.engine.queue_depth == 1)
+        yield service
+        service.runtime.may_run.set()
+        answers = await asyncio.gather(running, waiting)
+        assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
+
+
+async def refused(service: Service, call: Any) -> None:
+    error = await failure(call(request("c")))
+    assert error.code() is Code.RESOURCE_EXHAUSTED
+    assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+    assert details(error, ErrorInfo).reason == "QUEUE_FULL"
+
+
+async def test_full_queue_gives_a_retry_time() -> None:
+    async with full() as service:
+        await refused(service, service.generation.Generate)
+        assert await service.value("rejected_total", reason="queue_full", model="echo") == 1
+
+
+async def test_refused_client_is_refused_again_without_asking_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A clock that stands still.
+    async with full(refusals=RefusalCache(lambda: 0.0)) as service:
+        await refused(service, service.generation.Generate)
+        with monkeypatch.context() as patch:
+            patch.delattr(EngineGroup, "submit")
+            for call in (service.generation.Generate, service.generation.GenerateStream):
+                await refused(service, call)
+        assert await service.value("rejected_total", reason="queue_full", model="echo") == 3
+
+
+async def test_fault_in_a_step_ends_the_call_and_not_the_engine(service: Service) -> None:
+    service.runtime.fault = ZeroDivisionError("secret")
+    error = await failure(service.generation.GenerateStream(request("a")))
+    assert error.code() is Code.INTERNAL
+    assert "secret" not in (error.details() or "")
+    assert details(error, ErrorInfo).reason == "FAULT"
+    service.runtime.fault = None
+    answer = await service.generation.Generate(request("a"))
+    assert answer.hypotheses[0].text == "a"
+
+
+async def test_message_over_the_limit_is_refused() -> None:
+    async with serving(max_message_bytes=2048) as service:
+        error = await failure(service.generation.Generate(request("a" * 4096)))
+        assert error.code() is Code.RESOURCE_EXHAUSTED
+        assert "larger than max" in (error.details() or "")

@@ -1,4 +1,4 @@
-"""The HTTP server for monitoring: paths, limits, faults."""
+"""The HTTP server for monitoring: formats, paths, limits, faults."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as of_text
+from tests.unit.server.front.telemetry.test_metrics import GENERATE, metrics_of_a_server
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.telemetry.scrape import ScrapeLimits, ScrapeServer
+from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.front.telemetry.scrape import ScrapeLimits, ScrapeServer, render
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -49,10 +53,11 @@ def get(server: ScrapeServer, path: str, **headers: str) -> tuple[int, str, str]
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def test_metrics(scrape: ScrapeServer) -> None:
-    code, kind, body = get(scrape, "/metrics?x=1")
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain;version=0.0.4"])
+def test_plain_text_is_the_default(scrape: ScrapeServer, accept: str) -> None:
+    code, kind, body = get(scrape, "/metrics?x=1", **({"Accept": accept} if accept else {}))
     assert code == 200 and kind.startswith("text/plain; version=0.0.4")
-    assert "seqserve_things_total 3.0" in body
+    assert "seqserve_things_total 3.0" in body and "# EOF" not in body and " # {" not in body
 
 
 def test_metrics_in_openmetrics(scrape: ScrapeServer) -> None:
@@ -108,7 +113,7 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
     """Also a client that sends a little now and then."""
     limits = ScrapeLimits(timeout_s=0.2, poll_s=0.02)
     server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     try:
         with connected(server) as connection:
             began_s = time.monotonic()
@@ -123,7 +128,7 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
                 except OSError:
                     break
             assert 0.1 < time.monotonic() - began_s < 5
-        until_threads(threads)
+        until_begun(0, before)
     finally:
         server.close()
 
@@ -131,35 +136,40 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
 def test_no_more_connections_than_allowed(readiness: Readiness) -> None:
     limits = ScrapeLimits(max_connections=2)
     scrape = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     with connected(scrape), connected(scrape):
-        until_threads(threads + 2)
+        until_begun(2, before)
         for _ in range(3):
             with connected(scrape) as third:
                 assert third.recv(1) == b""
-        assert threading.active_count() == threads + 2
-    until_threads(threads)
+        assert begun(before) == 2
+    until_begun(0, before)
     assert get(scrape, "/healthz")[0] == 200
     scrape.close()
 
 
 def test_port_that_closes_leaves_nobody(readiness: Readiness) -> None:
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
     with connected(server) as connection:
-        until_threads(threads + 2)
+        until_begun(2, before)
         server.close()
         assert connection.recv(1) == b""
-    until_threads(threads)
+    until_begun(0, before)
 
 
 def connected(server: ScrapeServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=10)
 
 
-def until_threads(count: int) -> None:
+def begun(before: set[threading.Thread]) -> int:
+    """Counts threads that have begun; those of other tests may end meanwhile."""
+    return len(set(threading.enumerate()) - before)
+
+
+def until_begun(count: int, before: set[threading.Thread]) -> None:
     deadline_s = time.monotonic() + 10
-    while threading.active_count() != count:
+    while begun(before) != count:
         assert time.monotonic() < deadline_s
         time.sleep(0.002)
 
@@ -180,3 +190,41 @@ def test_port_is_free_again(readiness: Readiness) -> None:
     first = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
     first.close()
     ScrapeServer("127.0.0.1", first.port, CollectorRegistry(), readiness).close()
+
+
+# ---- OpenMetrics: the same series as in plain text, and exemplars
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
+
+Parse = Callable[[str], Iterable[Metric]]
+
+
+def series(metrics: Metrics, accept: str, parse: Parse) -> set[tuple[str, frozenset[object]]]:
+    text = render(metrics.registry, accept)[0].decode()
+    return {
+        (sample.name, frozenset(sample.labels.items()))
+        for family in parse(text)
+        for sample in family.samples
+    }
+
+
+def test_series_do_not_depend_on_the_format() -> None:
+    metrics = metrics_of_a_server()
+    # The parser refuses what the format does not allow, such as two families of one name.
+    assert series(metrics, OPENMETRICS, of_openmetrics) == series(metrics, "", of_text)
+
+
+def test_bucket_has_its_last_call_as_exemplar() -> None:
+    metrics = Metrics()
+    for id_, duration_s in (("first", 0.0101), ("second", 0.0102), ("slow", 30.0)):
+        metrics.called("m", 0, GENERATE, duration_s, {"trace_id": id_})
+    text = render(metrics.registry, OPENMETRICS)[0].decode()
+    exemplars = [
+        sample.exemplar
+        for family in of_openmetrics(text)
+        if family.name == "seqserve_request_duration_seconds"
+        for sample in family.samples
+        if sample.exemplar
+    ]
+    found = [(exemplar.labels["trace_id"], exemplar.value) for exemplar in exemplars]
+    assert found == [("second", 0.0102), ("slow", 30.0)]

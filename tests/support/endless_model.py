@@ -51,10 +51,16 @@ def export_endless(repository: Path, tokenizer: Tokenizer, description: Descript
         return write_artifact(lambda: model, tokenizer, repository, named, held_out=None)
 
 
-def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:
-    """Copies ``endless/1`` as another version, with some values of its manifest changed."""
-    folder = models / NAME / str(version)
-    shutil.copytree(repository / NAME / "1", folder)
+def copy_version(
+    repository: Path,
+    models: Path,
+    version: int,
+    original: str = f"{NAME}/1",
+    **changes: Any,
+) -> Path:
+    """Copies a version of a model as another, with some values of its manifest changed."""
+    folder = models / Path(original).parent / str(version)
+    shutil.copytree(repository / original, folder)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     manifest |= {"version": version} | changes
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")

@@ -40,7 +40,6 @@ class Outcomes:
 
 
 def quantile(durations_s: list[float], share: float) -> float:
-    """Returns a quantile of the durations."""
     return sorted(durations_s)[min(int(share * len(durations_s)), len(durations_s) - 1)]
 
 
@@ -76,7 +75,6 @@ class Load:
             await channel.close(grace=None)
 
     def connection(self, caller: str) -> tuple[Any, Any]:
-        """Returns the channel of a client and its stub."""
         if caller not in self._connections:
             # Otherwise channels with the same target share a connection.
             own = [("grpc.use_local_subchannel_pool", 1)]
@@ -88,7 +86,6 @@ class Load:
         return self._connections[caller]
 
     async def call(self, caller: str, outcomes: Outcomes) -> None:
-        """Sends one request and records its outcome."""
         outcomes.sent += 1
         request = self._random.choice(self._requests)
         _, generation = self.connection(caller)

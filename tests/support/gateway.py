@@ -23,7 +23,6 @@ class Gateway:
     url: str
 
     def client(self, **headers: str) -> httpx.Client:
-        """Makes a client that sends these headers with every request."""
         return httpx.Client(
             base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False, verify=False
         )

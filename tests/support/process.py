@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,14 +17,20 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
+from seqserve import RetryPolicy
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "models"
+"""The shipped models."""
 PATIENCE_S = 120.0
 """How long a test waits for a state that must come; only a failing test waits so long."""
+
+ONCE = RetryPolicy(max_attempts=1)
 
 # A proxy of the machine cannot reach this process.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -36,6 +43,11 @@ def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     while not is_so():
         assert time.monotonic() < deadline_s, "the state was not reached"
         time.sleep(0.01)
+
+
+async def eventually(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Waits as :func:`until` does, while other tasks run."""
+    await asyncio.to_thread(until, is_so, patience_s)
 
 
 def members(group: int) -> list[int]:
@@ -117,12 +129,7 @@ class ServerProcess:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def wait_ready(self) -> None:
@@ -140,7 +147,6 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Waits for its end and returns its exit status."""
         return self._process.wait(PATIENCE_S)
 
     def stop(self) -> None:
@@ -181,7 +187,6 @@ class ServerProcess:
         return int(status)
 
     def get(self, path: str) -> tuple[int, str]:
-        """Sends a GET to the metrics port."""
         try:
             with _DIRECT.open(self.metrics_url + path, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.read().decode()
@@ -210,8 +215,12 @@ class ServerProcess:
     def rows_in_use(self) -> float:
         return self.value("slots_in_use")
 
+    def under_way(self) -> float:
+        """Counts the rows that run and the requests that wait."""
+        return self.rows_in_use() + self.value("queue_depth")
+
     def is_idle(self) -> bool:
-        return not self.value("slots_in_use") and not self.value("queue_depth")
+        return not self.under_way()
 
 
 @contextlib.contextmanager

@@ -8,20 +8,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seqserve import AsyncClient, Model, ModelState, Result, RetryPolicy
+from tests.support.process import ONCE
+
+from seqserve import AsyncClient, Model, ModelState, Result
 
 from .endless_model import NAME, copy_version
 from .process import PATIENCE_S
 
-ONCE = RetryPolicy(max_attempts=1)
 SOURCES = ("The old train waits for", "Nobody", "Our scorer paints", "The coffee tastes music.")
 LENGTH = 60
 
 
-def publish(repository: Path, models: Path, version: int) -> Path:
+def publish(repository: Path, models: Path, version: int, original: str = f"{NAME}/1") -> Path:
     """Adds a version to a repository atomically, as the export does."""
-    draft = copy_version(repository, models.parent / "draft", version)
-    place = models / NAME / str(version)
+    draft = copy_version(repository, models.parent / "draft", version, original)
+    place = models / Path(original).parent / str(version)
+    place.parent.mkdir(parents=True, exist_ok=True)
     draft.rename(place)
     return place
 
@@ -91,7 +93,6 @@ async def swapped(
 
 
 async def until_served(client: AsyncClient, version: int) -> None:
-    """Waits until a version is ready and all others are unloaded."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             models = {model.version: model for model in await client.models()}

@@ -1,0 +1,11 @@
+"""Turns of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+async def settled() -> None:
+    """Lets the tasks that can run go as far as they can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
