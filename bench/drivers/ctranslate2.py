@@ -100,8 +100,8 @@ def _translated(options: DecodingOptions) -> dict[str, Any]:
 def write_map(shortlist: Shortlist, path: Path) -> Path:
     """Writes a shortlist of numbered words, ``t17`` for id 17, as a vocabulary map.
 
-    A line is a source token, a tab, and the target tokens that it allows. Behind an empty source
-    stand the tokens that are always allowed; unknown, begin and end tokens are so without a line.
+    A line is a source token, a tab, and the target tokens that it allows. The line of an empty
+    source has the tokens that are always allowed; unknown, begin and end tokens need no line.
 
     Source: CTranslate2, src/vocabulary_map.cc.
     """

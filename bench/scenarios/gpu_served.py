@@ -1,7 +1,7 @@
 """What callers get of a GPU: our server, from its first request on, with sources that never repeat.
 
-The load comes from `seqserve load`, a closed loop, in separate processes. The report
-also has the speed of the engine alone with as many rows.
+The load comes from `seqserve load`, a closed loop, in separate processes. The report also has the
+speed of the engine alone with as many rows.
 """
 
 from __future__ import annotations

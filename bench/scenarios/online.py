@@ -1,11 +1,11 @@
 """Latency at a given load: this server, what people run, and batch servers on other engines.
 
-Every server is a separate process, called from this one, which only calls: over gRPC, and over
-HTTP those that people write around an engine. Requests
-come as a Poisson process, at rates that are shares of what one of them, the base, can do in the
-same run. All servers get the same arrivals and take turns, round after round. Times count from the
-moment at which a request was due. A batch returns all tokens at once, so only ours is also called
-as a stream; for the others the time of the first token is the time of the answer.
+Every server is a separate process, and this one only calls them: over gRPC, or over HTTP if people
+would write the server around an engine themselves. Requests come as a Poisson process, at rates
+that are shares of what one server, the base, can do in the same run. All servers get the same
+arrivals and take turns, round after round. Times count from the moment at which a request was due.
+A batch returns all tokens at once, so only ours is also called as a stream; for the others the time
+of the first token is the time of the answer.
 """
 
 from __future__ import annotations
