@@ -49,7 +49,6 @@ class _Part:
         return getattr(scenario, name)  # type: ignore[no-any-return]
 
     def numbers(self, options: argparse.Namespace) -> Iterator[Any]:
-        """Yields numbers; all but the last are of what is done by then."""
         measure = self.function(self.measure)
         if self.scenario == "gpu":
             cases = [self.function("gpu_cases.Case").parse(text) for text in options.cases]  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 Random weights end no sentence, so how requests of different lengths share a server cannot be
 measured with them. A trained model can be made larger without changing what it computes: each
-dimension stands twice, added layers add next to nothing, and added tokens are never the likeliest.
+dimension occurs twice, added layers add next to nothing, and added tokens are never the likeliest.
 All of it is computed nevertheless.
 
 Source: Chen et al. 2016, "Net2Net: Accelerating Learning via Knowledge Transfer", section 2.
@@ -31,17 +31,13 @@ from seqserve_server.text.tokenizer import FILE, Tokenizer
 INT8 = "base-int8"
 """Name of the larger model at int8."""
 _TIMES = 2
-"""Each dimension stands so many times."""
+"""How often each dimension occurs."""
 _FAINT = 1e-6
 """Added layers are multiplied by it."""
 
 
 def write(artifact: Path, repository: Path) -> dict[str, Path]:
     """Exports the larger model at both precisions, unproven, with the model's tokenizer.
-
-    Args:
-        artifact: The shipped model, at fp32.
-        repository: Folder of models.
 
     Returns:
         Artifacts by precision.

@@ -54,7 +54,7 @@ def compare(
         rows: In flight in each worker, for the report; with 1 each source comes alone.
         rounds: Turns of each engine.
         may_differ: Whether outputs may differ, as samples do.
-        reference: Part of the name of the engine whose outputs those of all should equal.
+        reference: Part of the name of the engine whose outputs all others should equal.
         tokens: Of all sources, if speeds are in source tokens; in target tokens if 0.
     """
     with ExitStack() as stack:
@@ -69,21 +69,23 @@ def compare(
         speeds = take_turns(
             {driver.name: partial(speed, driver, batches, tokens) for driver in drivers}, rounds
         )
-    return {
-        "rows": rows,
-        "peers": [
-            {
-                "name": name,
-                "tokens_per_s": statistics.median(ours),
-                "tokens_per_s_best": max(ours),
-                "equal_share": equal[name],
-                "ratios": {
-                    other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()
-                },
-            }
-            for name, ours in speeds.items()
-        ],
-    }
+    return {"rows": rows, "peers": peers_of(speeds, equal)}
+
+
+def peers_of(
+    speeds: Mapping[str, Sequence[float]], equal: Mapping[str, float | None]
+) -> list[dict[str, Any]]:
+    """Reports speeds by round, and the share of equal outputs, of engines that took turns."""
+    return [
+        {
+            "name": name,
+            "tokens_per_s": statistics.median(ours),
+            "tokens_per_s_best": max(ours),
+            "equal_share": equal[name],
+            "ratios": {other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()},
+        }
+        for name, ours in speeds.items()
+    ]
 
 
 def speed(driver: Driver[Row], batches: Sequence[Sequence[Row]], tokens: int = 0) -> float:
@@ -112,9 +114,6 @@ def check_equal(shares: Mapping[str, float]) -> None:
     """Refuses engines that compute something else.
 
     Eight bits round: there only the speed is compared, and the share is shown.
-
-    Args:
-        shares: Of sources that are decoded as the reference does, by the name of an engine.
     """
     for name, share in shares.items():
         if share < MIN_EQUAL_SHARE and "int8" not in name:
@@ -122,12 +121,7 @@ def check_equal(shares: Mapping[str, float]) -> None:
 
 
 def speed_table(subject: str, tables: Sequence[dict[str, Any]]) -> Table:
-    """Lays out what :func:`compare` returned, a column each, by ``name`` or rows in flight.
-
-    Args:
-        subject: What was decoded.
-        tables: Comparisons of the same engines; CTranslate2 is among them at both precisions.
-    """
+    """Lays out what :func:`compare` returned, a column each, by ``name`` or rows in flight."""
     columns = [{layoutless(peer["name"]): peer for peer in table["peers"]} for table in tables]
     names = list(columns[0])
     rows = [

@@ -1,4 +1,4 @@
-"""``seqserve import`` in a process of its own, with or without its bound on what rounding loses.
+"""``seqserve import`` in a separate process, with or without its bound on what rounding loses.
 
 Random weights lose more by rounding than an import allows: ``python -m bench.import_checkpoint``
 is the command without that refusal.
@@ -45,7 +45,7 @@ def run(
         precision: Of the artifact, and its name.
         sentences: How many of the proof.
         texts: The sentences of the proof; the model writes its own where there are none.
-        is_checked: Whether an artifact that differs too much is refused.
+        is_checked: Whether an artifact that differs too much is an error.
     """
     module = "seqserve_import.command" if is_checked else "bench.import_checkpoint"
     command = [

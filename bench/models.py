@@ -163,7 +163,7 @@ def _length(draw: random.Random) -> int:
 
 
 def numbered_words(size: int) -> tokenizers.Tokenizer:
-    """Makes a vocabulary in which the word of id 17 is ``t17``; words stand between spaces."""
+    """Makes a vocabulary in which the word of id 17 is ``t17``; spaces separate words."""
     words = [*CONTROL_TOKENS, *(f"t{number}" for number in range(len(CONTROL_TOKENS), size))]
     numbers = {word: number for number, word in enumerate(words)}
     tokenizer = tokenizers.Tokenizer(models.WordLevel(numbers, unk_token=UNK))

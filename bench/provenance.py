@@ -40,7 +40,7 @@ _APART = {
     "optimum-onnx": optimum.ENVIRONMENT,
     "libretranslate": libretranslate.ENVIRONMENT,
 }
-"""Packages in environments of their own, which need not be there."""
+"""Packages in separate environments, which need not be there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,12 +75,7 @@ def random_model(config: TransformerConfig, device: str = "cpu") -> Transformer:
 
 
 def trace(config: TransformerConfig, folder: Path) -> None:
-    """Writes the artifact of a shape into a folder, without its weights.
-
-    Args:
-        config: Of the model.
-        folder: Does not exist yet; its name is the model's.
-    """
+    """Writes the artifact of a shape, without its weights, into a new folder named as the model."""
     rounding = Rounding(precision=Precision.FP16)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
@@ -93,12 +88,7 @@ def trace(config: TransformerConfig, folder: Path) -> None:
 def write(halved: Transformer, traced: Path, folder: Path) -> None:
     """Writes the artifact of a model on graphs of the same shape.
 
-    Weights of less than a kibibyte stand in the graphs, and remain what they were.
-
-    Args:
-        halved: At fp16, on the CPU.
-        traced: What :func:`trace` wrote.
-        folder: Of the artifact; does not exist yet.
+    Weights of less than a kibibyte are part of the graphs, and remain what they were.
     """
     shutil.copytree(traced, folder)
     manifest = Manifest.read(traced)
@@ -114,7 +104,6 @@ def write(halved: Transformer, traced: Path, folder: Path) -> None:
 
 
 def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Finds the places of all weights; the scorer has each one under its name in the model."""
     named: dict[str, Tensor] = {
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Spread = Mapping[str, float]
 """``median``, ``low`` and ``high``."""
@@ -17,8 +17,15 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     note: str = ""
 
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, str], records: Iterable[Mapping[str, Any]], note: str = ""
+    ) -> Table:
+        """Lays out records, a row each; ``columns`` has a format string for each head."""
+        rows = [[cell.format_map(record) for cell in columns.values()] for record in records]
+        return cls(list(columns), rows, note)
+
     def __str__(self) -> str:
-        """Writes Markdown; numbers stand on the right."""
         lines = [self.head, *self.rows]
         widths = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
         text = [_line(line, widths) for line in lines]
@@ -55,12 +62,12 @@ def document(tables: Iterable[Table], signature: str) -> str:
 
 
 def marker(name: str) -> str:
-    """Returns the line of a page above the tables of a part; ``<!-- end -->`` stands below."""
+    """Returns the line of a page above the tables of a part; ``<!-- end -->`` follows them."""
     return f"<!-- bench {name} -->\n"
 
 
 def fill_page(page: str, texts: Mapping[str, str]) -> str:
-    """Replaces what stands between the markers of parts, by their names; the rest stays."""
+    """Replaces the text between the markers of parts, by their names; the rest stays."""
     for name, text in texts.items():
         before, begin, rest = page.partition(marker(name))
         _, end, after = rest.partition("<!-- end -->")

@@ -81,7 +81,7 @@ def load(target: str) -> None:
 
 
 def call(client: Client, sentences: list[str], end_s: float) -> None:
-    """Translates one sentence after another; waits a little where it is refused."""
+    """Translates one sentence after another; waits a little after a rejection."""
     while time.monotonic() < end_s:
         for sentence in sentences:
             if time.monotonic() > end_s:

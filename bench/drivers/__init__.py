@@ -1,4 +1,4 @@
-"""The engines that are compared, all behind one interface: start, decode rows, stop.
+"""The engines that are compared, with one interface: start, decode rows, stop.
 
 Standard library only: drivers that run in another environment import it there.
 """
@@ -22,11 +22,9 @@ class Closing:
         """Releases processes, threads and memory."""
 
     def __enter__(self) -> Self:
-        """Returns the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Closes it."""
         self.close()
 
 
@@ -48,12 +46,12 @@ class Driver(Closing, ABC, Generic[Row]):
 
 
 class TextDriver(Driver[str], Generic[Row]):
-    """A driver behind a tokenizer: texts in, texts out."""
+    """A driver with a tokenizer: texts in, texts out."""
 
     def __init__(
         self, driver: Driver[Row], encode: Callable[[str], Row], decode: Callable[[Row], str]
     ) -> None:
-        """Takes the driver, which it closes, and both ways of its tokenizer."""
+        """Owns the driver, and closes it."""
         self.name = driver.name
         self._driver, self._encode, self._decode = driver, encode, decode
 

@@ -21,6 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -158,7 +159,6 @@ class BatchServicer(generation_pb2_grpc.GenerationServiceServicer, Generic[Row])
         encode: Callable[[str], Row],
         respond: Callable[[Row, Row], generation_pb2.GenerateResponse],
     ) -> None:
-        """Takes what makes batches, sources of texts, and responses of sources and targets."""
         self._batcher, self._encode, self._respond = batcher, encode, respond
 
     async def Generate(
@@ -186,27 +186,20 @@ def text_response(_source: str, target: str) -> generation_pb2.GenerateResponse:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TokenResponses:
-    """Makes the responses of an engine that reads and writes token ids."""
-
-    manifest: Manifest
-    tokenizer: Tokenizer
-
-    def __call__(self, source: list[int], target: list[int]) -> generation_pb2.GenerateResponse:
-        """Makes the response of one request."""
-        hypothesis = generation_pb2.Hypothesis(
-            text=self.tokenizer.decode(target),
-            tokens=self.tokenizer.tokens(target),
-            token_ids=target,
-        )
-        return generation_pb2.GenerateResponse(
-            model=self.manifest.name,
-            version=self.manifest.version,
-            hypotheses=[hypothesis],
-            source_tokens=len(source),
-            generated_tokens=len(target),
-        )
+def token_response(
+    manifest: Manifest, tokenizer: Tokenizer, source: list[int], target: list[int]
+) -> generation_pb2.GenerateResponse:
+    """Makes the response of an engine that reads and writes token ids."""
+    hypothesis = generation_pb2.Hypothesis(
+        text=tokenizer.decode(target), tokens=tokenizer.tokens(target), token_ids=target
+    )
+    return generation_pb2.GenerateResponse(
+        model=manifest.name,
+        version=manifest.version,
+        hypotheses=[hypothesis],
+        source_tokens=len(source),
+        generated_tokens=len(target),
+    )
 
 
 def main() -> int:
@@ -219,7 +212,7 @@ def main() -> int:
             uvloop.run(_serve(options, marian, str, text_response))
         return 0
     tokenizer = Tokenizer.load(options.artifact / "tokenizer.json")
-    respond = TokenResponses(Manifest.read(options.artifact), tokenizer)
+    respond = partial(token_response, Manifest.read(options.artifact), tokenizer)
     with _token_driver(options) as driver:
         uvloop.run(_serve(options, driver, tokenizer.encode, respond))
     return 0

@@ -100,8 +100,8 @@ def _translated(options: DecodingOptions) -> dict[str, Any]:
 def write_map(shortlist: Shortlist, path: Path) -> Path:
     """Writes a shortlist of numbered words, ``t17`` for id 17, as a vocabulary map.
 
-    A line is a source token, a tab, and the target tokens that it allows. Behind an empty source
-    stand the tokens that are always allowed; unknown, begin and end tokens are so without a line.
+    A line is a source token, a tab, and the target tokens that it allows. The line of an empty
+    source has the tokens that are always allowed; unknown, begin and end tokens need no line.
 
     Source: CTranslate2, src/vocabulary_map.cc.
     """
@@ -133,7 +133,6 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
-        """Takes a model of which CTranslate2 knows the norms, activation and positions."""
         check_decoder(model.config, "CTranslate2")
         self._model = model
 

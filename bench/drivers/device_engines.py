@@ -1,6 +1,6 @@
 """Engines with one worker on one device, CPU or GPU; their rows in flight change from run to run.
 
-Each is made in a process of its own, by :class:`~bench.drivers.remote_object.RemoteObject`.
+Each is made in a separate process, by :class:`~bench.drivers.remote_object.RemoteObject`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ class Turn:
 
 
 class _Model(Protocol):
-    """A loaded model."""
-
     def decode(self, sources: Rows, rows: int) -> Rows: ...
 
 
@@ -66,7 +64,6 @@ class DeviceEngine:
     """Decodes with a model, and measures it."""
 
     def __init__(self, model: _Model, observer: _Steps | None = None) -> None:
-        """Takes the model, and what sees its steps."""
         self._model, self._observer = model, observer or _Steps()
 
     def warm_up(self, sources: Rows, rows: int) -> Rows:
@@ -89,8 +86,6 @@ class DeviceEngine:
 
 
 class _Steps(Observer):
-    """Keeps the times of steps, apart from those of encoding."""
-
     def __init__(self) -> None:
         self.turn = Turn()
         self._encoding_s = 0.0
@@ -187,7 +182,7 @@ def seqserve(beam_size: int, folder: Path, device: str, length: int) -> DeviceEn
 def ctranslate2(
     precision: str, beam_size: int, folder: Path, device: str, length: int
 ) -> DeviceEngine:
-    """Loads a model of CTranslate2 at a precision of its own naming."""
+    """Loads a model of CTranslate2 at one of its precisions, by its name."""
     from bench.drivers.ctranslate2 import CTranslate2Driver
 
     layout, options = (1, 1), _forced(length, beam_size)
@@ -214,7 +209,7 @@ class Kind:
     """An engine at a precision."""
 
     folder: str
-    """Of its model, beside those of the other engines."""
+    """Of its model."""
     make: Make
 
 

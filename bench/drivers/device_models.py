@@ -1,4 +1,4 @@
-"""The models of a shape for every engine, written in a process of its own.
+"""What the engines on a device need beforehand: their models, and the limits of the device.
 
 python -m bench.drivers.device_models cuda build/bench/gpu [SHAPE ...]    beforehand, all or some
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,24 +21,18 @@ from seqserve.processes import available_cores
 from seqserve_export.fp16_conversion import halve
 from seqserve_model.config import TransformerConfig
 
+_REPEATS = 5
+
 
 class ModelWriter:
     """Draws random weights on a device, and writes them as each engine reads them."""
 
     def __init__(self, device: str, threads: int) -> None:
-        """Takes the device, and how many threads may work beside others."""
         torch.set_num_threads(threads)
         self._device = device
 
     def write(self, name: str, config: TransformerConfig, place: Path) -> None:
-        """Writes what is not there yet; a model that is there is whole.
-
-        Args:
-            name: Of the shape.
-            config: Of the model.
-            place: Folder of the folders of all shapes; ``traced`` there has their graphs, which are
-                traced now if they are missing.
-        """
+        """Writes what ``place`` lacks of a shape; ``place/traced`` has the graphs of all shapes."""
         traced, folder = (
             part / random_artifact.folder_name(name) for part in (place / "traced", place)
         )
@@ -59,6 +56,52 @@ class ModelWriter:
                 # Some weights of ours are scaled, so that sums stay among the numbers of fp16.
                 CTranslate2Converter(model.half()).convert(str(draft))
             draft.rename(target)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """The device, and its limits as torch reaches them."""
+
+    name: str
+    bytes_per_s: float
+    """Of a copy: bytes read, and as many written."""
+    operations_per_s: float
+    """Of a product of square matrices; two for each product of numbers."""
+
+
+class LimitsProbe:
+    """Measures a device."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        if device == "cpu":
+            torch.set_num_threads(1)
+
+    def measure(self) -> DeviceLimits:
+        """Copies a gibibyte and multiplies matrices of 8192, less on a CPU."""
+        is_cpu = self._device == "cpu"
+        size, width = (1 << 28, 1024) if is_cpu else (1 << 30, 8192)
+        dtype = torch.float32 if is_cpu else torch.float16
+        source = torch.zeros(size, dtype=torch.uint8, device=self._device)
+        target = torch.empty_like(source)
+        left, right = (torch.randn(width, width, device=self._device).to(dtype) for _ in range(2))
+        return DeviceLimits(
+            name="CPU" if is_cpu else torch.cuda.get_device_name(),
+            bytes_per_s=2 * size / self._seconds(lambda: target.copy_(source)),
+            operations_per_s=2 * width**3 / self._seconds(lambda: left @ right),
+        )
+
+    def _seconds(self, run: Callable[[], object]) -> float:
+        runs = 2 if self._device == "cpu" else 10
+        times = []
+        for _ in range(_REPEATS + 1):
+            began_s = time.perf_counter()
+            for _ in range(runs):
+                run()
+            if self._device != "cpu":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - began_s) / runs)
+        return min(times[1:])
 
 
 def main(device: str, place: Path, *names: str) -> None:

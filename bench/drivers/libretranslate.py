@@ -2,7 +2,7 @@
 
     build/libretranslate/bin/python -m bench.drivers.libretranslate libretranslate FOLDER EOS_ID ...
 
-Both run in an environment of their own, ``build/libretranslate``, which ``make
+Both run in a separate environment, ``build/libretranslate``, which ``make
 build/libretranslate/.ready`` makes; what runs there, from :class:`NumberedTokenizer` on, imports no
 package of ours. The plainest server is what people write: FastAPI and CTranslate2, one call for
 each request of the same route. LibreTranslate runs as it comes, threads and log too, but for our
@@ -48,13 +48,7 @@ def packages_of(artifact: Path, folder: Path) -> Path:
 
 
 def write_package(model: Path, tokenizer: Path, packages: Path) -> None:
-    """Writes a package of Argos, which is a folder.
-
-    Args:
-        model: Of CTranslate2.
-        tokenizer: Our ``tokenizer.json``.
-        packages: Where packages are.
-    """
+    """Writes a package of Argos, which is a folder."""
     for source, target in (("en", "de"), ("de", "en")):
         # LibreTranslate downloads models if there are less than two packages.
         folder = packages / f"translate-{source}_{target}"
@@ -76,7 +70,6 @@ class NumberedTokenizer:
     """Our tokenizer for numbered words: texts to words such as ``t17``, the end last, and back."""
 
     def __init__(self, path: Path, eos_id: int) -> None:
-        """Reads ``tokenizer.json``."""
         from tokenizers import Tokenizer
 
         self._tokenizer, self._eos_id = Tokenizer.from_file(str(path)), eos_id

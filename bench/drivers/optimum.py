@@ -1,6 +1,6 @@
 """Optimum on ONNX Runtime as a driver: its own export of a model, its own ``generate``.
 
-It asks for an older transformers than ours, so it has an environment of its own, ``build/optimum``,
+It asks for an older transformers than ours, so it has a separate environment, ``build/optimum``,
 which ``make build/optimum/.ready`` makes. What runs there, from :func:`main` on, imports no
 package of ours.
 """

@@ -1,4 +1,4 @@
-"""An object in a process of its own: what breaks it breaks nothing else, no call waits for ever.
+"""An object in a separate process: its failure breaks nothing else, and no call waits for ever.
 
 An error of a GPU leaves its process unable to use it; engines that are compared there share none.
 """
@@ -25,13 +25,6 @@ class RemoteObject(Closing):
     """
 
     def __init__(self, name: str, make: Callable[..., Any], *arguments: Any) -> None:
-        """Starts the process, and waits for nothing.
-
-        Args:
-            name: For errors.
-            make: A function of a module, which makes the object there.
-            arguments: What it takes.
-        """
         self.name = name
         context = multiprocessing.get_context("spawn")
         self._pipe, far_end = context.Pipe()
@@ -65,18 +58,14 @@ class RemoteObject(Closing):
         return self.receive(timeout_s)
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Calls a method whose result :meth:`receive` takes.
-
-        Raises:
-            RuntimeError: The process has ended.
-        """
+        """Calls a method whose result :meth:`receive` takes."""
         try:
             self._pipe.send((method, arguments))
         except OSError:
             raise RuntimeError(self._end()) from None
 
     def receive(self, timeout_s: float) -> Any:
-        """Takes the result of a call, as :meth:`call` does."""
+        """Returns the result of a call, as :meth:`call` does."""
         try:
             if not self._pipe.poll(max(timeout_s, 0.0)):
                 self.close()

@@ -1,4 +1,4 @@
-"""This project's engine, without gRPC: as a driver, and alone in a process of its own."""
+"""This project's engine, without gRPC: as a driver, and alone in a separate process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SeqserveDriver(Driver[list[int]]):
         return [answer.best.token_ids for answer in self._engine.decode(sources, self._options)]
 
     def of_texts(self) -> TextDriver[list[int]]:
-        """Returns the driver behind the tokenizer of its artifact."""
+        """Returns the driver with the tokenizer of its artifact."""
         return TextDriver(self, self._engine.encode, self._engine.tokenizer.decode)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class LoopRun:
 
 
 class EngineProcess(RemoteObject):
-    """A :class:`ClosedLoop` in a process of its own."""
+    """A :class:`ClosedLoop` in a separate process."""
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class EngineProcess(RemoteObject):
         in_flight: int,
         workers: int | None = None,
     ) -> None:
-        """Starts the process and waits until the engine runs."""
         super().__init__("engine", ClosedLoop, artifact, list(sources), in_flight, workers)
         self.wait(_PATIENCE_S)
 

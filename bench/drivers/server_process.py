@@ -1,4 +1,4 @@
-"""Servers in processes of their own, with their CPU time and memory."""
+"""Servers in separate processes, with their CPU time and memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Server:
     interpreter: str = sys.executable
     """Of its environment."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Beside those of this process."""
+    """In addition to those of this process."""
     is_http: bool = False
     """Whether it has LibreTranslate's route in place of gRPC."""
 
@@ -101,12 +101,6 @@ class ServerProcess(Closing):
     """
 
     def __init__(self, server: Server, log: Path) -> None:
-        """Starts the server and waits until it is ready.
-
-        Args:
-            server: What to run.
-            log: File for what it writes to standard error.
-        """
         variables = os.environ.items()
         environment = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
         began_s = time.perf_counter()
@@ -132,7 +126,7 @@ class ServerProcess(Closing):
         self.address, self._metrics_url = ready[1], ready[2]
 
     def close(self) -> None:
-        """Asks it to end, and makes it where it does not."""
+        """Asks it to end, and kills it if it does not."""
         self._process.terminate()
         try:
             self._process.wait(_PATIENCE_S)
@@ -151,7 +145,7 @@ class ServerProcess(Closing):
         return _cpu_s(self._front / "stat")
 
     def main_thread_cpu_s(self) -> float:
-        """Reads the CPU seconds of its first thread, which is where the event loop of ours runs."""
+        """Reads the CPU seconds of its first thread, which runs our event loop."""
         return _cpu_s(self._front / "task" / str(self._process.pid) / "stat")
 
     def resident_bytes(self) -> int:
@@ -185,7 +179,7 @@ def _cpu_s(stat: Path) -> float:
 
     Source: Linux, proc_pid_stat(5), fields 14 (utime) and 15 (stime).
     """
-    # The name, field 2, stands in brackets and may hold anything.
+    # The name, field 2, is in brackets and may hold anything.
     fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Drivers in processes of their own, over pipes, a JSON line each way.
+"""Drivers in separate processes, over pipes, a JSON line each way.
 
 Both ends are here. The far end may run in another environment: standard library only.
 """
@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,25 +21,10 @@ _READY = "ready\n"
 
 
 class SubprocessDriver(Driver[Row]):
-    """Worker processes that all have the same model.
-
-    Attributes:
-        ready_s: From the start of the processes until all had loaded the model.
-        seconds: How long the slowest worker took over its share of the last sources, pipes left
-            out.
-    """
+    """Worker processes that all have the same model."""
 
     def __init__(self, name: str, command: Sequence[str], workers: int = 1) -> None:
-        """Starts the processes and waits until they have loaded the model.
-
-        Args:
-            name: Of the driver.
-            command: Whose far end runs :func:`answer`.
-            workers: Processes.
-        """
         self.name = name
-        self.seconds = 0.0
-        began_s = time.perf_counter()
         self._workers = [
             subprocess.Popen(
                 command,
@@ -60,7 +44,6 @@ class SubprocessDriver(Driver[Row]):
         except RuntimeError:
             self.close()
             raise
-        self.ready_s = time.perf_counter() - began_s
 
     @property
     def pids(self) -> list[int]:
@@ -74,11 +57,10 @@ class SubprocessDriver(Driver[Row]):
         for worker, share in zip(self._workers, shares, strict=True):
             self._write(worker, [sources[index] for index in share])
         replies = [json.loads(self._read(worker)) for worker in self._workers]
-        self.seconds = max(reply["seconds"] for reply in replies)
         rows = {
             index: row
             for share, reply in zip(shares, replies, strict=True)
-            for index, row in zip(share, reply["rows"], strict=True)
+            for index, row in zip(share, reply, strict=True)
         }
         return [rows[index] for index in range(len(sources))]
 
@@ -87,7 +69,7 @@ class SubprocessDriver(Driver[Row]):
         worker = self._idle.get()
         try:
             self._write(worker, list(sources))
-            rows: list[Row] = json.loads(self._read(worker))["rows"]
+            rows: list[Row] = json.loads(self._read(worker))
             return rows
         finally:
             self._idle.put(worker)
@@ -119,7 +101,7 @@ def command(interpreter: Path | str, driver: str, *arguments: object) -> list[st
 
 
 def environment() -> dict[str, str]:
-    """Returns the variables of such a process."""
+    """Returns the environment variables of the process."""
     # Torch and ONNX Runtime have threads each: one that spins takes a core from the other.
     return os.environ | {"OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
 
@@ -133,9 +115,5 @@ def answer(load: Callable[[], Callable[[list[Any]], list[Any]]]) -> None:
     replies.write(_READY)
     replies.flush()
     for line in sys.stdin:
-        sources = json.loads(line)
-        began_s = time.perf_counter()
-        rows = decode(sources)
-        seconds = time.perf_counter() - began_s
-        replies.write(json.dumps({"rows": rows, "seconds": seconds}) + "\n")
+        replies.write(json.dumps(decode(json.loads(line))) + "\n")
         replies.flush()

@@ -9,12 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
-    CompileConfig,
     GenerationConfig,
     M2M100Config,
     M2M100ForConditionalGeneration,
@@ -37,7 +35,7 @@ class TorchDriver(Driver[list[int]]):
     """Our torch model and its greedy loop with cached keys and values, in sorted batches."""
 
     def __init__(self, model: Transformer, rows: int, max_decoding_length: int) -> None:
-        """Takes the model; all cores work on one batch."""
+        """All cores work on one batch."""
         self.name = "torch fp32"
         self._model, self._rows, self._length = model, rows, max_decoding_length
 
@@ -49,30 +47,17 @@ class TorchDriver(Driver[list[int]]):
 class TransformersDriver(Driver[list[int]]):
     """Greedy decoding by ``generate``, in sorted batches; targets have a fixed length."""
 
-    def __init__(
-        self,
-        model: Any,
-        rows: int,
-        length: int,
-        layout: tuple[int, int],
-        *,
-        compiled_source_length: int = 0,
-    ) -> None:
-        """Takes the model.
+    def __init__(self, model: Any, rows: int, length: int, layout: tuple[int, int]) -> None:
+        """Takes a model of transformers in evaluation mode, on its device.
 
-        Args:
-            model: Of transformers, in evaluation mode, on its device.
-            rows: Sources of a batch.
-            length: Tokens of every target; only the end token is suppressed.
-            layout: Workers, each with a batch of its own, and threads of each.
-            compiled_source_length: If not 0, steps are compiled by ``torch.compile`` over a static
-                cache, and sources are padded to this length, so that there is one shape.
+        Every target has ``length`` tokens; only the end token is suppressed. ``layout`` is workers,
+        each with its batch, and threads of each.
         """
         workers, threads = layout
         self.name = f"transformers {_PRECISIONS[model.dtype]} {workers}x{threads}"
         self.rows = rows
         """Sources of a batch; may change from one decoding to the next."""
-        self._model, self._source_length = model, compiled_source_length
+        self._model = model
         self._options = GenerationConfig(
             pad_token_id=model.config.pad_token_id,
             eos_token_id=model.config.eos_token_id,
@@ -82,19 +67,11 @@ class TransformersDriver(Driver[list[int]]):
             num_beams=1,
             do_sample=False,
         )
-        if compiled_source_length:
-            self.name += " compiled"
-            self._options.cache_implementation = "static"
-            self._options.compile_config = CompileConfig()
-            # Else it compiles for GPUs alone.
-            self._options.compile_config._compile_all_devices = True
         # Torch lets go of the interpreter in its products, which are most of the time. How many
         # threads a product takes is a setting of the thread that asks for it.
         self._pool = ThreadPoolExecutor(
             workers, initializer=torch.set_num_threads, initargs=(threads,)
         )
-        # Torch records graphs of CUDA in the thread that imported it alone.
-        self._map = map if compiled_source_length else self._pool.map
 
     @classmethod
     def load(
@@ -106,7 +83,7 @@ class TransformersDriver(Driver[list[int]]):
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets each worker take the next batch when it is done with its last."""
         batches = list(batches_by_length(sources, self.rows))
-        decoded = self._map(self._generate, ([sources[i] for i in batch] for batch in batches))
+        decoded = self._pool.map(self._generate, ([sources[i] for i in batch] for batch in batches))
         targets: Rows = [[] for _ in sources]
         for batch, rows in zip(batches, decoded, strict=True):
             for index, row in zip(batch, rows, strict=True):
@@ -115,10 +92,7 @@ class TransformersDriver(Driver[list[int]]):
 
     @torch.inference_mode()
     def _generate(self, batch: Rows) -> Rows:
-        pad = self._options.pad_token_id
-        source, lengths = padded(batch, pad)
-        if self._source_length:
-            source = F.pad(source, (0, self._source_length - source.size(1)), value=pad)
+        source, lengths = padded(batch, self._options.pad_token_id)
         mask = (torch.arange(source.size(1)) < lengths[:, None]).long()  # [B, S]
         device = self._model.device
         targets = self._model.generate(
@@ -155,7 +129,7 @@ _MODELS: dict[tuple[NormPosition, PositionScheme, bool], tuple[Any, Any]] = {
         M2M100Config,
     ),
 }
-"""By where norms stand, by positions, and by whether embeddings are normalised."""
+"""By the place of norms, by positions, and by whether embeddings are normalised."""
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
-"""HTTP: ``seqserve gateway`` beside LibreTranslate and beside a plain server, on the same weights.
+"""HTTP: ``seqserve gateway``, LibreTranslate and a plain server, on the same weights.
 
-Every server is a process of its own and gets the same sentences over the same route,
+Every server is a separate process and gets the same sentences over the same route,
 ``/translate``; they take turns, round after round. The callers are in this process and share the
 cores with them. Ours is two processes, the server and its gateway; the others have the weights as
 CTranslate2 at int8.
@@ -56,7 +56,7 @@ class Plan:
     """Single callers, with a sentence at a time each."""
     callers_s: float = 3.0
     jobs: int = 3
-    """Clients that send one array after another, beside the interactive callers."""
+    """Clients that send one array after another, while others call interactively."""
     job_size: int = 60
     """Sentences of an array."""
     interactive: int = 4
@@ -67,8 +67,6 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The processes of one contender, and where it is called."""
-
     address: str
     processes: Sequence[ServerProcess]
 

@@ -1,8 +1,8 @@
 """What ``seqserve load`` costs itself, and how much one process of it can send.
 
-The server answers at once and does nothing, in a process of its own: the same bytes to every
-request, over gRPC, streamed too, or over HTTP. A closed loop
-shows the most that both can do; an open loop, how late the generator is at a rate.
+The server, a separate process, does nothing: it answers every request at once with the same bytes,
+over gRPC, streamed too, or over HTTP. A closed loop shows the most that both can do; an open loop,
+how late the generator is at a rate.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Engines on one GPU, or on one core of a CPU: speed, and a step beside the limits of the device.
+"""Engines on one GPU, or on one core of a CPU: speed, and steps against the limits of the device.
 
 Shapes of usual models with random weights at fp16; sources have 8 to 32 tokens, targets 32. Those
-of BART-large-CNN have 260 to 440 and 128. Every engine has one worker, in a process of its own: one
-that fails is named with its reason, and the others go on. Cases come in the order of their weight,
-until the time is over. Tokens are those of targets, the last one too.
+of BART-large-CNN have 260 to 440 and 128. Every engine has one worker, in a separate process. If
+one fails, the report gives its reason, and the others go on. The most important cases come first,
+until the time is over. Tokens are target tokens, the last one too.
 
 A step reads every weight of its products once and does two operations for each weight and row. The
 limits are measured in the same run: a copy within the device's memory, and a product of two large
@@ -20,17 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bench.comparison import equal_share, take_turns
+from bench.comparison import equal_share, peers_of, take_turns
 from bench.drivers import Rows
 from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
-from bench.drivers.device_limits import DeviceLimits, LimitsProbe
-from bench.drivers.device_models import ModelWriter
+from bench.drivers.device_models import DeviceLimits, LimitsProbe, ModelWriter
 from bench.drivers.remote_object import RemoteObject
 from bench.random_artifact import SHAPES, Work, folder_name
 from bench.scenarios.gpu_cases import CASES, Case, Clock
 from bench.scenarios.gpu_served import served
 from bench.scenarios.gpu_tables import OURS, Report, shown_limits
-from bench.tables import spread, spread_of_ratios
+from bench.tables import spread
 from seqserve.processes import available_cores
 
 _TURN_S = 0.25
@@ -60,11 +59,7 @@ class Plan:
 
 
 def measure(plan: Plan) -> Iterator[Report]:
-    """Runs the cases in turn; yields the report after each of them.
-
-    Raises:
-        RuntimeError: The device cannot be used at all, or its models not be written.
-    """
+    """Runs the cases in turn; yields the report after each of them."""
     clock = Clock(plan.max_s)
     shapes = list(dict.fromkeys(case.shape for case in plan.cases))
     limits = _prepare(plan, shapes, clock)
@@ -109,11 +104,6 @@ def _place(shape: str, name: str) -> Path:
 
 
 def _prepare(plan: Plan, shapes: Sequence[str], clock: Clock) -> DeviceLimits:
-    """Writes the models of all shapes at the same time, then measures the device.
-
-    Raises:
-        RuntimeError: One failed.
-    """
     threads = max(1, available_cores() // len(shapes))
     with ExitStack() as stack:
         writers = {
@@ -134,15 +124,12 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: Clock) -> DeviceLimits:
 
 
 class _Engines:
-    """Processes of engines that have been started, by shape and name."""
-
     def __init__(self, plan: Plan, clock: Clock, stack: ExitStack) -> None:
         self._plan, self._clock, self._stack = plan, clock, stack
         self._started: dict[_EngineKey, RemoteObject] = {}
         self._failed: dict[_EngineKey, str] = {}
 
     def of(self, case: Case) -> tuple[dict[str, RemoteObject], dict[str, str]]:
-        """Returns the engines of a case, and the reasons of those that cannot be had."""
         known = kinds(self._plan.device, SHAPES[case.shape], case.beam_size)
         keys = {name: (case.shape, case.beam_size, name) for name in known}
         new = {n: key for n, key in keys.items() if key not in self._started | self._failed}
@@ -162,7 +149,6 @@ class _Engines:
         return engines, failed
 
     def fail(self, case: Case, name: str, error: RuntimeError) -> None:
-        """Ends an engine; the next case starts it again if it has ever run."""
         self._clock.say(f"{case.shape}: {error}")
         self._started.pop((case.shape, case.beam_size, name)).close()
 
@@ -172,8 +158,6 @@ _EngineKey: TypeAlias = tuple[str, int, str]
 
 
 class _Run:
-    """The engines of one case, without those that have failed."""
-
     def __init__(self, case: Case, engines: _Engines, clock: Clock) -> None:
         self._case, self._engines, self._clock = case, engines, clock
         self._running, self.failed = engines.of(case)
@@ -190,7 +174,6 @@ class _Run:
         return {name: self._try(name, partial(self._warm, name)) for name in self.names}
 
     def turn(self, name: str) -> Turn | None:
-        """Lets an engine take a turn; None where it has failed."""
         arguments = self._sources, self._case.rows, _TURN_S
         patience_s = self._clock.patience_s(_TURN_LIMIT_S)
         return self._try(  # type: ignore[no-any-return]
@@ -212,7 +195,6 @@ class _Run:
 
 
 def _measure(case: Case, plan: Plan, engines: _Engines, clock: Clock) -> Report:
-    """Lets every engine decode in each round; leaves out those that fail."""
     run = _Run(case, engines, clock)
     targets = run.warm_up()
     rounds: list[dict[str, list[Turn | None]]] = []
@@ -239,24 +221,20 @@ def _measure(case: Case, plan: Plan, engines: _Engines, clock: Clock) -> Report:
 
 def _peers(turns: dict[str, list[Turn]], targets: dict[str, Rows]) -> list[Report]:
     speeds = {name: [turn.tokens_per_s for turn in several] for name, several in turns.items()}
+    # transformers draws other weights.
+    equal = {
+        name: equal_share(targets[OURS], targets[name])
+        if OURS in turns and "transformers" not in name
+        else None
+        for name in turns
+    }
     return [
-        {
-            "name": name,
-            "tokens_per_s": statistics.median(ours),
-            "tokens_per_s_best": max(ours),
-            "lengths": sorted({len(row) for row in targets[name]}),
-            # transformers draws weights of its own.
-            "equal_share": equal_share(targets[OURS], targets[name])
-            if OURS in turns and "transformers" not in name
-            else None,
-            "ratios": {other: spread_of_ratios(ours, theirs) for other, theirs in speeds.items()},
-        }
-        for name, ours in speeds.items()
+        {**peer, "lengths": sorted({len(row) for row in targets[peer["name"]]})}
+        for peer in peers_of(speeds, equal)
     ]
 
 
 def _step(turns: Iterable[Turn]) -> Report | None:
-    """Computes what a step takes with most rows in flight, and what encoding takes."""
     several = list(turns)
     steps = [step for turn in several for step in turn.steps]
     encoded = sum(turn.encoded_tokens for turn in several)

@@ -35,11 +35,7 @@ class Case:
 
     @classmethod
     def parse(cls, text: str) -> Case:
-        """Reads ``bart-large:64``, ``marian-base:8:beam`` or ``marian-base:64:served``.
-
-        Raises:
-            ValueError: There is no such shape, or no number.
-        """
+        """Reads ``bart-large:64``, ``marian-base:8:beam`` or ``marian-base:64:served``."""
         name, rows, *rest = text.split(":")
         shapes = {folder_name(shape): shape for shape in SHAPES}
         if name not in shapes or rest not in ([], ["beam"], ["served"]):

@@ -1,6 +1,6 @@
 """What callers get of a GPU: our server, from its first request on, with sources that never repeat.
 
-The load comes from `seqserve load`, a closed loop, in processes of their own. Beside it stands the
+The load comes from `seqserve load`, a closed loop, in separate processes. The report also has the
 speed of the engine alone with as many rows.
 """
 
@@ -34,16 +34,6 @@ def served(
     artifact: Path, config: TransformerConfig, callers: int, length: int, device: str
 ) -> dict[str, Any]:
     """Starts a server and lets callers ask it, each for one answer after another.
-
-    Args:
-        artifact: The model.
-        config: Its shape.
-        callers: How many requests are under way.
-        length: Target tokens of every answer.
-        device: ``cuda`` or ``cpu``.
-
-    Raises:
-        RuntimeError: The server did not start, or its load failed.
 
     Returns:
         Answered requests and tokens a second, milliseconds of a request, and seconds until the

@@ -12,6 +12,31 @@ OURS = "seqserve fp16"
 
 Report = dict[str, Any]
 
+_SERVED = {
+    "served; callers": "{shape}, {callers}",
+    "ready after s": "{ready_s:.1f}",
+    "requests/s": "{requests_per_s:,.0f}",
+    "tokens/s": "{tokens_per_s:,.0f}",
+    "of the engine alone": "{share}",
+    "p50 ms": "{p50_ms:,.1f}",
+    "p99 ms": "{p99_ms:,.1f}",
+    "first token ms": "{first_token_ms:,.1f}",
+    "us a step": "{step_us:,.0f}",
+    "failed": "{failed}",
+    "cores of the front": "{front_cores:.2f}",
+}
+_STEPS = {
+    "steps of seqserve fp16": "{label}",
+    "rows": "{rows:,.0f}",
+    "us a step": "{step_us[median]:,.0f}",
+    "of the bandwidth": "{bytes:.0%}",
+    "of the products": "{products:.0%}",
+    "outside ONNX Runtime": "{outside_share:.0%}",
+    "us outside": "{outside_us:,.0f}",
+    "us to encode a token": "{encode_us_a_token:,.1f}",
+    "of the time, encoding": "{encode_share:.0%}",
+}
+
 
 def tables(report: Report) -> list[Table]:
     """Lays out the speeds of each shape, a column for each number of rows, and our steps."""
@@ -41,38 +66,12 @@ def _served(report: Report) -> Table:
         for peer in case["peers"]
         if peer["name"] == OURS and case["beam_size"] == 1
     }
-    rows = []
+    records = []
     for case in report["served"]:
         engine = alone.get((case["shape"], case["callers"]))
-        rows.append(
-            [
-                f"{case['shape']}, {case['callers']}",
-                f"{case['ready_s']:.1f}",
-                f"{case['requests_per_s']:,.0f}",
-                f"{case['tokens_per_s']:,.0f}",
-                f"{case['tokens_per_s'] / engine:.2f}" if engine else "",
-                f"{case['p50_ms']:,.1f}",
-                f"{case['p99_ms']:,.1f}",
-                f"{case['first_token_ms']:,.1f}",
-                f"{case['step_us']:,.0f}",
-                str(case["failed"]),
-                f"{case['front_cores']:.2f}",
-            ]
-        )
-    head = [
-        "served; callers",
-        "ready after s",
-        "requests/s",
-        "tokens/s",
-        "of the engine alone",
-        "p50 ms",
-        "p99 ms",
-        "first token ms",
-        "us a step",
-        "failed",
-        "cores of the front",
-    ]
-    return Table(head, rows, "From the first request on; no source comes twice.")
+        share = f"{case['tokens_per_s'] / engine:.2f}" if engine else ""
+        records.append({**case, "share": share})
+    return Table.of(_SERVED, records, "From the first request on; no source comes twice.")
 
 
 def _speeds(shape: str, cases: Sequence[Report]) -> Table:
@@ -105,41 +104,27 @@ def _is_compared(column: Report, name: str) -> bool:
 
 
 def _steps(report: Report, cases: Sequence[Report]) -> Table:
-    limits, rows = report["limits"], []
+    limits, records = report["limits"], []
     for case in cases:
         step, work = case["step"], report["work"][case["shape"]]
         seconds = step["step_us"]["median"] / 1e6
-        bytes_share = work["bytes"] / seconds / limits["bytes_per_s"]
-        operations = 2 * work["weights"] * step["rows"] / seconds / limits["operations_per_s"]
-        rows.append(
-            [
-                case["label"],
-                f"{step['rows']:,.0f}",
-                f"{step['step_us']['median']:,.0f}",
-                f"{bytes_share:.0%}",
-                f"{operations:.0%}",
-                f"{step['outside_share']:.0%}",
-                f"{step['outside_us']:,.0f}",
-                f"{step['encode_us_a_token']:,.1f}",
-                f"{step['encode_share']:.0%}",
-            ]
+        records.append(
+            step
+            | {
+                "label": case["label"],
+                "bytes": work["bytes"] / seconds / limits["bytes_per_s"],
+                "products": 2
+                * work["weights"]
+                * step["rows"]
+                / seconds
+                / limits["operations_per_s"],
+            }
         )
-    head = [
-        "steps of seqserve fp16",
-        "rows",
-        "us a step",
-        "of the bandwidth",
-        "of the products",
-        "outside ONNX Runtime",
-        "us outside",
-        "us to encode a token",
-        "of the time, encoding",
-    ]
     note = (
         f"{shown_limits(limits)}. Shares count the weights of the decoder's products alone: neither"
         " caches nor attention."
     )
-    return Table(head, rows, note)
+    return Table.of(_STEPS, records, note)
 
 
 def shown_limits(limits: Report) -> str:

@@ -1,7 +1,7 @@
 """Imported models: what an import costs, and how each engine starts and decodes.
 
 The checkpoints have the shapes of T5-small and NLLB-600M, and random weights; CTranslate2 gets them
-from our model. In each round every engine runs in a process of its own, one after another, so that
+from our model. In each round every engine runs in a separate process, one after another, so that
 no two are in memory together.
 """
 
@@ -250,26 +250,25 @@ def tables(report: list[dict[str, Any]]) -> list[Table]:
 
 
 def _table(shape: dict[str, Any]) -> Table:
-    imports = {f"seqserve {entry['precision']}": entry for entry in shape["imports"]}
-    rows = []
-    for peer in shape["peers"]:
-        cost = imports.get(peer["name"])
-        rows.append(
-            [
-                peer["name"],
-                f"{cost['seconds']:.0f} s, {cost['peak_mb']:,.0f} MB" if cost else "",
-                f"{peer['ready_s']:.1f} s",
-                f"{peer['resident_mb']:,.0f} MB",
-                f"{peer['tokens_per_s']:,.0f}",
-                shown(peer["ratio"]),
-                f"{peer['equal_share']:.0%}",
-            ]
-        )
+    imports = {
+        f"seqserve {entry['precision']}": "{seconds:.0f} s, {peak_mb:,.0f} MB".format_map(entry)
+        for entry in shape["imports"]
+    }
     size = shape["imports"][0]["checkpoint_mb"]
-    title = f"{shape['name']}'s shape, a checkpoint of {size:,.0f} MB"
-    head = ["import", "start", "memory", "tokens/s", f"times {_BASE}", "same as at fp32"]
-    return Table(
-        [title, *head],
-        rows,
+    columns = {
+        f"{shape['name']}'s shape, a checkpoint of {size:,.0f} MB": "{name}",
+        "import": "{cost}",
+        "start": "{ready_s:.1f} s",
+        "memory": "{resident_mb:,.0f} MB",
+        "tokens/s": "{tokens_per_s:,.0f}",
+        f"times {_BASE}": "{times}",
+        "same as at fp32": "{equal_share:.0%}",
+    }
+    return Table.of(
+        columns,
+        [
+            {**peer, "cost": imports.get(peer["name"], ""), "times": shown(peer["ratio"])}
+            for peer in shape["peers"]
+        ],
         f"{shape['rows']} sources in flight on each core, {shape['length']} target tokens.",
     )

@@ -1,7 +1,7 @@
-"""This engine beside Marian on a model in Marian's files, text in and text out.
+"""This engine compared with Marian on a model in Marian's files, text in and text out.
 
 Each engine has its own tokenizer, unless Marian's vocabulary is numbered words. Speeds are in
-source tokens, as the makers of such models give them. Two models: Firefox's tiny student from
+source tokens, as the makers of these models give them. Two models: Firefox's tiny student from
 English to Portuguese, and random weights of Marian's base shape.
 """
 
@@ -60,8 +60,6 @@ class Pair:
 
 
 class _Way(NamedTuple):
-    """How engines decode."""
-
     precision: str
     has_shortlist: bool = False
 

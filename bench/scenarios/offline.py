@@ -1,4 +1,4 @@
-"""Tokens per second beside other engines, on the same weights in one run, without gRPC.
+"""Tokens per second of several engines, on the same weights in one run, without gRPC.
 
 The shipped model decodes everyday sentences to their end tokens. The larger one has random weights,
 and decodes a fixed number of target tokens, as fast as a translation model of the usual size. Every
@@ -97,7 +97,7 @@ def _ctranslate2(weights: Weights, case: Case) -> list[_Build]:
 
 def _transformers(weights: Weights, case: Case) -> list[_Build]:
     assert weights.checkpoint is not None
-    # Takes long to try: one thread a worker was faster wherever both layouts were tried.
+    # Trying takes long: one thread a worker was faster wherever both layouts were tried.
     layout = (available_cores(), 1)
     return [partial(TransformersDriver.load, weights.checkpoint, case.rows, LENGTH, layout)]
 

@@ -1,11 +1,11 @@
 """Latency at a given load: this server, what people run, and batch servers on other engines.
 
-Every server is a process of its own, called from this one, which only calls: over gRPC, and over
-HTTP those that people write around an engine. Requests
-come as a Poisson process, at rates that are shares of what one of them, the base, can do in the
-same run. All servers get the same arrivals and take turns, round after round. Times count from the
-moment at which a request was due. A batch returns all tokens at once, so only ours is also called
-as a stream; for the others the time of the first token is the time of the answer.
+Every server is a separate process, and this one only calls them: over gRPC, or over HTTP if people
+would write the server around an engine themselves. Requests come as a Poisson process, at rates
+that are shares of what one server, the base, can do in the same run. All servers get the same
+arrivals and take turns, round after round. Times count from the moment at which a request was due.
+A batch returns all tokens at once, so only ours is also called as a stream; for the others the time
+of the first token is the time of the answer.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.latency import Run, Series
 from bench.models import shipped_artifacts
-from bench.requests import caller_of, check_answers, everyday, http_caller_of
+from bench.requests import (
+    Run,
+    Series,
+    caller_of,
+    check_answers,
+    everyday,
+    http_caller_of,
+)
 from bench.tables import Table
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
@@ -111,14 +117,7 @@ def _measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 def take_turns(
     servers: Sequence[Server], sentences: Sequence[str], plan: Plan, logs: Path
 ) -> list[Series]:
-    """Starts servers, and measures them in turn.
-
-    Args:
-        servers: Ours first, which is called as a stream too.
-        sentences: What they are sent.
-        plan: What is measured.
-        logs: Folder for what they write.
-    """
+    """Starts servers and measures them in turn; the first, ours, also with streams."""
     with ExitStack() as stack:
         running = [
             (server, stack.enter_context(ServerProcess(server, logs / f"{server.name}.log")))

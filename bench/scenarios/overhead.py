@@ -1,7 +1,7 @@
 """What the server adds to its engine: tokens per second and per CPU second, start, memory.
 
 The engine alone and the server with its callers take turns on the same sentences in the same order,
-with the same number in flight. The caller, a process of its own, shares the cores with the server;
+with the same number in flight. The caller, a separate process, shares the cores with the server;
 tokens per CPU second of the server leave it out, as if it ran on another machine.
 """
 

@@ -1,4 +1,4 @@
-"""A shortlist of this engine beside the vocabulary map of CTranslate2.
+"""A shortlist of this engine, compared with the vocabulary map of CTranslate2.
 
 Both choose among the same tokens for a sentence alone. The sentences of a batch share theirs in
 CTranslate2, so there a larger batch has more to compute, and may write other words; here a sentence
@@ -79,14 +79,11 @@ def _weights(config: TransformerConfig) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The same weights and the same shortlist for both engines."""
-
     config: TransformerConfig
     weights: Weights
     shortlist: Shortlist
 
     def candidates(self, sources: Rows) -> set[int]:
-        """Returns the tokens that some sources may choose from together."""
         tokens = [token for source in sources for token in source]
         return {*self.shortlist.candidates(tokens, (), self.config.vocabulary_size).tolist()}
 

@@ -2,9 +2,9 @@
 
     python deploy/envoy/descriptor.py deploy/envoy/http.pb
 
-It needs ``googleapis-common-protos`` beside seqserve. The paths are those of ``seqserve gateway``.
-They are in the descriptor set alone, so neither the protos nor the clients depend on the
-annotations of Google.
+It needs ``googleapis-common-protos`` in addition to seqserve. The paths are the same as in
+``seqserve gateway``. They are in the descriptor set alone, so neither the protos nor the clients
+depend on the annotations of Google.
 Source: google/api/http.proto, ``HttpRule``.
 """
 

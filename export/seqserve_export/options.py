@@ -145,3 +145,22 @@ class ExportOptions(ArtifactOptions):
     )
     sentences: int = option(2_000, help="Maximum number of sentences of the proof.", minimum=1)
     threads: int = option(2, help="Threads of the proof.", minimum=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistOptions:
+    """Options of ``seqserve shortlist``."""
+
+    artifact: Path = option(help="Folder of a version of a model.", positional=True)
+    source: Path = option(help="Text in the language of the sources, one sentence a line.")
+    target: Path = option(help="Its translation, line by line.")
+    frequent: int = option(50, help="Most frequent target tokens, for every source.", minimum=1)
+    best: int = option(50, help="Most probable translations of each source token.", minimum=1)
+    iterations: int = option(5, help="Rounds of learning.", minimum=1)
+    pairs: int = option(200_000, help="Maximum number of pairs to learn from.", minimum=1)
+    data: Path | None = option(
+        None, help="TSV of real sentences for the proof; the last pairs of the text if not given."
+    )
+    sentences: int = option(1_000, help="Maximum number of sentences of the proof.", minimum=1)
+    model_version: int = option(0, help="Version to write; 0 for the next one.", minimum=0)
+    threads: int = option(2, help="Threads of the proof.", minimum=1)

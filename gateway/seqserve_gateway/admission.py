@@ -49,11 +49,7 @@ class Admission:
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
-        """Holds a place for a call.
-
-        Raises:
-            Failure: No place is free, the rate is exceeded, or admission has ended.
-        """
+        """Holds a place for a call."""
         self._admit()
         self.free -= 1
         try:

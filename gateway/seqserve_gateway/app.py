@@ -234,7 +234,6 @@ class Readiness:
     """Whether the server answers; asks it at most once a second."""
 
     def __init__(self, client: AsyncClient, clock: Callable[[], float] = time.monotonic) -> None:
-        """Knows nothing yet."""
         self._client, self._clock = client, clock
         self._lock = asyncio.Lock()
         self._is_ready, self._until_s = False, -1.0

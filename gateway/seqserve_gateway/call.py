@@ -60,11 +60,7 @@ class Call:
 
     @property
     def token(self) -> str | None:
-        """The caller's token. A form that carries it elsewhere than in ``Authorization`` sets it.
-
-        Raises:
-            Failure: On setting, if the token has a character that no token has.
-        """
+        """The caller's token; an endpoint that reads it from elsewhere than the header sets it."""
         return self._token
 
     @token.setter
@@ -81,9 +77,6 @@ class Call:
         """Refuses a body that is not said to be JSON.
 
         Pages of other sites can send any other type without being asked for leave (CORS).
-
-        Raises:
-            Failure: It is not.
         """
         if self.media_type != JSON:
             reason = f"the Content-Type must be {JSON}"
@@ -103,11 +96,7 @@ class Call:
         return await self._upstream.recent((listing, self._token), lambda: listing(self))
 
     async def message(self, method: Method, request: Message) -> Any:
-        """Makes a unary call with messages of ``seqserve.v1``.
-
-        Raises:
-            CallError: The call failed.
-        """
+        """Makes a unary call with messages of ``seqserve.v1``."""
         async with aclosing(self._upstream.messages(method, request, self.left_s)) as messages:
             return await anext(messages)
 
@@ -123,9 +112,6 @@ class Call:
         A single text is an ordinary call. Several share a window and have low priority, so that an
         array takes the slots that callers of single texts leave. Arrays that start while others
         are in progress share :data:`SHARED_WINDOW` with them.
-
-        Raises:
-            CallError: A text failed; the others are cancelled.
         """
         if len(sources) == 1:
             return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
@@ -185,7 +171,6 @@ def _result(outcome: Result | CallError) -> Result:
 
 
 def _batches(sources: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Divides an array into batches of a number of texts, of fewer if they are long."""
     begin = characters = 0
     for place, source in enumerate(sources):
         characters += len(source)
@@ -210,11 +195,7 @@ def request_id_of(request: Request) -> str:
 
 
 def timeout_of(request: Request, default_s: float, max_s: float) -> float:
-    """Returns the seconds that a caller gives its request.
-
-    Raises:
-        Failure: The header is no number of seconds, or more than ``max_s``.
-    """
+    """Returns the seconds that a caller gives its request."""
     text = request.headers.get(TIMEOUT_HEADER)
     if text is None:
         return default_s

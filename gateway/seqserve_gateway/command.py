@@ -99,11 +99,7 @@ class GatewayOptions(ConnectionOptions):
         return settings if self.lend_token else settings | {"token": None}
 
     def certificate(self) -> tuple[Path, Path] | None:
-        """Returns the files of the certificate and its key; None without TLS.
-
-        Raises:
-            OptionError: A file is missing or broken.
-        """
+        """Returns the files of the certificate and its key; None without TLS."""
         if self.tls_certificate is None and self.tls_key is None:
             return None
         if self.tls_certificate is None or self.tls_key is None:
@@ -120,11 +116,7 @@ class GatewayOptions(ConnectionOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        OptionError: An option is wrong, or the gateway cannot have its address.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         GatewayOptions,
         argv,
@@ -161,11 +153,6 @@ def main(argv: list[str]) -> int:
 
 
 def _check(options: GatewayOptions) -> None:
-    """Refuses options that contradict each other, or leave strangers in by mistake.
-
-    Raises:
-        OptionError: They do; the message names one.
-    """
     if options.timeout_s is not None and options.timeout_s > options.max_timeout_s:
         raise OptionError(
             f"--timeout-s: {options.timeout_s:g} is more than --max-timeout-s,"

@@ -90,7 +90,7 @@ def _source_of(result: Translated) -> str:
 
 
 async def _options(call: Call, fields: Fields) -> GenerateOptions:
-    # Options that would silently not be done are refused.
+    # An option that would have no effect is an error.
     if fields.text("formality", "default") in ("more", "less"):
         raise refusal(
             "formality", "is not supported; leave it out, or use prefer_more, prefer_less"

@@ -54,7 +54,6 @@ class Failure(Exception):
     """Seconds after which to retry; None where a retry does not help."""
 
     def __post_init__(self) -> None:
-        """Fills in the status and the advice that belong to the code."""
         # What quotes a request may have half of a pair of surrogates, which no answer can.
         self.details, self.field = writable(self.details), writable(self.field)
         self.status = self.status or _STATUS.get(self.code, 500)
@@ -76,11 +75,7 @@ class Failure(Exception):
         )
 
     def named_by(self, names: Mapping[str, str]) -> Failure:
-        """Returns the failure with a form's name of the field, if the form has one.
-
-        Args:
-            names: The form's names of fields, by the names in ``seqserve.v1``.
-        """
+        """Returns the failure with a form's name of the field, if the form has one."""
         if self.field not in names:
             return self
         known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))

@@ -47,11 +47,7 @@ class Fields:
         return isinstance(self._values.get(name), list)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Returns the text of a field.
-
-        Raises:
-            Failure: It is missing and has no default, or is not a text.
-        """
+        """Returns the text of a field."""
         value = self._values.get(name)
         if value is None and default is not None:
             return default
@@ -60,21 +56,13 @@ class Fields:
         return _whole(name, value)
 
     def code(self, name: str) -> str:
-        """Returns the code of a language; for an empty one the server would choose a language.
-
-        Raises:
-            Failure: It is missing or empty.
-        """
+        """Returns the code of a language; for an empty one the server would choose a language."""
         if not (code := self.text(name)):
             raise refusal(name, "is empty")
         return code
 
     def texts(self, name: str) -> list[str]:
-        """Returns the texts of a field that may be one text or several.
-
-        Raises:
-            Failure: It is missing, or has something else.
-        """
+        """Returns the texts of a field that may be one text or several."""
         if not self.has_list(name):
             return [self.text(name)]
         values = self._values[name]
@@ -87,11 +75,7 @@ class Fields:
         return str(self._values.get(name, "")).lower() in _TRUE
 
     def number(self, name: str, limit: int) -> int:
-        """Returns a whole number from 0 to a limit; 0 where the field is missing.
-
-        Raises:
-            Failure: It is not a number, or too large.
-        """
+        """Returns a whole number from 0 to a limit; 0 where the field is missing."""
         text = str(self._values.get(name) or 0)
         digits = text.lstrip("0") if text.isascii() and text.isdecimal() else str(limit + 1)
         # Longer ones are too large, and Python does not read thousands of digits.
@@ -100,22 +84,14 @@ class Fields:
         return int(digits or 0)
 
     def file(self, name: str) -> File:
-        """Returns a file.
-
-        Raises:
-            Failure: It is missing.
-        """
+        """Returns a file."""
         if name not in self._files:
             raise refusal(name, "is missing; send it as multipart/form-data")
         return self._files[name]
 
 
 def fields_of(call: Call) -> Fields:
-    """Reads the fields of the body, then of the query.
-
-    Raises:
-        Failure: The body is not what its Content-Type says.
-    """
+    """Reads the fields of the body, then of the query."""
     query = _of_form(call.request.url.query)
     if not call.body:
         return Fields(query)

@@ -28,18 +28,7 @@ _MAX_TEXT = 4 << 20
 
 
 async def translated_file(call: Call, file: File, source: str, target: str, field: str) -> File:
-    """Translates the text of a file; the rest of it stays.
-
-    Args:
-        call: The request.
-        file: The file.
-        source: Code of the language of the file, or AUTO.
-        target: Code of the language to translate to.
-        field: Name of the file in the form, for errors.
-
-    Raises:
-        Failure: Its format is not supported, or it is not in its format.
-    """
+    """Translates the text of a file; the rest of it stays."""
     path = Path(file.name)
     if path.suffix.lower() not in SUFFIXES:
         reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"

@@ -34,10 +34,6 @@ async def sources_of(
 
     A text without words may be in any language, so it counts as one in the target language, with
     confidence 0, as does a text whose language cannot be told.
-
-    Raises:
-        CallError: The detection failed.
-        Failure: The server cannot detect languages, or declares none to choose from.
     """
     if source != AUTO:
         return [DetectedLanguage(language=source, confidence=1.0)] * len(texts)
@@ -61,11 +57,7 @@ async def sources_of(
 
 
 async def targets_of(call: Call) -> Targets:
-    """Lists what the server translates; for ``call.recent``, because there may be many pairs.
-
-    Raises:
-        CallError: The server does not list its pairs of languages.
-    """
+    """Lists what the server translates; for ``call.recent``, because there may be many pairs."""
     pairs = await call.client.language_pairs(timeout_s=call.left_s)
     return await asyncio.to_thread(_grouped, pairs)
 

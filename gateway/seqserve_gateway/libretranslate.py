@@ -58,11 +58,7 @@ class Downloads:
         return key
 
     def get(self, key: str) -> File:
-        """Returns a file.
-
-        Raises:
-            Failure: The key is unknown, or the file has expired.
-        """
+        """Returns a file."""
         self._shrink()
         if key not in self._files:
             raise Failure("NOT_FOUND", "there is no such file, or no longer; translate it again")

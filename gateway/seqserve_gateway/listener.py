@@ -52,11 +52,7 @@ class ListenerLimits:
 
 
 def listener_at(host: str, port: int, option: str) -> socket.socket:
-    """Opens a socket that listens.
-
-    Raises:
-        OptionError: The address cannot be had; the message names ``option``.
-    """
+    """Opens a socket that listens."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
@@ -76,12 +72,7 @@ def run(
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; a second signal ends the process without a drain.
 
-    Args:
-        app: The application.
-        listener: The socket.
-        gateway: Of the application; at the first signal its admission ends.
-        limits: Of the connections.
-        certificate: Files of a certificate and its key, PEM, for TLS.
+    At the first signal the gateway's admission ends.
     """
     files = _files(limits.max_connections + _FILES)
     limits = replace(limits, max_connections=min(limits.max_connections, files - _FILES))
@@ -127,7 +118,6 @@ class _Server(uvicorn.Server):
         self._drained_by_s = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to drain; at the second signal, ends at once."""
         if self._gateway.admission.is_open:
             self._gateway.admission.is_open = False
             self._drained_by_s = time.monotonic() + self._drain_timeout_s
@@ -135,7 +125,6 @@ class _Server(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ends the server once it has drained, and connections that take nothing."""
         is_drained = (
             self._gateway.admission.in_progress == 0 or time.monotonic() >= self._drained_by_s
         )

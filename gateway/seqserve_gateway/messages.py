@@ -1,7 +1,7 @@
 """JSON to messages of ``seqserve.v1`` and back, strictly.
 
 Fields are written with the names of the protos (``num_hypotheses``); ``numHypotheses`` is accepted
-too. A field that is unknown, or given twice, is refused by its name. NaN and the infinities are
+too. An unknown or repeated field is an error that names it. NaN and the infinities are
 texts.
 Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json/.
 """
@@ -41,11 +41,7 @@ _NO_INTEGER = "invalid literal for int() with base 10: "
 
 
 def message_of(body: bytes, message: M) -> M:
-    """Fills a message from the JSON of a body.
-
-    Raises:
-        Failure: The body is not JSON, or does not fit the message; the failure names the field.
-    """
+    """Fills a message from the JSON of a body."""
     facts = _json(body)
     if not isinstance(facts, dict):
         raise _invalid("the body is not a JSON object")
@@ -105,7 +101,7 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
     # object. Most other values are left to it.
     fields = kind.fields_by_name
     for name, value in facts.items():
-        # protobuf fails to look such a name up.
+        # protobuf fails to look this name up.
         _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:

@@ -22,12 +22,7 @@ from seqserve_gateway.endpoint import Form
 
 
 def document_of(forms: Sequence[Form], max_timeout_s: float) -> dict[str, Any]:
-    """Joins the descriptions of forms to one document of OpenAPI.
-
-    Args:
-        forms: The forms.
-        max_timeout_s: Longest deadline of a request.
-    """
+    """Joins the descriptions of forms to one document of OpenAPI."""
     document: dict[str, Any] = json.loads((RESOURCES / "openapi.json").read_text("utf-8"))
     document["info"]["version"] = __version__
     headers = [

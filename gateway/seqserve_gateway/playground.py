@@ -60,11 +60,7 @@ class PlaygroundOptions(ConnectionOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        OptionError: The page cannot have the address of ``--listen``.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         PlaygroundOptions,
         argv,
@@ -91,13 +87,7 @@ def main(argv: list[str]) -> int:
 
 
 def page_of(gateway: Gateway, allowed_hosts: Sequence[str] = ()) -> Starlette:
-    """Returns the application: ``/v1`` and the page that asks it.
-
-    Args:
-        gateway: The server and the limits.
-        allowed_hosts: Names by which browsers may ask for the page, in addition to localhost and
-            addresses.
-    """
+    """Returns the application: ``/v1`` and the page that asks it."""
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 

@@ -76,10 +76,6 @@ async def translated(
         target: Code of the language to translate to.
         options: Further options of every call.
         alternatives: Most other translations of each text.
-
-    Raises:
-        CallError: A text could not be translated.
-        Failure: The languages are wrong, or there is too much to translate.
     """
     options = {
         "segmentation": "sentences",
@@ -138,7 +134,6 @@ async def _documents(
 async def _answers(
     call: Call, passages: Sequence[Passage], options: GenerateOptions
 ) -> list[list[str]]:
-    """Returns the translations of each passage, the best first, with the text before it."""
     answers = [[passage.before + passage.source] for passage in passages]
     for is_marked in (False, True):
         numbers = [

@@ -53,11 +53,6 @@ class Upstream:
     """A client of the server, and its calls as messages of ``seqserve.v1``."""
 
     def __init__(self, settings: UpstreamSettings) -> None:
-        """Connects with the first call.
-
-        Raises:
-            OptionError: A setting is wrong, as for the client.
-        """
         self.settings = settings
         self._arrays = 0
         self._thread = ThreadPoolExecutor(1, "seqserve-gateway")
@@ -111,9 +106,6 @@ class Upstream:
         """Yields the messages of a call, exactly as the server sends them.
 
         Closing the generator cancels the call.
-
-        Raises:
-            CallError: The call failed.
         """
         attempts = Attempts(self._retry, timeout_s, self._availability)
         return messages_of(self._calls, method, request, attempts)
@@ -123,9 +115,6 @@ class Upstream:
 
         A token is left out where it would cross the network in clear: a server that wants one then
         refuses the call.
-
-        Raises:
-            Failure: The token has a character that no token has.
         """
         if token is None:
             return self._own

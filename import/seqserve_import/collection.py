@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_import.command import ImportOptions
 from seqserve_import.files import CheckpointError
 from seqserve_import.importing import import_checkpoint
 from seqserve_import.languages import pair_of
 from seqserve_import.marian.checkpoint import open_checkpoint
 from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.options import ImportOptions
 
 _OF_ONE = ("source_language", "target_language", "description")
 """Options that describe one model."""

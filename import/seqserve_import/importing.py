@@ -19,13 +19,13 @@ from seqserve_export.quantization import Calibration, Range, quantize_in_place
 from seqserve_export.shortlist.attach import NewShortlist
 from seqserve_export.tolerance import ParityError
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.command import ImportOptions
 from seqserve_import.families import family_of
 from seqserve_import.family import Family
 from seqserve_import.files import CheckpointError
 from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
+from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
 from seqserve_import.weights import check_tables, input_limits, load_model

@@ -30,7 +30,7 @@ def padding_mask(lengths: Tensor, size: int) -> Tensor:
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Masks the future: True for a query's own position and those before it.
 
-    The last query stands at the last key, so the mask also fits a block of new queries against a
+    The last query is at the last key, so the mask also fits a block of new queries against a
     longer cache of keys.
 
     Returns:

@@ -38,7 +38,7 @@ class Batch:
     target_tokens: int
 
     def to(self, device: torch.device) -> Batch:
-        """Gives the same batch on a device; the copy to a GPU does not wait for its other work."""
+        """Returns the batch on a device; the copy to a GPU does not wait for its other work."""
 
         def moved(tensor: Tensor) -> Tensor:
             tensor = tensor.pin_memory() if device.type == "cuda" else tensor
@@ -54,7 +54,7 @@ class Batch:
 
 
 class Rows:
-    """Rows of token ids, kept one behind the other, so that many are padded at once."""
+    """Rows of token ids in one array, so that many are padded at once."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
         """Joins the rows; ``lengths`` are their tokens, ``[N]``."""
@@ -64,7 +64,7 @@ class Rows:
         self._tokens = np.fromiter(tokens, np.int32, count=int(self.lengths.sum()))
 
     def padded(self, chosen: Sequence[int], pad_id: int) -> tuple[Ids, Ids]:
-        """Gives some rows ``[B, S]``, padded on the right, and their lengths ``[B]``."""
+        """Returns some rows ``[B, S]``, padded on the right, and their lengths ``[B]``."""
         lengths = self.lengths[chosen]
         columns = np.arange(lengths.max())
         places = self._starts[chosen][:, None] + columns  # [B, S]
@@ -105,7 +105,6 @@ class Examples:
         self.weights = None if weights is None else np.array([weights[row] for row in kept])
 
     def __len__(self) -> int:
-        """Counts the pairs."""
         return len(self.lengths)
 
     def batch(self, rows: Sequence[int]) -> Batch:

@@ -12,7 +12,7 @@ A run is one directory::
     report.json                    scores of the result, and what it cost
     log/                           for TensorBoard
 
-Files are written beside their place and then renamed, so a killed training never leaves half of
+Files are written under another name and then renamed, so a killed training never leaves half of
 one.
 """
 
@@ -137,11 +137,7 @@ class RunDirectory:
 
 
 def load_run(path: Path, which: Weights = Weights.RESULT) -> tuple[Transformer, Tokenizer]:
-    """Loads the model and the tokenizer of a run, the model in evaluation mode.
-
-    Raises:
-        OptionError: It is no run, or a file of it is missing or does not fit.
-    """
+    """Loads the model and the tokenizer of a run, the model in evaluation mode."""
     run = RunDirectory(path)
     if not run.config.is_file():
         raise OptionError(f"{path}: is no training run; `seqserve train` makes one")
@@ -247,7 +243,7 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def current_commit() -> str:
-    """Gives the commit of the clone that this code runs from; "" outside a clone."""
+    """Returns the commit of the clone that this code runs from; "" outside a clone."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)

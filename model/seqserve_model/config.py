@@ -82,7 +82,7 @@ class TransformerConfig:
     vocabulary_size: int = 6144
     """V, tokens of targets; a multiple of 128 keeps the exported argmax quick."""
     source_vocabulary_size: int = 0
-    """Tokens of sources, if they have a vocabulary of their own; 0 for a joint one."""
+    """Tokens of sources, if they have a separate vocabulary; 0 for a joint one."""
     width: int = 256
     """W, d_model of the paper."""
     heads: int = 4
@@ -116,7 +116,7 @@ class TransformerConfig:
     embedding_norm: bool = False
     """Whether embeddings are normalised once positions are added, as in BART."""
     projection_bias: bool = True
-    """Whether attention and feed-forward add biases; those of T5 do not."""
+    """Whether attention and feed-forward add biases; T5 has none."""
     activation: Activation = Activation.RELU
     """As in the paper, and the cheapest."""
     positions: PositionScheme = PositionScheme.SINUSOIDAL
@@ -153,7 +153,6 @@ class TransformerConfig:
     """Stands for what the vocabulary lacks."""
 
     def __post_init__(self) -> None:
-        """Refuses shapes that cannot be built."""
         for name in (*_POSITIVE, *_OPTIONAL):
             value, least = getattr(self, name), 0 if name in _OPTIONAL else 1
             if value < least:
@@ -249,7 +248,7 @@ class TransformerConfig:
         return from_plain(cls, "model", values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain values from which :meth:`from_dict` builds the same configuration."""
+        """Returns plain values from which :meth:`from_dict` builds the same configuration."""
         return dataclasses.asdict(self, dict_factory=to_plain)
 
 

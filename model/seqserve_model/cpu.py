@@ -35,7 +35,6 @@ class ByteDropout(nn.Module):
     """Sets activations to zero at random while training."""
 
     def __init__(self, probability: float) -> None:
-        """Takes the probability of a zero."""
         super().__init__()
         self.threshold = round(probability * _LEVELS)
 
@@ -60,7 +59,7 @@ def use_byte_dropout(model: nn.Module) -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Asks glibc to keep freed memory; returns False where there is no glibc."""
+    """Asks glibc to keep freed memory; returns False without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False
@@ -71,7 +70,7 @@ def keep_freed_memory() -> bool:
 def trim_memory() -> None:
     """Frees what only reference cycles keep, and asks glibc to return all that is freed.
 
-    The second does nothing where there is no glibc.
+    The second does nothing without glibc.
     """
     gc.collect()
     trim = malloc_trim()

@@ -47,7 +47,7 @@ class Corpus:
     bad_lines: list[BadLine] = field(default_factory=list)
 
     def report(self, shown: int = 5) -> list[str]:
-        """Tells what was read, the first bad lines as ``file:line: reason``."""
+        """Describes what was read, with the first bad lines as ``file:line: reason``."""
         lines = [f"{self.path}:{bad.number}: {bad.reason}" for bad in self.bad_lines[:shown]]
         total = f"{self.path}: {len(self.pairs):,} pairs read"
         if self.bad_lines:
@@ -84,9 +84,6 @@ def read_pairs(
     """Reads the pairs of a TSV file, plain, gzip or bzip2.
 
     Columns are counted from 0; a sentence of more than ``max_chars`` makes a line bad.
-
-    Raises:
-        OptionError: The file cannot be read, or holds no pair.
     """
     corpus = Corpus(path=path)
     try:
@@ -140,9 +137,6 @@ def split_pairs(
     the first pair is kept. Larger groups (very short sentences with dozens of translations) stay
     in the training data: holding them out would take much of it away for a few test sentences.
     ``max_group`` is the largest group, in pairs, that may be held out.
-
-    Raises:
-        OptionError: There are not enough pairs.
     """
     unique = list(dict.fromkeys(pairs))
     groups = list(_linked_groups(unique))
@@ -172,11 +166,7 @@ def pairs_apart_from(pairs: Iterable[Pair], held_out: Sequence[Pair]) -> list[Pa
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Writes pairs as TSV, all or none.
-
-    Raises:
-        NotWritten: A write failed, as on a full disk.
-    """
+    """Writes pairs as TSV, all or none."""
     with written_whole(path, "w", newline="\n", option="") as file:
         file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
 
@@ -209,7 +199,6 @@ def _draw(
 
 
 def _linked_groups(pairs: list[Pair]) -> Iterator[list[int]]:
-    """Yields the pairs of each connected component (union-find with path halving)."""
     parents = list(range(len(pairs)))
 
     def root(i: int) -> int:

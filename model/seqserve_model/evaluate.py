@@ -52,7 +52,6 @@ class Scores:
     chrf_signature: str
 
     def __str__(self) -> str:
-        """Writes one line for each score, signature included."""
         caveat = "" if self.bleu_applies else " (no translation has BLEU's four words; see chrF)"
         return (
             f"BLEU {self.bleu:.2f}{caveat}  {self.bleu_signature}\n"
@@ -188,7 +187,7 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
 
 
 def is_artifact(path: Path) -> bool:
-    """Tells an exported artifact from a training run."""
+    """Returns whether a folder is an exported artifact, and no training run."""
     return (path / MANIFEST).is_file()
 
 

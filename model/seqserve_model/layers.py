@@ -37,7 +37,6 @@ class FeedForward(nn.Module):
     """Position-wise feed-forward network (§3.3), gated by some activations (Shazeer 2020)."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        """Makes two projections, or three if it is gated."""
         super().__init__()
         width, inner, bias = config.width, config.feed_forward_width, config.projection_bias
         self.activation = _ACTIVATIONS[config.activation]
@@ -77,14 +76,13 @@ class Residual(nn.Module):
     """A sublayer with its residual sum, dropout and normalisation (§3.1, §5.4)."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        """Makes the normalisation."""
         super().__init__()
         self.pre = config.norm_position is NormPosition.PRE
         self.norm = make_norm(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
-        """Gives x + sublayer(norm(x)), or norm(x + sublayer(x)) where the norm comes after."""
+        """Returns x + sublayer(norm(x)), or norm(x + sublayer(x)) where the norm comes after."""
         if self.pre:
             return x + self.dropout(sublayer(self.norm(x)))  # type: ignore[no-any-return]
         return self.norm(x + self.dropout(sublayer(x)))  # type: ignore[no-any-return]
@@ -94,7 +92,6 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        """Makes both sublayers."""
         super().__init__()
         self.self_attention = make_attention(config)
         self.feed_forward = FeedForward(config)
@@ -114,7 +111,6 @@ class DecoderLayer(nn.Module):
     """
 
     def __init__(self, config: TransformerConfig) -> None:
-        """Makes the three sublayers."""
         super().__init__()
         if config.decoder_cell is DecoderCell.SSRU:
             self.ssru = SSRU(config.width, config.max_target_length + 1)

@@ -77,7 +77,7 @@ def length_penalty_option(help: str) -> Any:
 
 
 class SearchOptions(Protocol):
-    """Options with those of a search among them."""
+    """Options that include those of a search."""
 
     @property
     def beam_size(self) -> int | None:

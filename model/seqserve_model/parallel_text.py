@@ -14,7 +14,7 @@ from seqserve_model.data import Pair, Split, pairs_apart_from, read_pairs, split
 from seqserve_model.recipe import DataRecipe, TrainingFile
 
 Report = Callable[[str], None]
-"""Takes a line about what was read."""
+"""Receives a line about what was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,7 @@ class Division:
 
 
 def read_split(data: DataRecipe, report: Report) -> Split:
-    """Reads and divides the files of a recipe, and puts prefixes before the sources.
-
-    Raises:
-        OptionError: A file cannot be read or holds no pair, or there are too few pairs.
-    """
+    """Reads and divides the files of a recipe, and puts prefixes before the sources."""
     division = divide(data, report)
     files, training = division.files, division.training
     own = {name for name in ("validation", "test") if getattr(data, f"{name}_path")}
@@ -59,11 +55,7 @@ def read_split(data: DataRecipe, report: Report) -> Split:
 
 
 def divide(data: DataRecipe, report: Report) -> Division:
-    """Reads and divides the files of a recipe, without the augmented pairs.
-
-    Raises:
-        OptionError: As :func:`read_split` does.
-    """
+    """Reads and divides the files of a recipe, without the augmented pairs."""
     files = _file_of_each_pair(data, report)
     own = {
         name: _read(path, data, report)

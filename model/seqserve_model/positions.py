@@ -1,4 +1,4 @@
-"""Position schemes: seven ways to encode the order of tokens, behind one interface.
+"""Position schemes: seven ways to encode the order of tokens, with one interface.
 
 ========== ========================================== ==============================================
 scheme     where it acts                              source
@@ -35,19 +35,19 @@ class Positions(nn.Module):
     """Whether the scheme changes the values too and so must see the attention weights."""
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        """Marks embeddings ``[B, T, W]`` whose first token stands at ``start``."""
+        """Marks embeddings ``[B, T, W]`` whose first token is at ``start``."""
         return x
 
     def rotate(self, heads: Tensor, start: int) -> Tensor:
-        """Marks queries or keys ``[B, H, T, D]`` whose first token stands at ``start``."""
+        """Marks queries or keys ``[B, H, T, D]`` whose first token is at ``start``."""
         return heads
 
     def bias(self, layer: int, query: Tensor, start: int, keys: int) -> Tensor | None:
-        """Gives the term ``[.., H, Q, K]`` of the attention logits of queries ``[B, H, Q, D]``."""
+        """Returns the term ``[.., H, Q, K]`` of the logits of queries ``[B, H, Q, D]``."""
         return None
 
     def values(self, layer: int, weights: Tensor, start: int) -> Tensor | None:
-        """Gives what weights ``[B, H, Q, K]`` add to the averaged values: ``[B, H, Q, D]``."""
+        """Returns what weights ``[B, H, Q, K]`` add to the averaged values: ``[B, H, Q, D]``."""
         return None
 
 
@@ -96,7 +96,7 @@ class SinusoidalPositions(Positions):
     """A fixed wave for each dimension, added to the embeddings."""
 
     def __init__(self, table: Tensor) -> None:
-        """Takes the waves ``[length, W]``; they are no parameter and are not saved."""
+        """Stores the waves ``[length, W]``; they are no parameter and are not saved."""
         super().__init__()
         self.register_buffer("table", table, persistent=False)
         self.table: Tensor  # [length, W]
@@ -110,7 +110,6 @@ class LearnedPositions(Positions):
     """A trained vector for each position, added to the embeddings."""
 
     def __init__(self, length: int, width: int) -> None:
-        """Begins with small random vectors."""
         super().__init__()
         self.table = nn.Parameter(torch.randn(length, width) * 0.02)  # [length, W]
 
@@ -169,7 +168,6 @@ class T5Positions(Positions):
     """
 
     def __init__(self, heads: int, buckets: int, distance: int, *, causal: bool) -> None:
-        """Begins with small random numbers."""
         super().__init__()
         self.buckets, self.distance, self.causal = buckets, distance, causal
         self.table = nn.Parameter(torch.randn(buckets, heads) * 0.02)  # [buckets, H]
@@ -215,7 +213,7 @@ class RotaryPositions(Positions):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """Gives each head its slope, ``[H]``: 2^(-8i/H), as the paper's code does for any H."""
+    """Returns the slope of each head, ``[H]``: 2^(-8i/H), as the paper's code does for any H."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     between = [2 ** (-8 * (i + 0.5) / power) for i in range(heads - power)]
@@ -236,7 +234,7 @@ class AlibiPositions(Positions):
         self.slopes: Tensor  # [H]
 
     def bias(self, layer: int, query: Tensor, start: int, keys: int) -> Tensor:
-        """Gives minus slope times distance."""
+        """Returns minus slope times distance."""
         distance = distances(query.size(2), keys, start, query.device).abs()
         return -self.slopes[:, None, None] * distance  # [H, Q, K]
 

@@ -115,7 +115,6 @@ class Counts:
     written: int = 0
 
     def __str__(self) -> str:
-        """Gives all counts in one line."""
         return (
             f"{self.read:,} pairs read, {self.empty:,} empty and {self.duplicates:,} repeated "
             f"left out, {self.written:,} written"

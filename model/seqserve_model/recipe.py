@@ -8,6 +8,7 @@ known is an error.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -123,6 +124,18 @@ class OptimizerRecipe:
     clip_norm: float = _key(1.0, "maximum norm of the gradient; 0 does not clip", 0)
     label_smoothing: float = _key(0.1, "as in the paper (§5.4)", 0)
 
+    def rate(self, step: int, *, max_steps: int) -> float:
+        """Returns the learning rate of a step, counted from 1 to ``max_steps``.
+
+        It grows linearly, then falls with the inverse square root of the step (§5.3). The optional
+        decay lets a training of fixed length end well.
+        """
+        warmup = max(1, self.warmup_steps)
+        rate = self.learning_rate * min(step / warmup, math.sqrt(warmup / step))
+        if self.decay_steps:
+            rate *= min(1.0, max(0.0, max_steps + 1 - step) / self.decay_steps)
+        return rate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecipe:
@@ -157,11 +170,7 @@ class Recipe:
 
     @classmethod
     def load(cls, path: Path) -> Recipe:
-        """Reads a TOML file.
-
-        Raises:
-            OptionError: The file cannot be read, a key is unknown, or a value does not fit.
-        """
+        """Reads a TOML file."""
         try:
             return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
@@ -189,7 +198,7 @@ class Recipe:
         return cls(model=model, data=data, **others)
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain values from which :meth:`from_dict` builds the same recipe."""
+        """Returns plain values from which :meth:`from_dict` builds the same recipe."""
         plain = dataclasses.asdict(self, dict_factory=to_plain)
         return {**plain, "model": dict(self.model)}
 

@@ -38,7 +38,7 @@ def greedy(
 def greedy_in_batches(
     model: Transformer, rows: Sequence[list[int]], max_decoding_length: int, batch_rows: int
 ) -> list[list[int]]:
-    """Decodes any number of sources as :func:`greedy` does, those of like length together.
+    """Decodes any number of sources as :func:`greedy` does, in batches of similar lengths.
 
     The model may be on any device. Each of ``rows`` has the end token last; the results keep the
     order of the rows.
@@ -54,7 +54,7 @@ def greedy_in_batches(
 
 
 def batches_by_length(rows: Sequence[list[int]], size: int) -> Iterator[list[int]]:
-    """Gives the indices of rows, from short to long, ``size`` at a time."""
+    """Returns the indices of rows, from short to long, ``size`` at a time."""
     by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     for start in range(0, len(by_length), size):
         yield by_length[start : start + size]

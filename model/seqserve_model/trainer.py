@@ -14,6 +14,7 @@ from enum import Enum
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from seqserve.errors import SeqserveError
 from seqserve_model.batches import Batch, Examples, epoch_order
@@ -26,7 +27,6 @@ from seqserve_model.checkpoint import (
 )
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import Scores, TorchTranslator, evaluate
-from seqserve_model.objective import batch_loss, learning_rate
 from seqserve_model.progress import Progress
 from seqserve_model.recipe import Metric, OptimizerRecipe, Precision, Recipe
 from seqserve_model.transformer import Transformer
@@ -57,7 +57,7 @@ class Validation:
     """Of the scored pairs, the first ones, in their order."""
 
     def by(self, metric: Metric) -> float:
-        """Gives the value of a metric, negated if lower is better."""
+        """Returns the value of a metric, negated if lower is better."""
         scores = {Metric.CHRF: self.scores.chrf, Metric.BLEU: self.scores.bleu}
         return scores.get(metric, -self.loss)
 
@@ -204,11 +204,7 @@ class Trainer:
             state.epoch, state.batch = state.epoch + 1, 0
 
     def _number(self, loss: Tensor) -> float:
-        """Reads a loss, which waits for the device.
-
-        Raises:
-            TrainingError: It is not a number; since one step's is not, no later one's is.
-        """
+        """Reads a loss, which waits for the device."""
         if math.isfinite(number := loss.item()):
             return number
         raise TrainingError(
@@ -248,20 +244,30 @@ class Trainer:
         return None
 
     def _rate(self, step: int) -> float:
-        optimizer = self.recipe.optimizer
-        return learning_rate(
-            step,
-            peak=optimizer.learning_rate,
-            warmup_steps=optimizer.warmup_steps,
-            decay_steps=optimizer.decay_steps,
-            max_steps=self.recipe.training.max_steps,
-        )
+        return self.recipe.optimizer.rate(step, max_steps=self.recipe.training.max_steps)
 
     def _loss(self, batch: Batch, label_smoothing: float) -> Tensor:
         is_bf16 = self.recipe.training.precision is Precision.BF16
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=is_bf16):
             batch = batch.to(self._device)
             return batch_loss(self.model, batch, label_smoothing=label_smoothing)
+
+
+def batch_loss(model: Transformer, batch: Batch, *, label_smoothing: float) -> Tensor:
+    """Computes the loss of a batch, a scalar in nats, summed over its target tokens.
+
+    It is cross-entropy. ``label_smoothing`` is the probability that is spread over all tokens
+    (Szegedy et al. 2016, §7); 0 gives the plain negative log-likelihood.
+    """
+    logits = model(batch.source, batch.source_lengths, batch.target_in)  # [B, T, V]
+    # To drop the padding, a hundredth of the tokens, a GPU would first have to count it.
+    return F.cross_entropy(
+        logits.flatten(0, 1),
+        batch.target_out.flatten(),
+        ignore_index=model.config.pad_id,
+        label_smoothing=label_smoothing,
+        reduction="sum",
+    )
 
 
 def make_optimizer(model: Transformer, recipe: OptimizerRecipe) -> torch.optim.AdamW:

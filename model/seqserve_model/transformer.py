@@ -190,7 +190,7 @@ class Transformer(nn.Module):
         return self.project(self.features(source, source_lengths, target))
 
     def features(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
-        """Gives the decoder's output ``[B, T, W]``, from which :meth:`project` makes logits."""
+        """Returns the decoder's output ``[B, T, W]``, from which :meth:`project` makes logits."""
         memory = self.encode(source, source_lengths)
         return self.advance(target, self.begin(memory, source_lengths))
 

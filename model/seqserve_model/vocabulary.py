@@ -1,7 +1,8 @@
 """Learns the joint vocabulary of source and target: byte-pair encoding with byte fallback.
 
-Words are marked by ``▁`` at their start, digits stand alone, punctuation too. A character that the
-vocabulary does not hold is written as its UTF-8 bytes, so no text is ever unknown.
+Words are marked by ``▁`` at their start; digits and marks of punctuation are single tokens. A
+character that the vocabulary does not hold is written as its UTF-8 bytes, so no text is ever
+unknown.
 
 Sources: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
 Kudo and Richardson 2018, "SentencePiece" (``▁`` and byte fallback).
@@ -28,10 +29,7 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
 
     Args:
         size: Number of tokens, the 4 control tokens and the 256 bytes counted.
-        characters: Limit of characters with a token of their own; the most frequent ones get it.
-
-    Raises:
-        OptionError: The characters alone are more than that.
+        characters: Limit of characters that are tokens; the most frequent ones are.
     """
     tokenizer = _untrained()
     trainer = trainers.BpeTrainer(
@@ -62,7 +60,7 @@ def _untrained() -> tokenizers.Tokenizer:
 def _without_added_bytes(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     """Keeps the byte tokens in the vocabulary only.
 
-    The trainer reserves their ids as those of control tokens, which would be left out of decoded
+    The trainer reserves their ids as control tokens, which would be left out of decoded
     text.
     """
     content = json.loads(tokenizer.to_str())

@@ -22,18 +22,14 @@ _CACHED = "causal, last 2 queries"
 
 
 def draw(result: AttentionResult, kind: Kind) -> Figure:
-    """Draws the weights of every layer and head; rows attend to columns.
-
-    Raises:
-        OptionError: The model has no attention of this kind.
-    """
+    """Draws the weights of every layer and head; rows attend to columns."""
     rows, columns, weights = parts_of(result, kind)
     model = f"{result.model}/{result.version}"
     if not weights.layers:
         raise OptionError(f"--kind: {model} has no {kind.value} attention: it is recurrent")
     cell = (
         max(_SMALLEST, _REST + _TOKEN * len(columns)),
-        # The names of columns stand upright below.
+        # The names of columns are upright below.
         _REST + _TOKEN * len(rows) + _LETTER * max(map(width_of, columns), default=0),
     )
     figure, axes = grid(
@@ -57,11 +53,6 @@ def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResul
 
     The graphs are those that a server runs; the text goes in as it is, without the tokens that
     some imported models put around it.
-
-    Raises:
-        OptionError: The target is too long.
-        NoScorer: The artifact was exported without its scorer graph.
-        ArtifactError: The artifact is not sound.
     """
     # Imported here, because the attention that a server gives needs neither.
     from seqserve_server.engine.local_engine import LocalEngine

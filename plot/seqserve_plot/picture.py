@@ -135,7 +135,7 @@ def frame(axes: Axes) -> None:
 
 
 def add_bar(axes: Axes, image: AxesImage, label: str = "") -> None:
-    """Shows beside a matrix which colours stand for which numbers."""
+    """Draws the key of colours and numbers next to a matrix."""
     if axes.figure:
         bar = axes.figure.colorbar(image, ax=axes, label=label)
         assert bar.solids is not None, "an image has no contours"
@@ -151,11 +151,7 @@ def name_cells(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Refuses a file whose name does not say what kind of picture it is, and a missing folder.
-
-    Raises:
-        OptionError: The name ends in neither .png nor .svg, or there is no such folder.
-    """
+    """Refuses a file whose name does not say what kind of picture it is, and a missing folder."""
     if path.suffix.lower() not in _SUFFIXES:
         raise OptionError(f"--out: {path} must end in {' or '.join(_SUFFIXES)}")
     if not path.parent.is_dir():
@@ -163,12 +159,7 @@ def check_name(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a picture as the name of the file says, PNG or SVG.
-
-    Raises:
-        FontError: It is a PNG, and no font has a letter of it.
-        OptionError: The name says neither, or the file cannot be written.
-    """
+    """Writes a picture as the name of the file says, PNG or SVG."""
     check_name(path)
     is_svg = path.suffix.lower() == ".svg"
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]

@@ -25,11 +25,7 @@ from seqserve_plot.picture import ANGLE, SIGN, grid, heat_map
 
 @torch.no_grad()
 def draw_scheme(scheme: PositionScheme, length: int, width: int, heads: int) -> Figure:
-    """Draws a scheme as the network computes it, for ``length`` tokens.
-
-    Raises:
-        OptionError: All of the scheme is trained, or the sizes do not fit it.
-    """
+    """Draws a scheme as the network computes it, for ``length`` tokens."""
     if scheme is PositionScheme.LEARNED:
         raise OptionError(
             "positions: learned positions are made by a training; name one with --trained"

@@ -47,7 +47,6 @@ class Trace(Observer):
     """Notes at which step each request of one worker got its first token and ended."""
 
     def __init__(self) -> None:
-        """Begins before the first step."""
         self._steps = 0
         self._began: dict[Request, int] = {}
         self._ended: dict[Request, int] = {}
@@ -65,7 +64,7 @@ class Trace(Observer):
         self._ended[request] = self._steps
 
     def stay(self, request: Request) -> Stay:
-        """Tells when a request that has ended had a slot."""
+        """Returns when a request that has ended had a slot."""
         return Stay(
             source_tokens=len(request.spec.source),
             begin=self._began[request],
@@ -74,11 +73,7 @@ class Trace(Observer):
 
 
 def trace(folder: Path, texts: Sequence[str], slots: int) -> list[Stay]:
-    """Decodes texts greedily, all of them there before the first step; tells when each ran.
-
-    Raises:
-        ArtifactError: The artifact is not sound.
-    """
+    """Decodes texts greedily, all of them there before the first step; tells when each ran."""
     manifest = Manifest.load(folder)
     tokenizer, observed = Tokenizer.of_artifact(folder, manifest), Trace()
     limits = EngineLimits(

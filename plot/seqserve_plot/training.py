@@ -25,11 +25,7 @@ _PANELS = {
 
 
 def draw(runs: Sequence[Path]) -> Figure:
-    """Draws loss, validation scores and learning rate of one run or of several.
-
-    Raises:
-        OptionError: A run has no log.
-    """
+    """Draws loss, validation scores and learning rate of one run or of several."""
     figure, axes = grid(1, len(_PANELS))
     for run in runs:
         curves = read_curves(run)
@@ -46,11 +42,7 @@ def draw(runs: Sequence[Path]) -> Figure:
 
 
 def read_curves(run: Path) -> dict[str, Curve]:
-    """Reads every number that a training logged, by name; the steps of an interrupted one once.
-
-    Raises:
-        OptionError: The run has no log.
-    """
+    """Reads every number that a training logged, by name; the steps of an interrupted one once."""
     log = run / "log"
     if not any(log.glob("events.*")):
         raise OptionError(f"{run}: has no log of a training; `seqserve train` writes one to {log}")

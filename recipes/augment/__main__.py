@@ -32,7 +32,6 @@ class Maker:
     """Makes pairs for two languages by a seed."""
 
     def __init__(self, source: str, target: str, pairs: Sequence[Pair], seed: int = 1) -> None:
-        """Takes the codes of the languages, and the pairs to make others of."""
         languages = Language.of(source), Language.of(target)
         self._pairs = pairs
         self._draw = random.Random(seed)

@@ -33,7 +33,6 @@ class Nouns:
     """Draws nouns and adjectives for two languages from one generator of random numbers."""
 
     def __init__(self, source: str, target: str, draw: random.Random) -> None:
-        """Takes the codes of the languages."""
         self._codes = source, target
         self._draw = draw
         self._nouns = _by_kind("nouns.tsv")
@@ -77,7 +76,7 @@ class Nouns:
 
 
 def english(determiner: str, adjective: Row | None, noun: Row, is_plural: bool) -> str:
-    """Writes a noun with what stands before it."""
+    """Writes a noun with its determiner and adjective."""
     words = [adjective["en"]] if adjective else []
     words.append(noun["en_plural" if is_plural else "en"])
     if determiner.lower() == "a" and _SPOKEN.match(words[0]):

@@ -13,7 +13,7 @@ from seqserve_model.data import Pair
 _WORD = re.compile(r"[\w'’-]+")
 _NUMBER = re.compile(r"(?<![\w.,:/-])\d{1,4}(?![\w:/-]|[.,]\d)")
 _END = re.compile(r"(?<=[^\W_])[.!?]?$")
-# An end as often as it stands here.
+# An end is drawn as often as it is listed.
 _STATEMENT_ENDS = [*[""] * 5, *["!"] * 3, "?", "?", "!!", "...", "…", ";", ":", " .", " !", "?!"]
 _QUESTION_ENDS = [*[""] * 4, ".", ".", "!", "??", "?!", " ?", "..."]
 _COPIED = (*["placeholder"] * 3, "handle", "url", "email", "file", "code", "command", "version")
@@ -24,7 +24,6 @@ class Sentences:
     """Changes pairs at random; None where a pair has nothing to change."""
 
     def __init__(self, source: Language, target: Language, draw: random.Random) -> None:
-        """Takes the languages and the generator of random numbers."""
         self._languages = source, target
         self._draw = draw
         self._values = Values(source, target, draw)

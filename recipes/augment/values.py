@@ -114,7 +114,6 @@ class Values:
     """Draws values for two languages from one generator of random numbers."""
 
     def __init__(self, source: Language, target: Language, draw: random.Random) -> None:
-        """Reads the tables of the languages."""
         self._languages = source, target
         self._draw = draw
         self._forms = rows("forms.tsv", source.code, target.code)

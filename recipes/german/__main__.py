@@ -1,6 +1,6 @@
 """Scores a model on the development set: ``python -m recipes.german runs/en-de``.
 
-Prints, for each category, chrF and how much of what must stand in a translation stands there, and
+Prints, for each category, chrF and how much of what a translation must have is in it, and
 then whether a sentence that is typed otherwise is still translated by the same words.
 """
 
@@ -110,7 +110,7 @@ def print_retyped(
 
 
 def is_copied(ways: Sequence[str], text: str) -> bool:
-    """Tells whether a span stands in a text in some way, alone or as a German genitive."""
+    """Returns whether a text has a span in some way, alone or as a German genitive."""
     return any(re.search(rf"(?<!\w){re.escape(way)}(s?(?!\w)|$)", text) for way in ways)
 
 

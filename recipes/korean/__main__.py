@@ -1,6 +1,6 @@
 """Writes the everyday sentences of ko-en and en-ko: ``python -m recipes.korean``.
 
-Tatoeba has 5,514 Korean pairs, so that most everyday words stand there once or never. The grammar
+Tatoeba has 5,514 Korean pairs, so that most everyday words occur there once or never. The grammar
 puts the words of everyday.toml into plain sentences. It is the project's own text. The sentences of
 shown.tsv, which models/README.md shows, are left out.
 """
@@ -20,7 +20,7 @@ OUT = HERE / "everyday-eng-kor.tsv.gz"
 
 
 def shown() -> set[str]:
-    """Gives the sentences, of both languages, that models/README.md shows: none is learnt."""
+    """Returns the sentences, of both languages, that models/README.md shows: none is learnt."""
     lines = (HERE / "shown.tsv").read_text(encoding="utf-8").splitlines()
     return {sentence for line in lines for sentence in line.split("\t")}
 

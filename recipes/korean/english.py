@@ -10,17 +10,17 @@ DOUBLED = {"get", "run", "swim", "sit", "put", "cut", "stop", "plan"}
 
 
 def bare(noun: str) -> str:
-    """Takes the article from a noun."""
+    """Removes the article of a noun."""
     return ARTICLE.sub("", noun)
 
 
 def is_plural(noun: str) -> bool:
-    """Tells whether a noun is a plural: it has no article and ends with s."""
+    """Returns whether a noun is a plural: it has no article and ends with s."""
     return not ARTICLE.match(noun) and noun.endswith("s") and not noun.endswith("ss")
 
 
 def plural(noun: str) -> str:
-    """Gives the plural of what can be counted, and what cannot as it is."""
+    """Returns the plural of what can be counted, and what cannot as it is."""
     word = bare(noun)
     if word == noun:
         return noun
@@ -49,7 +49,7 @@ def third_person(verb: str) -> str:
 
 
 def progressive(verb: str) -> str:
-    """Gives the form with -ing."""
+    """Returns the form with -ing."""
     if verb in DOUBLED:
         return verb + verb[-1] + "ing"
     if verb.endswith("e") and not verb.endswith("ee"):

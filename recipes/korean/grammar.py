@@ -25,7 +25,6 @@ class Grammar:
     """Draws sentences."""
 
     def __init__(self, words: dict[str, Any], seed: int) -> None:
-        """Takes the content of everyday.toml."""
         self._draw = random.Random(seed)
         self._words = Lexicon(words, self._draw)
 

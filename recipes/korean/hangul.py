@@ -18,7 +18,7 @@ _PARTICLES = re.compile(
 
 
 def final_of(text: str) -> int:
-    """Gives the final consonant of the last syllable; 0 for none."""
+    """Returns the final consonant of the last syllable; 0 for none."""
     syllable = text[-1]
     return (ord(syllable) - ord(_FIRST)) % FINALS if _FIRST <= syllable <= _LAST else 0
 
@@ -60,22 +60,22 @@ class Verb:
 
     @property
     def before_l(self) -> str:
-        """Gives the form of the future and of ability: 마실, 먹을, 살."""
+        """Returns the form of the future and of ability: 마실, 먹을, 살."""
         return with_final(self.base, L)
 
     @property
     def open_stem(self) -> str:
-        """Gives the stem without ㄹ, which falls before ㄴ, ㅂ and ㅅ."""
+        """Returns the stem without ㄹ, which falls before ㄴ, ㅂ and ㅅ."""
         return with_final(self.stem, 0) if final_of(self.stem) == L else self.stem
 
     @property
     def open_base(self) -> str:
-        """Gives the form before -세요 and -ㅂ시다."""
+        """Returns the form before -세요 and -ㅂ시다."""
         return with_final(self.base, 0) if final_of(self.base) == L else self.base
 
     @property
     def proposal(self) -> str:
-        """Gives the form before -시다."""
+        """Returns the form before -시다."""
         return with_final(self.open_base, B)
 
     def present(self, level: int) -> str:

@@ -20,7 +20,6 @@ class Lexicon:
     """Draws words and fills them into patterns."""
 
     def __init__(self, words: dict[str, Any], draw: random.Random) -> None:
-        """Reads the tables of the file."""
         self._draw = draw
         self.nouns = {name: _entries(text) for name, text in words["nouns"].items()}
         self.times = {name: _entries(text) for name, text in words["time"].items()}

@@ -28,7 +28,6 @@ class Detector:
     """The model of the library."""
 
     def __init__(self) -> None:
-        """Reads the model."""
         self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
         self._known = set(map(str, self._identifier.labels))
         self._compared = self._known

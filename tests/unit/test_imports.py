@@ -24,8 +24,9 @@ print(1, *sorted(loaded & set(sys.argv[2].split())))
 """
 HELP = """
 import contextlib, importlib, io, sys
+module, _, function = sys.argv[1].partition(":")
 with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
-    importlib.import_module(sys.argv[1]).main(["--help"])
+    getattr(importlib.import_module(module), function or "main")(["--help"])
 loaded = {name.partition(".")[0] for name in sys.modules}
 print(shown.getvalue().count("usage: seqserve "), *sorted(loaded & set(sys.argv[2].split())))
 """
@@ -69,8 +70,8 @@ def test_model_loads_no_onnx() -> None:
     "module",
     [
         "seqserve_model.prepare",
-        "seqserve_model.command.train",
-        "seqserve_model.command.evaluate",
+        "seqserve_model.command:train",
+        "seqserve_model.command:evaluate",
         "seqserve_export.command",
         "seqserve_export.shortlist.command",
         "seqserve_export.upgrade",

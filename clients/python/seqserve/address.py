@@ -23,7 +23,7 @@ def address_of(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tells whether only this machine reaches a host; any name but ``localhost`` counts as no."""
+    """Returns whether only this machine reaches a host; any name but ``localhost`` counts as no."""
     try:
         return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:
@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Tells whether the port is in use at every address of the host."""
+    """Returns whether the port is in use at every address of the host."""
     bare = host.removeprefix("[").removesuffix("]")
     try:
         addresses = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)
@@ -65,9 +65,6 @@ def grpc_target(target: str) -> str:
     ``host:port`` means every address of that host. Commas separate several servers,
     ``host:port,host:port``, whose names are resolved once, here. A target with a scheme of gRPC,
     such as ``unix:/run/seqserve.sock`` or ``dns:///host:port``, is not changed.
-
-    Raises:
-        OptionError: The target is malformed, or one of several hosts cannot be resolved.
     """
     if not isinstance(target, str):
         raise OptionError(f"target: {target!r:.80} is no text; write for instance localhost:50051")
@@ -91,7 +88,7 @@ def grpc_target(target: str) -> str:
 
 
 def is_local(target: str) -> bool:
-    """Tells whether every address of a target is on this machine."""
+    """Returns whether every address of a target is on this machine."""
     parts = [part.strip() for part in target.split(",")]
     return all(_LOOPBACK.fullmatch(part) or _UNIX.match(part) for part in parts)
 

@@ -60,14 +60,12 @@ class TokenEntry:
     """Name of the owner, for the log; empty if the line has none."""
 
     def __post_init__(self) -> None:
-        """Checks that a line can hold the entry."""
         if not self.scopes:
             raise OptionError(f"scope: is missing; there are {_SCOPES}")
         if self.name and not _NAME.fullmatch(self.name):
             raise OptionError("name: must be 1 to 64 letters, digits, dots, dashes, underscores")
 
     def __str__(self) -> str:
-        """Writes the line."""
         scopes = ",".join(scope.value for scope in Scope if scope in self.scopes)
         return f"{self.digest.hex()} {scopes} {self.name}".rstrip()
 
@@ -90,11 +88,7 @@ class TokenEntry:
 
 
 def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str], ...]:
-    """Returns the metadata of a call with a token; none without a token.
-
-    Raises:
-        OptionError: The token is malformed, or the connection is not private.
-    """
+    """Returns the metadata of a call with a token; none without a token."""
     if token is None:
         return ()
     if not _TOKEN.fullmatch(token):

@@ -61,7 +61,7 @@ class Declaration:
         return self.limits.get("lt", self.limits.get("lte"))
 
     def allows(self, value: float) -> bool:
-        """Tells whether a number is within all bounds, which NaN never is."""
+        """Returns whether a number is within all bounds, which NaN never is."""
         return all(_BOUNDS[name][1](value, limit) for name, limit in self.limits.items())
 
     @property

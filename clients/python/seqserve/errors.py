@@ -61,7 +61,6 @@ class CallError(SeqserveError):
         request_id: str = "",
         reason: str = "",
     ) -> None:
-        """Stores the status and its details."""
         # The base gets both positional arguments, so that the error can be pickled.
         super().__init__(code, details)
         self.code = code
@@ -72,7 +71,6 @@ class CallError(SeqserveError):
         self.reason = reason
 
     def __str__(self) -> str:
-        """Returns the status and the message in one line."""
         return f"{self.code}: {self.details}"
 
 

@@ -1,6 +1,6 @@
 """Files that are written whole or not at all.
 
-A file is written in the folder of its place, under a hidden name of its own, and moved there when
+A file is written in the folder of its place, under a hidden name, and moved there when
 it is complete. Until then, and after any error, what was there before stays as it is.
 """
 
@@ -96,13 +96,9 @@ def written_whole(
 
 
 def replaceable(path: Path, *, option: str = "--out", instead: str = "") -> Path:
-    """Follows links to the file that a new one replaces; there may be none yet.
-
-    Raises:
-        OptionError: It is not a regular file, but for instance a device, a pipe or a folder.
-    """
+    """Follows links to the file that a new one replaces; there may be none yet."""
     place = Path(os.path.realpath(path))
-    # A loop of links leads to one of its own.
+    # A loop of links leads to one of them.
     is_free = not os.path.exists(path) and not os.path.islink(place)
     if not is_free and not os.path.isfile(path):
         advice = f"; {instead}" if instead else ""
@@ -111,8 +107,6 @@ def replaceable(path: Path, *, option: str = "--out", instead: str = "") -> Path
 
 
 class _Draft(io.FileIO):
-    """A file that did not exist before; it reports a failed write by the name of its place."""
-
     def __init__(self, path: Path, label: str) -> None:
         super().__init__(path, "x")
         self._label = label

@@ -28,7 +28,7 @@ class Language(NamedTuple):
     """Of ISO 15924, ``Hans``; empty if the code does not say."""
 
     def may_be(self, other: Language) -> bool:
-        """Tells whether two codes may mean one language: their scripts do not contradict."""
+        """Returns whether two codes may mean one language: their scripts do not contradict."""
         is_same_script = self.script == other.script or not (self.script and other.script)
         return self.name == other.name and is_same_script
 
@@ -56,11 +56,6 @@ def code_among(code: str, known: Collection[str], aliases: Mapping[str, str]) ->
 
     The code itself comes first, then the one that it is an alias of. Then come codes of the same
     language and script, those without a region first, then those that may be the same.
-
-    Args:
-        code: Of the language.
-        known: The codes to choose from.
-        aliases: Other codes, and the known ones that they mean.
 
     Returns:
         One of the known codes; None if none of them means this language, or several do.

@@ -17,7 +17,7 @@ _SANE_ID = re.compile(REQUEST_ID_PATTERN)
 
 
 def request_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """Takes the client's id for a call if it is well-formed, or makes a new one."""
+    """Returns the client's id for a call if it is well-formed, or a new one."""
     for key, value in metadata or ():
         if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):
             return value

@@ -72,7 +72,6 @@ def _note(text: str) -> str:
 
 
 def _numbered(items: Iterable[tuple[str, str]]) -> str:
-    """Lists texts with a note after each, which may be empty."""
     lines = (
         f'<li><span dir="auto">{escape(text)}</span>'
         + (f' <small style="opacity: .7">{escape(note)}</small>' if note else "")

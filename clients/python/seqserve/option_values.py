@@ -42,10 +42,6 @@ def misspelt_variables(
 ) -> dict[str, str]:
     """Finds variables that are no options but are written nearly like one.
 
-    Args:
-        options: The dataclass that declares the options.
-        environ: Environment; the one of the process if None.
-
     Returns:
         The variable that was probably meant, by the one that is set.
     """
@@ -83,9 +79,6 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
         kind: The type.
         source: The flag or variable, for errors.
         rules: The ``minimum``, the ``maximum`` and the ``fault`` of the option.
-
-    Raises:
-        OptionError: The text does not fit the type, or the value breaks a rule.
     """
     if typing.get_origin(kind) is dict:
         return _pairs(value, source)
@@ -112,7 +105,7 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
 
 
 def is_enum(kind: Any) -> bool:
-    """Tells whether a type is an enum."""
+    """Returns whether a type is an enum."""
     return isinstance(kind, type) and issubclass(kind, Enum)
 
 
@@ -122,11 +115,7 @@ def members(kind: type[Enum]) -> str:
 
 
 def shell_words(text: str, source: str) -> list[str]:
-    """Divides the variable of a list into its elements, which are quoted as in a shell.
-
-    Raises:
-        OptionError: A quote is not closed.
-    """
+    """Divides the variable of a list into its elements, which are quoted as in a shell."""
     try:
         return shlex.split(text)
     except ValueError:

@@ -112,10 +112,6 @@ def parse(
 
     Returns:
         An instance of ``options``.
-
-    Raises:
-        OptionError: An option is unknown or lacks its value, or a value does not fit its type or
-            its bounds; the message names the flag or variable.
     """
     if warns:
         warn_of_misspelt(options, environ)
@@ -212,7 +208,6 @@ class _Option:
 
     @property
     def usage(self) -> str:
-        """The option in the line of usage; empty if its flag may be left out."""
         if not self.positional:
             return f"{self.flag} {self._metavar}" if self.is_required else ""
         name = self.name.upper() + (" ..." if self._is_many else "")
@@ -223,7 +218,6 @@ class _Option:
         return self._declared["metavar"] or _METAVARS.get(self._element, "VALUE")
 
     def add_to(self, group: Any, *, is_hidden: bool) -> None:
-        """Adds the option to a parser or to a group of its options."""
         text = self._declared["help"].replace("%", "%%")
         if is_enum(self._element):
             text += f" One of: {members(self._element)}."
@@ -244,7 +238,6 @@ class _Option:
             group.add_argument(*flags, action=repeated, metavar=self._metavar, help=text)
 
     def value(self, parsed: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
-        """Returns the value of the flag or variable; MISSING if the default applies."""
         if parsed.get(self.name) not in (None, []):
             source = self.name if self.positional else self.flag
             return converted(_unmarked(parsed[self.name]), self._kind, source, self._declared)

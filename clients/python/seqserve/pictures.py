@@ -33,7 +33,7 @@ COLOURS = {
     "accent": Colour("#2257bf", "#7aa5ff"),
     "warm": Colour("#a85a12", "#e9a763"),
 }
-"""What lies below, boxes on it, text, text of less weight, borders, and two that stand out."""
+"""What lies below, boxes on it, text, text of less weight, borders, and two that catch the eye."""
 
 BLUE, ORANGE, GREY = "#4a7fe0", "#d4873b", "#808894"
 """Legible on both grounds, for what cannot follow the reader, such as cells of a picture."""

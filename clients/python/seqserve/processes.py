@@ -50,7 +50,7 @@ def _read(path: Path) -> str:
 def spawn(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """Starts a process that runs a function; it calls :func:`leave_interrupts`, and gets none until
     it does."""
-    # Not a fork: threads of this process, and those of its libraries, would be lost in it.
+    # Not a fork: it would lose the threads of this process and of its libraries.
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=target, args=arguments, daemon=True)
     if not hasattr(signal, "pthread_sigmask"):  # Windows

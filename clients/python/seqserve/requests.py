@@ -176,12 +176,6 @@ def get_glossary_request(
 
 
 def _set_fields(message: M, **values: Any) -> M:
-    """Sets fields and returns the message; None leaves a field unset.
-
-    Raises:
-        InvalidArgument: A value does not fit its field.
-        TypeError: There is no such field.
-    """
     for name, value in values.items():
         if name not in message.DESCRIPTOR.fields_by_name:
             raise TypeError(f"there is no option {name!r}")
@@ -191,11 +185,6 @@ def _set_fields(message: M, **values: Any) -> M:
 
 
 def _set_field(message: M, name: str, value: Any) -> M:
-    """Sets a field, which may be a list or a map, and returns the message.
-
-    Raises:
-        InvalidArgument: The value does not fit the field.
-    """
     holder = getattr(message, name)
     try:
         if isinstance(value, Enum):

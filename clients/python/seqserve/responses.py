@@ -108,7 +108,7 @@ def tokens_of(response: generation_pb2.TokenizeResponse) -> TokenizeResult:
 
 
 def text_of(response: generation_pb2.DetokenizeResponse) -> str:
-    """Takes the text from the response of Detokenize."""
+    """Returns the text of the response of Detokenize."""
     return response.text
 
 
@@ -130,7 +130,7 @@ def models_of(response: Any) -> list[Model]:
 
 
 def pairs_of(response: model_pb2.ListModelsResponse) -> list[LanguagePair]:
-    """Takes the pairs from the response of ListModels."""
+    """Returns the pairs of the response of ListModels."""
     return [_converted(LanguagePair, pair) for pair in response.pairs]
 
 

@@ -52,11 +52,7 @@ class TLS:
 
 
 def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[bytes, bytes]:
-    """Reads a certificate, which may be a chain, and its key; ``names`` are for errors.
-
-    Raises:
-        OptionError: A file is unreadable, the key is encrypted, or the two do not belong together.
-    """
+    """Reads a certificate, which may be a chain, and its key; ``names`` are for errors."""
     pair = _read_file(certificate, names[0]), _read_file(key, names[1])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -73,11 +69,7 @@ def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[byt
 
 
 def read_authorities(path: Path, name: str) -> bytes:
-    """Reads the certificates of authorities; ``name`` is for errors.
-
-    Raises:
-        OptionError: The file is unreadable, or has no certificate.
-    """
+    """Reads the certificates of authorities; ``name`` is for errors."""
     data = _read_file(path, name)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)

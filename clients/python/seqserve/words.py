@@ -33,5 +33,5 @@ PLACEHOLDER = "|".join(
 
 
 def has_words(text: str) -> bool:
-    """Tells whether a text has a letter: only then is it translated."""
+    """Returns whether a text has a letter: only then is it translated."""
     return any(map(str.isalpha, text))

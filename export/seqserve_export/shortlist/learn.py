@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from seqserve.errors import OptionError
+from seqserve_export.options import ShortlistOptions
 from seqserve_export.parity import HeldOut
 from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist, check_tolerance
-from seqserve_export.shortlist.command import ShortlistOptions
 from seqserve_export.shortlist.translations import TokenPair, learn_translations
 from seqserve_model.data import Pair, cannot_be_read, open_lines, read_pairs
 from seqserve_server.artifact.files import atomic_folder

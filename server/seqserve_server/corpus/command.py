@@ -117,7 +117,6 @@ class CorpusOptions(DecodingOptions):
     )
 
     def __post_init__(self) -> None:
-        """Checks that the options go together."""
         for name in (*NEED_JSON, "priority"):
             if getattr(self, name):
                 raise OptionError(f"{flag_of(name)}: is for calls of a server, not for a corpus")
@@ -177,11 +176,7 @@ class CorpusOptions(DecodingOptions):
         return [self.engine(folder, share) for share in worker_shares(workers, processes)]
 
     def opened(self) -> CorpusFile:
-        """Opens the corpus.
-
-        Raises:
-            OptionError: It cannot be read, or what reads it is not installed.
-        """
+        """Opens the corpus."""
         from seqserve_server.corpus.lines import JsonLinesFile, TextFile
 
         if not self.corpus.is_file():
@@ -228,7 +223,6 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: CorpusOptions) -> tuple[int, int]:
-    """Answers the corpus; returns how many texts failed, of how many."""
     from seqserve.command.journal import JournalFile
     from seqserve.files import replaceable
     from seqserve_server.corpus.run import CorpusRun

@@ -32,11 +32,7 @@ def failed(fault: str) -> Answer:
 
 
 def answer_of(outcome: GenerateResponse | CallError) -> Answer:
-    """Takes an answer from a response, or from the error of its text.
-
-    Raises:
-        CallError: It is not the text's own: an option is wrong, or the engine has failed.
-    """
+    """Returns the answer of a response, or of the error of its text."""
     if isinstance(outcome, InvalidArgument):
         raise_if_fatal(outcome)
         return failed(outcome.details)
@@ -65,16 +61,7 @@ class CorpusFile(Protocol):
         """Counts the places."""
 
     def places(self) -> Iterator[Place]:
-        """Yields the places, in order.
-
-        Raises:
-            OptionError: The file cannot be read.
-        """
+        """Yields the places, in order."""
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
-        """Writes the whole corpus with its answers, of which there is one for each place.
-
-        Raises:
-            OptionError: The file cannot be read, or no other one be written.
-            NotWritten: A write failed, as on a full disk.
-        """
+        """Writes the whole corpus with its answers, of which there is one for each place."""

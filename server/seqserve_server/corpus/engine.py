@@ -51,11 +51,6 @@ class CorpusEngine:
     """An engine that has its process for itself."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Loads the model.
-
-        Raises:
-            SeqserveError: It cannot be loaded.
-        """
         self._template = settings.template
         self._offline = Offline(
             settings.model,

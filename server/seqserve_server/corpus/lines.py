@@ -22,7 +22,6 @@ class LinesFile(ABC):
     unit = "lines"
 
     def __init__(self, path: Path) -> None:
-        """Takes the path; nothing is opened yet."""
         self._path = path
 
     def count(self) -> int:
@@ -30,20 +29,11 @@ class LinesFile(ABC):
         return sum(1 for _ in self._lines())
 
     def places(self) -> Iterator[Place]:
-        """Yields the place of each line.
-
-        Raises:
-            OptionError: The file cannot be read.
-        """
+        """Yields the place of each line."""
         return map(self._place, self._lines())
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
-        """Writes a line for each one of the file; they end as those do.
-
-        Raises:
-            OptionError: The file cannot be read, or no other one be written.
-            NotWritten: A write failed, as on a full disk.
-        """
+        """Writes a line for each one of the file; they end as those do."""
         with written_whole(out, "w", newline="") as file:
             # Bytes that are not UTF-8 come back as they were.
             file.reconfigure(errors="surrogateescape")  # type: ignore[attr-defined]
@@ -79,14 +69,6 @@ class JsonLinesFile(LinesFile):
     """JSON lines: each object gets a field for its answer; other lines stay as they are."""
 
     def __init__(self, path: Path, field: str, into: str, *, has_scores: bool) -> None:
-        """Takes the path, and the fields.
-
-        Args:
-            path: The file.
-            field: Name of the field of texts.
-            into: Name of the field for the answers.
-            has_scores: Whether their scores get a field, too.
-        """
         super().__init__(path)
         self._field, self._into, self._has_scores = field, into, has_scores
 
@@ -117,7 +99,6 @@ class JsonLinesFile(LinesFile):
 
 
 def _with_field(body: str, known: Collection[str], name: str, value: object) -> str:
-    """Writes an object with one more field, or with another value of one that is ``known``."""
     written = json.dumps(value, ensure_ascii=False)
     if name in known:
         begin, end = place_of(body, name)

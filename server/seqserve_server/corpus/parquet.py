@@ -23,17 +23,6 @@ class ParquetFile:
     unit = "rows"
 
     def __init__(self, path: Path, field: str, into: str, *, has_scores: bool) -> None:
-        """Opens a file.
-
-        Args:
-            path: Its path.
-            field: The column that is read.
-            into: The column that is written.
-            has_scores: Whether the answers have scores, for one more column.
-
-        Raises:
-            OptionError: It cannot be read, or has no such column of texts.
-        """
         self._path, self._field, self._into = path, field, into
         self._has_scores = has_scores
         try:
@@ -54,22 +43,13 @@ class ParquetFile:
         return self._rows
 
     def places(self) -> Iterator[Place]:
-        """Yields the place of each row; its text is empty where the row has none.
-
-        Raises:
-            OptionError: The file cannot be read.
-        """
+        """Yields the place of each row; its text is empty where the row has none."""
         for batch in self._batches([self._field]):
             for text in batch.column(0).to_pylist():
                 yield Place(text or "")
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
-        """Writes the rows with their answers; a row without one has null.
-
-        Raises:
-            OptionError: The file cannot be read, or no other one be written.
-            NotWritten: A write failed, as on a full disk.
-        """
+        """Writes the rows with their answers; a row without one has null."""
         schema = self._schema.append(pyarrow.field(self._into, pyarrow.string()))
         if self._has_scores:
             schema = schema.append(pyarrow.field(score_field(self._into), pyarrow.float32()))

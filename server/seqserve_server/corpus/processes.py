@@ -68,17 +68,13 @@ class ProcessPool:
             process.join()
 
     def __enter__(self) -> ProcessPool:
-        """Returns the pool itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the processes."""
         self.close()
 
 
 class _EngineProcess:
-    """One process, and the thread that reads its answers."""
-
     def __init__(self, settings: EngineSettings) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
         with theirs:

@@ -19,7 +19,7 @@ from seqserve_server.contract.errors import EngineFault
 from seqserve_server.corpus.corpus_file import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
 
-# So often the actors are called for news where none comes by itself.
+# How often the thread looks for news without being woken.
 _INTERVAL_S = 0.1
 # A model has mostly loaded by then.
 _LONG_S = 15.0
@@ -46,8 +46,6 @@ class EngineActor:
 
 
 class _Task(NamedTuple):
-    """Texts on an actor."""
-
     actor: Any
     texts: Sequence[str]
     future: Future[list[Answer]]
@@ -137,11 +135,9 @@ class RayPool:
         self._ray.shutdown()
 
     def __enter__(self) -> Self:
-        """Returns the pool itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the actors."""
         self.close()
 
     def _load(self) -> None:

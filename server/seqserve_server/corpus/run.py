@@ -32,7 +32,6 @@ class CorpusRun:
     """A corpus, its journal and its output."""
 
     def __init__(self, corpus: CorpusFile, journal: JournalFile, out: Path) -> None:
-        """Takes everything but the engines."""
         self._corpus, self._journal, self._out = corpus, journal, out
         self.answered = 0
         """How many places the journal has the answers of."""
@@ -82,8 +81,6 @@ class CorpusRun:
 
 
 def _known(journal: JournalFile, places: Iterable[Place]) -> Iterator[Place]:
-    """Yields the places whose answers the journal has, up to the first one that has another text;
-    the journal keeps no others."""
     with closing(journal.entries()) as entries:
         for (number, entry), place in zip(entries, places, strict=False):
             if not _is_answer(entry):
@@ -129,7 +126,6 @@ def _texts(chunk: list[Place]) -> list[str]:
 
 
 def _placed(chunk: list[Place], answers: Iterable[Answer]) -> Iterator[Answer]:
-    """Yields the answer of every place, also of those that were not sent."""
     left = iter(answers)
     for place in chunk:
         if place.fault:

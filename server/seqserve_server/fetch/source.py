@@ -186,12 +186,7 @@ def _requested(address: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: Path, label: str, max_bytes: int) -> Iterator[Files]:
-    """Opens a folder, or an archive of tar or zip, which errors call ``label``.
-
-    Raises:
-        OptionError: It is neither, or unpacks to more than ``max_bytes``.
-        ArtifactError: The archive is damaged.
-    """
+    """Opens a folder, or an archive of tar or zip, which errors call ``label``."""
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.is_file())
         yield {file.relative_to(path).as_posix(): partial(_read, file) for file in found}
@@ -214,11 +209,7 @@ def _read(file: Path) -> IO[bytes]:
 
 
 def chunks(opening: Callable[[], IO[bytes]], label: str) -> Iterator[bytes]:
-    """Reads a file of a source piece by piece; errors call it ``label``.
-
-    Raises:
-        ArtifactError: It cannot be read.
-    """
+    """Reads a file of a source piece by piece; errors call it ``label``."""
     try:
         with opening() as file:
             while chunk := file.read(_CHUNK_BYTES):

@@ -23,11 +23,6 @@ class LoopEngine:
     """Hands requests to the workers, and their events to the loop; used in the loop."""
 
     def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop) -> None:
-        """Loads the model and starts its workers; blocks.
-
-        Raises:
-            SeqserveError: The model cannot be loaded.
-        """
         self._loop = loop
         self._ids = itertools.count(1)
         self._receivers: dict[int, tuple[Request, _Receive]] = {}
@@ -46,9 +41,6 @@ class LoopEngine:
 
         Returns:
             The request id, for :meth:`cancel`.
-
-        Raises:
-            ServiceError: The model cannot do what is asked for, or the engine was stopped.
         """
         request = Request(spec, next(self._ids))
         self._engine.submit(request)
@@ -65,7 +57,7 @@ class LoopEngine:
         self._engine.stop()
 
     def _deliver(self, events: Events) -> None:
-        # Nobody waits any more where the loop is closed.
+        # If the loop is closed, nobody waits any more.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._receive, events)
 
@@ -77,6 +69,6 @@ class LoopEngine:
             else:
                 _, receive = self._receivers.pop(request.request_id, (None, None))
                 timeline = request.timeline
-            # None where it was cancelled while the event was on its way.
+            # None if it was cancelled while the event was on its way.
             if receive is not None:
                 receive(event, timeline)

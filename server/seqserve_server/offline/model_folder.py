@@ -22,10 +22,6 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
             its version or without: ``models/en-de``, ``en-de/4``, ``en-de``. None is the default of
             the repository, or its only model.
         repository: Folder of the repository; if None, that of a server which is told none.
-
-    Raises:
-        OptionError: There is no such model.
-        StartupError: There is no repository.
     """
     if model is not None and (folder := _version(Path(model))):
         return folder

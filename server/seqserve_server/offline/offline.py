@@ -199,12 +199,7 @@ class Offline:
     def outcomes(
         self, texts: Iterable[str], template: generation_pb2.GenerateRequest
     ) -> Generator[Outcome, None, None]:
-        """Answers texts as :meth:`generate_iter` does, with messages of ``seqserve.v1``.
-
-        Args:
-            texts: The texts.
-            template: The request of every text, without the text.
-        """
+        """Answers texts as :meth:`generate_iter` does, with messages of ``seqserve.v1``."""
         most = WINDOW * self._engine.capacity.slots
         waiting: deque[Future[list[Outcome]]] = deque()
         try:
@@ -260,11 +255,9 @@ class Offline:
         self._engine.stop()
 
     def __enter__(self) -> Self:
-        """Returns the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Closes it."""
         self.close()
 
 
@@ -280,12 +273,7 @@ def _results(
 
 
 def template_of(options: GenerationOptions) -> generation_pb2.GenerateRequest:
-    """Builds the request of every text from its options.
-
-    Raises:
-        InvalidArgument: An option is no value of its type.
-        TypeError: There is no such option.
-    """
+    """Builds the request of every text from its options."""
     for name in options:
         if name not in GenerationOptions.__annotations__:
             raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")

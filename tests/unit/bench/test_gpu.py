@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench import random_artifact
 from bench.drivers.device_engines import StepTime, Turn
-from bench.drivers.device_limits import DeviceLimits, LimitsProbe
+from bench.drivers.device_models import DeviceLimits, LimitsProbe
 from bench.models import MARIAN_BASE
 from bench.random_artifact import Work
 from bench.scenarios import gpu, gpu_served

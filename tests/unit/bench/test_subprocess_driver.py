@@ -27,8 +27,6 @@ def driver() -> Iterator[SubprocessDriver[str]]:
 def test_sources_are_dealt_out_and_come_back_in_order(driver: SubprocessDriver[str]) -> None:
     texts = ["one", "seventeen", "four", "é", "eleven"]
     assert driver.decode(texts) == [text[::-1] for text in texts]
-    assert driver.seconds > 0
-    assert driver.ready_s > 0
     assert len({*driver.pids}) == 2
 
 

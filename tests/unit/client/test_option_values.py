@@ -19,11 +19,10 @@ from seqserve.command.token import TokenOptions
 from seqserve.command.translate import TranslateOptions
 from seqserve.option_values import NAMESAKES, misspelt_variables, variable_of
 from seqserve.options import parse
-from seqserve_export.options import ExportOptions
-from seqserve_export.shortlist.command import ShortlistOptions
+from seqserve_export.options import ExportOptions, ShortlistOptions
 from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.playground import PlaygroundOptions
-from seqserve_import.command import ImportOptions
+from seqserve_import.options import ImportOptions
 from seqserve_model.options import EvaluateOptions, TrainOptions
 from seqserve_model.prepare import PrepareOptions
 from seqserve_server.front.config import ServeOptions

@@ -10,8 +10,8 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve_import import collection
 from seqserve_import.collection import checkpoints_below, import_all, names_of
-from seqserve_import.command import ImportOptions
 from seqserve_import.files import CheckpointError
+from seqserve_import.options import ImportOptions
 
 FILES = ("model.{0}.intgemm.alphas.bin", "vocab.{0}.spm", "lex.50.50.{0}.s2t.bin")
 

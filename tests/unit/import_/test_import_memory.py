@@ -75,7 +75,7 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
     from seqserve_export import pipeline
     from seqserve_export.options import Precision
     from seqserve_import import importing
-    from seqserve_import.command import ImportOptions
+    from seqserve_import.options import ImportOptions
     from seqserve_server.artifact import manifest as manifest_file
 
     torch.set_num_threads(1)

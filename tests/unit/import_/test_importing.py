@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_import.command import ImportOptions
 from seqserve_import.importing import import_checkpoint
+from seqserve_import.options import ImportOptions
 
 
 @pytest.mark.parametrize(

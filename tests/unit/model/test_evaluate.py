@@ -10,7 +10,7 @@ from tests.unit.client.fake_server import FakeServer
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
-from seqserve_model.command.evaluate import main
+from seqserve_model.command import evaluate as main
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.evaluate import (
     TorchTranslator,

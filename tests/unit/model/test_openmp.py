@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from types import ModuleType
 
 import pytest
 
+from seqserve_model import command as command_module
 from seqserve_model.command import set_passive_wait
 
 POLICY = "OMP_WAIT_POLICY"
@@ -42,5 +42,5 @@ def test_commands_say_it_before_they_load_torch(
 
     name = f"seqserve_model.{command}"
     monkeypatch.setitem(sys.modules, name, Loaded(name))
-    assert import_module(f"seqserve_model.command.{command}").main(["some.toml"]) == 0
+    assert getattr(command_module, command)(["some.toml"]) == 0
     assert set(found) == {"passive"}

@@ -1,6 +1,6 @@
 import pytest
 
-from seqserve_model.objective import learning_rate
+from seqserve_model.recipe import OptimizerRecipe
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ from seqserve_model.objective import learning_rate
     ],
 )
 def test_warmup_then_inverse_square_root(step: int, expected: float) -> None:
-    rate = learning_rate(step, peak=1.0, warmup_steps=100, decay_steps=0, max_steps=1_000)
-    assert rate == pytest.approx(expected)
+    optimizer = OptimizerRecipe(learning_rate=1.0, warmup_steps=100, decay_steps=0)
+    assert optimizer.rate(step, max_steps=1_000) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,11 @@ def test_warmup_then_inverse_square_root(step: int, expected: float) -> None:
 )
 def test_linear_decay_over_the_last_steps(step: int, share: float) -> None:
     def rate(decay_steps: int) -> float:
-        return learning_rate(
-            step, peak=1.0, warmup_steps=10, decay_steps=decay_steps, max_steps=100
-        )
+        optimizer = OptimizerRecipe(warmup_steps=10, decay_steps=decay_steps)
+        return optimizer.rate(step, max_steps=100)
 
     assert rate(20) == pytest.approx(share * rate(0))
 
 
 def test_no_warmup_begins_at_the_peak() -> None:
-    assert learning_rate(1, peak=0.3, warmup_steps=0, decay_steps=0, max_steps=9) == 0.3
+    assert OptimizerRecipe(learning_rate=0.3, warmup_steps=0).rate(1, max_steps=9) == 0.3

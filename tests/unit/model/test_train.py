@@ -17,7 +17,7 @@ import torch
 import seqserve_model.train
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
-from seqserve_model.command.train import main
+from seqserve_model.command import train as main
 from seqserve_model.corpora import number_pairs
 from seqserve_model.data import Pair, Split, read_pairs, sentence_key, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
@@ -198,7 +198,7 @@ def start(recipe: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
     def run(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "seqserve_model.command.train", str(recipe)]
+        command = [sys.executable, "-m", "seqserve", "train", str(recipe)]
         process = subprocess.Popen(
             [*command, "--out", str(out), "--threads", "1", *arguments],
             env=environment,

@@ -13,9 +13,8 @@ from seqserve_model.checkpoint import RunDirectory
 from seqserve_model.config import TransformerConfig
 from seqserve_model.corpora import number_pairs
 from seqserve_model.evaluate import score
-from seqserve_model.objective import batch_loss
 from seqserve_model.recipe import Metric, Recipe
-from seqserve_model.trainer import Corpora, End, Trainer, TrainingError, Validation
+from seqserve_model.trainer import Corpora, End, Trainer, TrainingError, Validation, batch_loss
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
 

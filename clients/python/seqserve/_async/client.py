@@ -271,7 +271,7 @@ class AsyncClient(AsyncModelClient):
     async def detect_language(
         self, text: str, languages: Sequence[str] = (), *, timeout_s: float | None = None
     ) -> list[DetectedLanguage]:
-        """Tells in which languages a text may be, the most probable one first.
+        """Returns the languages that a text may be in, the most probable one first.
 
         ``source_language="auto"`` of the other calls does the same for their source.
 
@@ -291,9 +291,7 @@ class AsyncClient(AsyncModelClient):
         await self._transport.close()
 
     async def __aenter__(self) -> Self:
-        """Returns the client itself."""
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Closes the client."""
         await self.close()

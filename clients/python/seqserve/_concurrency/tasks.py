@@ -21,12 +21,11 @@ class Event:
     """Wakes the tasks that wait for it. Needs no event loop until then."""
 
     def __init__(self) -> None:
-        """Starts unset."""
         self._is_set = False
         self._waiting: set[asyncio.Future[None]] = set()
 
     def is_set(self) -> bool:
-        """Tells whether :meth:`set` was called."""
+        """Returns whether :meth:`set` was called."""
         return self._is_set
 
     def set(self) -> None:

@@ -137,7 +137,6 @@ class BulkRun:
         return True
 
     def _check_size(self, request: Request) -> None:
-        """Refuses a request that would end the call, once the limit of the server is known."""
         if self._max_bytes is not None and request.ByteSize() > self._max_bytes:
             raise too_large(request.ByteSize(), self._max_bytes)
 
@@ -185,7 +184,6 @@ class PendingRequests:
     """
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._lock = threading.Lock()
         self._requests: dict[int, Request] = {}
         self._queue: Queue[Request | None] = Queue()

@@ -270,7 +270,7 @@ class Client(ModelClient):
     def detect_language(
         self, text: str, languages: Sequence[str] = (), *, timeout_s: float | None = None
     ) -> list[DetectedLanguage]:
-        """Tells in which languages a text may be, the most probable one first.
+        """Returns the languages that a text may be in, the most probable one first.
 
         ``source_language="auto"`` of the other calls does the same for their source.
 
@@ -290,9 +290,7 @@ class Client(ModelClient):
         self._transport.close()
 
     def __enter__(self) -> Self:
-        """Returns the client itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Closes the client."""
         self.close()

@@ -169,7 +169,7 @@ class _AsyncGrpcCall:
 class _AsyncBulkCall(_AsyncGrpcCall):
     """A call with many requests.
 
-    If a request is on its way when the call ends, gRPC sets a status of its own, which replaces the
+    If a request is on its way when the call ends, gRPC sets another status, which replaces the
     server's status or is replaced by it. So this class keeps the server's.
     """
 

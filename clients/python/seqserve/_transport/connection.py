@@ -60,7 +60,6 @@ class Connection:
         token: str | None = None,
         metadata: MetadataSource | None = None,
     ) -> None:
-        """Checks the settings, which :class:`~seqserve.Client` describes with its errors."""
         self._address = grpc_target(target)
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
         if metadata is not None and not callable(metadata):
@@ -112,7 +111,6 @@ class ForkGuard:
     """Knows what gRPC does in this process, and whether it did so when the process was forked."""
 
     def __init__(self) -> None:
-        """Starts in a process where gRPC does nothing."""
         self._channels: WeakSet[grpc.Channel] = WeakSet()
         self._has_asyncio = False
         self._threads_before: set[int] = set()

@@ -25,7 +25,7 @@ from seqserve.v1 import generation_pb2
 
 METADATA_KEY = "grpc-status-details-bin"
 
-# The parts of both files that the client reads, in a pool of its own: gRPC does not depend on
+# The parts of both files that the client reads, in a separate pool: gRPC does not depend on
 # googleapis-common-protos, and generated copies would clash with it in a process that has it.
 _DECLARATION = """
 name: "google/rpc/status.proto" package: "google.rpc" syntax: "proto3"
@@ -136,8 +136,6 @@ _NO_CONNECTION = (
 
 
 class _TooLarge(errors.InvalidArgument):
-    """A request has more bytes than the server takes."""
-
     limit = 0
 
 

@@ -82,7 +82,6 @@ class SourceFile:
             raise OptionError(f"--encoding: there is no {encoding!r}") from None
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the lines."""
         number = 0
         try:
             for number, line in enumerate(self._lines, start=1):
@@ -110,7 +109,7 @@ class SourceFile:
 
 
 def can_be_read_twice(path: Path) -> bool:
-    """Tells whether a path is a regular file, whose passages can be counted beforehand."""
+    """Returns whether a path is a regular file, whose passages can be counted beforehand."""
     return path != STANDARD_INPUT and path.is_file()
 
 

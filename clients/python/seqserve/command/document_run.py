@@ -27,8 +27,6 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A passage to send, and the passages before it that are not sent."""
-
     before: list[Passage]
     passage: Passage
 
@@ -82,7 +80,7 @@ class DocumentRun:
             yield passage, None
 
     def _items(self, passages: Iterable[Passage], rest: list[Passage]) -> Iterator[_Item]:
-        """Yields what is sent; other passages go with the next one and take no room of their own.
+        """Yields what is sent; other passages go with the next one and take no room.
 
         ``rest`` gets the passages after the last one that is sent.
         """

@@ -107,7 +107,6 @@ class GenerateCommandOptions(GenerateCallOptions):
     )
 
     def __post_init__(self) -> None:
-        """Checks that the options go together."""
         if self.file and (self.texts or self.stream):
             other = "--stream" if self.stream else "TEXTS"
             raise errors.OptionError(f"--file: does not go with {other}; give one of the two")
@@ -203,7 +202,6 @@ def _answer(
 
 
 def _sources(options: GenerateCommandOptions, writer: AnswerWriter) -> Iterator[Passage]:
-    """Yields texts or lines; reports the first one that would better be divided."""
     segmentation, is_reported = options.decoding().get("segmentation"), False
     for source in _texts(options) if options.texts else _lines(options, writer):
         if not is_reported and (advice := advice_on_text(source.text, segmentation)):

@@ -36,12 +36,6 @@ class JournalFile:
     """
 
     def __init__(self, path: Path, options: Mapping[str, object]) -> None:
-        """Opens the file, which may exist; nothing is written yet.
-
-        Args:
-            path: Its path.
-            options: The options of the run; entries of other ones are of no use.
-        """
         self._path = path
         self._options = _plain(options)
         self.damaged_line = 0
@@ -53,13 +47,7 @@ class JournalFile:
 
     @classmethod
     def beside(cls, place: Path, options: Mapping[str, object], *, out: Path) -> Self:
-        """Opens the journal of an output, which has a hidden name in its folder.
-
-        Args:
-            place: The file that is written.
-            options: The options of the run.
-            out: The path as the user gave it, for errors.
-        """
+        """Opens the journal of an output, which has a hidden name in its folder."""
         path = place.with_name(f".{place.name}.seqserve-journal")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +112,6 @@ class JournalFile:
         self._file.close()
 
     def __enter__(self) -> Self:
-        """Returns the journal itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -204,7 +191,7 @@ def _take_over(old: Path, path: Path, options: Mapping[str, object]) -> None:
     except BlockingIOError:
         raise
     except OSError:
-        # It is none of ours.
+        # It is not our journal.
         return
 
 

@@ -163,7 +163,6 @@ class LoadOptions(GenerateCallOptions):
     )
 
     def __post_init__(self) -> None:
-        """Checks that the options go together."""
         for name, reason in self._faults().items():
             if reason:
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")

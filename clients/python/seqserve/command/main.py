@@ -34,12 +34,14 @@ COMMANDS = {
         extra="train",
     ),
     "train": Command(
-        module="seqserve_model.command.train",
+        module="seqserve_model.command",
+        function="train",
         help="train a model by a recipe (TOML)",
         extra="train",
     ),
     "evaluate": Command(
-        module="seqserve_model.command.evaluate",
+        module="seqserve_model.command",
+        function="evaluate",
         help="score a trained model: BLEU, chrF",
         extra="train",
     ),

@@ -116,7 +116,6 @@ class PlanOptions(GenerateCallOptions):
     json: bool = option(False, help="Print the plan as one JSON object.", group="output")
 
     def __post_init__(self) -> None:
-        """Checks that the options go together."""
         for name, reason in self._faults().items():
             if reason:
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")

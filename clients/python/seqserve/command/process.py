@@ -212,7 +212,6 @@ def _guard_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Discards unwritten output, about which Python would complain at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

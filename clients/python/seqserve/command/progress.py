@@ -18,7 +18,7 @@ _CLEAR = "\r\x1b[K"
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Tells whether a stream is a terminal whose lines can be overwritten."""
+    """Returns whether a stream is a terminal whose lines can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 

@@ -113,7 +113,6 @@ class TranslateOptions(GenerateCallOptions):
     )
 
     def __post_init__(self) -> None:
-        """Checks that the options go together."""
         if len(self.files) > 1:
             if self.out is None:
                 raise errors.OptionError("--out: several files need a folder to be written to")
@@ -174,13 +173,10 @@ def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format
 
 @dataclass(frozen=True, slots=True)
 class _Translator:
-    """Translates documents by one client."""
-
     client: Client
     options: TranslateOptions
 
     def translate(self, file: Path, kind: Format) -> int:
-        """Translates a file; returns how many passages failed."""
         out, options = self.options.output_of(file), self.options
         parser = parser_of(
             kind, field=options.field, column=options.column, joins_lines=options.join_lines

@@ -33,7 +33,6 @@ class LineNumbers:
     """Counts line numbers, which come in order, and shows the first ones."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self.count = 0
         self._ranges: list[tuple[int, int]] = []
         self._others = 0
@@ -56,7 +55,7 @@ class LineNumbers:
 
 @dataclass(kw_only=True)
 class Writer(ABC):
-    """Takes the passages of a document in order, with their outcomes."""
+    """Receives the passages of a document in order, with their outcomes."""
 
     label: str
     """What a report says before the number of a source, such as "line"."""
@@ -68,7 +67,7 @@ class Writer(ABC):
     """Numbers of the sources that failed."""
 
     def is_sent(self, passage: Passage) -> bool:
-        """Tells whether the server is to answer a passage; the thread that reads calls it."""
+        """Returns whether the server is to answer a passage; the thread that reads calls it."""
         return True
 
     @abstractmethod
@@ -229,12 +228,12 @@ class DocumentWriter(Writer):
     encoding: str
     """Encoding of the document."""
     output: Callable[[str], object]
-    """Takes what is written."""
+    """A stream to write to."""
     journal: Journal | None = None
     """Translations that an earlier run has made."""
 
     def is_sent(self, passage: Passage) -> bool:
-        """Tells whether a passage has words whose translation is not known."""
+        """Returns whether a passage has words whose translation is not known."""
         return passage.has_words and not passage.fault and self._known(passage) is None
 
     def write(self, passage: Passage, outcome: Outcome) -> None:

@@ -31,13 +31,7 @@ DAMAGE = (
 def opened(
     file: Path | BinaryIO, name: str, max_bytes: int = _MAX_BYTES
 ) -> Iterator[zipfile.ZipFile]:
-    """Opens an archive.
-
-    Args:
-        file: The archive, or its bytes.
-        name: Its name in errors.
-        max_bytes: Most bytes of all its parts.
-    """
+    """Opens an archive; ``max_bytes`` limits the size of all its parts."""
     try:
         archive = zipfile.ZipFile(file)
     except (*DAMAGE, OSError) as error:
@@ -57,7 +51,7 @@ def opened(
 
 
 def is_text(kind: Format, part: zipfile.ZipInfo) -> bool:
-    """Tells whether a part is translated."""
+    """Returns whether a part is translated."""
     return bool(re.fullmatch(ARCHIVES[kind], part.filename))
 
 

@@ -84,7 +84,7 @@ ARCHIVES = {
 
 
 def format_of(path: Path) -> Format:
-    """Tells the format by the suffix of a file; one without a suffix is plain text."""
+    """Returns the format by the suffix of a file; one without a suffix is plain text."""
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         reason = f"{path.suffix} is no format that is known"
@@ -94,19 +94,12 @@ def format_of(path: Path) -> Format:
 
 
 def is_named_as_document(path: Path) -> bool:
-    """Tells whether a path ends with the suffix of a format."""
+    """Returns whether a path ends with the suffix of a format."""
     return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
 def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
-    """Imports the parser of a format, which may need a library.
-
-    Args:
-        kind: The format.
-        field: Of JSON lines, the name of the field.
-        column: Of CSV, the name of the column.
-        joins_lines: Whether the lines of a paragraph of plain text are one passage.
-    """
+    """Imports the parser of a format, which may need a library."""
     module, _, function = _PARSERS[kind].partition(".")
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"

@@ -72,7 +72,7 @@ def _pieces(source: str) -> list[Piece]:
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
-    """Blanks the tags within SVG and MathML, which a tokenizer alone would take for those of HTML.
+    """Blanks the tags within SVG and MathML, which a tokenizer alone would take for HTML.
 
     There ``<style/>`` is complete; in HTML it begins a style that goes on up to its end tag.
     """
@@ -112,7 +112,7 @@ _Places = dict[tuple[int, int], bool]
 
 
 def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
-    """Tells whether text follows tags: tags that begin an element, and tags that end one.
+    """Returns whether text follows tags: tags that begin an element, and tags that end one.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
     """

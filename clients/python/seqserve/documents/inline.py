@@ -62,11 +62,7 @@ def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
 
 
 def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
-    """Yields the passages of a document, with their lines and what comes before them.
-
-    Args:
-        parts: Passages, and what stays between them.
-    """
+    """Yields the passages of a document, with their lines and what comes before them."""
     before, line = "", 1
     for part in parts:
         if isinstance(part, str):
@@ -85,8 +81,6 @@ def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """A text or a single tag, or two tags and what is between them."""
-
     piece: Piece
     children: tuple[_Element, ...] = ()
     closing: Piece | None = None
@@ -108,7 +102,6 @@ class _Element:
         return any(has_words(syntax.read(raw)) for raw in pieces)
 
     def is_read(self, syntax: Syntax) -> bool:
-        """Tells whether the server reads something of it: text or a placeholder."""
         return self.has_placeholder() or self.has_text(syntax)
 
     def has_placeholder(self) -> bool:
@@ -205,8 +198,6 @@ def _trimmed(
 
 
 class _MarkedText:
-    """The text of elements, as it grows."""
-
     def __init__(self, syntax: Syntax) -> None:
         self.text = ""
         self.kept: dict[str, None] = {}

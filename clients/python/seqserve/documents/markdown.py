@@ -207,7 +207,7 @@ def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
 
 
 def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:
-    """Tells how the text of a block is read and written.
+    """Returns how the text of a block is read and written.
 
     Args:
         texts: What the document has; what extensions need is escaped where it is escaped there.
@@ -223,6 +223,5 @@ def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:
 
 
 def _at_line_start(text: str) -> str:
-    """Escapes what would make something else of a line that begins a paragraph."""
     start = _START.match(text)
     return text if start is None else f"{start[0]}\\{text[start.end() :]}"

@@ -77,7 +77,7 @@ _MAX_DEPTH = 16
 
 
 def is_message(text: str) -> bool:
-    """Tells whether a text has a choice of several texts."""
+    """Returns whether a text has a choice of several texts."""
     return bool(_BEGIN.search(text))
 
 

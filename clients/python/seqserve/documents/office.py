@@ -25,8 +25,6 @@ _DOCX_POINTS = {"bookmarkStart", "bookmarkEnd", "commentRangeStart", "commentRan
 
 
 class _Run(NamedTuple):
-    """A run of text, or with an empty text what is between two."""
-
     format: str
     """The properties of a run, as the document has them."""
     text: str

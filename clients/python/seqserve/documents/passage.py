@@ -27,12 +27,12 @@ class ParseError(ValueError):
     """A document is not in its format; no passage after that place can be read."""
 
     def __init__(self, line: int, reason: str) -> None:
-        """Takes the line, from 1, and what is wrong there."""
+        """``line`` counts from 1; ``reason`` is what is wrong there."""
         super().__init__(f"line {line} {reason}")
 
 
 def fits(text: str) -> bool:
-    """Tells whether a server answers a text in one call, whatever its sentences are."""
+    """Returns whether a server answers a text in one call, whatever its sentences are."""
     if len(text) > _MAX_CHARACTERS:
         return False
     return len(text) <= _MAX_ENDS or len(_END.findall(text)) <= _MAX_ENDS
@@ -124,7 +124,7 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 
 
 def translation_of(result: Result) -> Translation:
-    """Takes the translation from a result, with the alignments of its segments."""
+    """Returns the translation of a result, with the alignments of its segments."""
     links = _links(result.hypotheses[0], 0, 0)
     for segment in result.segments:
         source, target = segment.source_begin, segment.target_begin

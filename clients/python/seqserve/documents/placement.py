@@ -41,8 +41,6 @@ class Mark(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """A word of the translation, or a mark of punctuation."""
-
     begin: int
     end: int
     source: int | None
@@ -70,8 +68,6 @@ def placed(
 
 
 class _Writer:
-    """Writes one translation."""
-
     def __init__(
         self,
         text: str,
@@ -203,7 +199,7 @@ class _Writer:
 def _without_kept(
     translation: Translation, source: str, marks: Sequence[Mark]
 ) -> tuple[Translation, dict[int, int]]:
-    """Takes what represents marks out of a translation.
+    """Removes what represents marks from a translation.
 
     Returns:
         The rest, and where each was, by where it begins in the source.

@@ -1,4 +1,4 @@
-"""One request as its caller saw it, and figures of many: percentiles, rates, the share in time."""
+"""One request as its caller saw it, and percentiles of many."""
 
 from __future__ import annotations
 
@@ -70,45 +70,7 @@ class Answer:
     """What the server said of the error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantiles:
-    """Of a time in seconds, over all requests: a failed request took for ever."""
-
-    p50: float
-    p90: float
-    p99: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Quantiles:
-        """Computes the quantiles of some times."""
-        p50, p90, p99 = (percentile(values, share) for share in (0.5, 0.9, 0.99))
-        return cls(p50=p50, p90=p90, p99=p99)
-
-
 def percentile(values: Sequence[float], share: float) -> float:
     """Returns the least value that a share of all values does not exceed (nearest rank)."""
     rank = math.ceil(share * len(values))
     return sorted(values)[max(rank, 1) - 1]
-
-
-def served_rate(answers: Sequence[Answer], seconds: float) -> float:
-    """Returns answers per second, from the beginning to the last answer."""
-    served = [answer for answer in answers if not answer.error]
-    ended_s = max((answer.due_s + answer.total_s for answer in served), default=0.0)
-    return len(served) / max(seconds, ended_s)
-
-
-def steady_rate(answers: Sequence[Answer], seconds: float) -> float:
-    """Returns the answers per second of a closed loop, its first third and its end left out.
-
-    At first no answer can be there yet, and at the end too few requests are left to keep a server
-    busy.
-    """
-    begin_s = seconds / 3
-    ended = [answer.due_s + answer.total_s for answer in answers]
-    return sum(begin_s <= at_s < seconds for at_s in ended) / (seconds - begin_s)
-
-
-def share_within(answers: Sequence[Answer], limit_s: float) -> float:
-    """Returns the share of requests whose complete answer came within a limit."""
-    return sum(answer.total_s <= limit_s for answer in answers) / len(answers)

@@ -37,7 +37,7 @@ def random_arrivals(
 def traced_arrivals(
     due_s: Iterable[float], sources: Sequence[str], seed: int | str
 ) -> Iterator[Arrival]:
-    """Gives each moment of a trace a text."""
+    """Assigns a text to each moment of a trace."""
     draw = random.Random(seed)
     return (Arrival(at_s, draw.choice(sources)) for at_s in due_s)
 

@@ -34,11 +34,9 @@ class ChannelCaller(ABC):
     """Calls one server, or several in turn; every call counts, so none is repeated."""
 
     def __init__(self, target: str, tls: TLS | None, token: str | None) -> None:
-        """Takes what to call, as :class:`~seqserve.Client` describes it."""
         self._target, self._tls, self._token = target, tls, token
 
     async def __aenter__(self) -> Self:
-        """Connects."""
         connection = Connection(self._target, MAX_MESSAGE_BYTES, self._tls, self._token)
         self._metadata = connection.metadata()
         self._channel = connection.aio_channel()
@@ -55,7 +53,6 @@ class ChannelCaller(ABC):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closes the channel."""
         await self._channel.close(grace=None)
 
     async def send(self, source: str, timeout_s: float) -> Reply:
@@ -90,7 +87,6 @@ class GrpcCaller(ChannelCaller):
         tls: TLS | None = None,
         token: str | None = None,
     ) -> None:
-        """Takes what to call, as :class:`~seqserve.Client` describes it."""
         super().__init__(target, tls, token)
         self._request = request
         self._streamed = streamed
@@ -152,7 +148,6 @@ class OpenInferenceCaller(ChannelCaller):
         tls: TLS | None = None,
         token: str | None = None,
     ) -> None:
-        """Takes what to call, as :class:`~seqserve.Client` describes it."""
         super().__init__(target, tls, token)
         self._request = Request(model_name=model, model_version=str(version) if version else "")
         for name, value in parameters.items():
@@ -205,7 +200,6 @@ def _has_text(response: Any) -> bool:
 
 
 def _input_of(tensors: Sequence[Any], name: str | None) -> Any:
-    """Returns the tensor that takes the text."""
     texts = [tensor for tensor in tensors if tensor.datatype == _TEXTS]
     named = [tensor for tensor in texts if name in (None, tensor.name)]
     if len(named) == 1:

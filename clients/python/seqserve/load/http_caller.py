@@ -28,7 +28,6 @@ class HttpFailure(RuntimeError):
     """The status is not 200."""
 
     def __init__(self, path: str, status: str, body: bytes) -> None:
-        """Keeps the status line, without the version, and the body."""
         self.status, _, reason = status.partition(" ")
         self.body = body.decode(errors="replace")
         super().__init__(f"{path}: {self.status} {reason}: {self.body}")
@@ -44,14 +43,12 @@ class HttpConnection:
         headers: Mapping[str, str] | None = None,
         server_name: str | None = None,
     ) -> None:
-        """Takes what connects when it is entered."""
         self._address = address
         self._tls = tls
         self._server_name = server_name
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
 
     async def __aenter__(self) -> Self:
-        """Connects."""
         host, _, port = self._address.rpartition(":")
         name = self._server_name if self._tls else None
         self._reader, self._writer = await asyncio.open_connection(
@@ -60,7 +57,6 @@ class HttpConnection:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closes the connection."""
         self._writer.close()
 
     @property
@@ -144,7 +140,6 @@ class HttpCaller:
     def __init__(
         self, address: str, form: HttpForm, *, tls: TLS | None = None, token: str | None = None
     ) -> None:
-        """Takes what to call."""
         self._address, self._form, self._tls = address, form, tls
         private = tls is not None or is_local(address)
         self._headers = dict(metadata_of(token, is_private=private))
@@ -156,7 +151,6 @@ class HttpCaller:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closes the connections."""
         for connection in self._idle:
             await connection.__aexit__()
 

@@ -130,13 +130,7 @@ def search_rate(
 ) -> RateSearch:
     """Looks for the highest rate at which the limit on the 99th percentile holds.
 
-    Args:
-        load: All but the rate.
-        send: Sends a load.
-        measured: Computes its result.
-        probed: Called after each rate.
-        limit_ms: For 99 of 100 requests.
-        first_per_s: The first rate; by default half of what is answered one at a time.
+    It begins at ``first_per_s``, by default half of what is answered one at a time.
     """
     # What takes much longer has broken the limit: the next rate need not wait for it.
     load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))

@@ -121,7 +121,7 @@ def compared(
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], names: Sequence[str]
 ) -> list[str]:
-    """Tells which settings of two results differ, but for their place and day."""
+    """Returns which settings of two results differ, except for their place and day."""
     keys = [key for key in first if key in second and key not in ("date", "target")]
     settings = keys[: keys.index("duration")] if "duration" in keys else []
     return [

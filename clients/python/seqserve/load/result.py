@@ -148,7 +148,7 @@ def _finite(seconds: float) -> float | None:
 
 
 def warnings_of(result: Mapping[str, Any]) -> list[str]:
-    """Tells what makes the times of a result doubtful; nothing if all is well."""
+    """Returns what makes the times of a result doubtful; nothing if all is well."""
     advice = "--processes, or another machine, may help"
     warnings = []
     late_ms, whole_ms = result["p99_lateness_ms"], result["p99_e2el_ms"]

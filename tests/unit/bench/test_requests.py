@@ -6,11 +6,17 @@ import json
 import math
 
 import pytest
-from bench.latency import HighestRate, Run, Series, highest_rate
-from bench.requests import check_answers
+from bench.requests import (
+    HighestRate,
+    Run,
+    Series,
+    check_answers,
+    highest_rate,
+    steady_rate,
+)
 from bench.scenarios import online
 
-from seqserve.load.answer import Answer, Quantiles
+from seqserve.load.answer import Answer
 
 
 def answer(due_s: float, total_s: float) -> Answer:
@@ -23,9 +29,14 @@ def failure(due_s: float) -> Answer:
 
 def test_failed_requests_took_for_ever() -> None:
     run = Run([answer(0.0, 0.01)] * 98 + [failure(0.0)] * 2, 1.0, 0.1)
-    assert run.total.p90 == 0.01
-    assert math.isinf(run.total.p99) and math.isinf(run.first.p99)
-    assert run.sent == Quantiles(p50=0.001, p90=0.001, p99=0.001)
+    assert run.percentile("total_s", 0.9) == 0.01
+    assert all(math.isinf(run.percentile(time, 0.99)) for time in ("total_s", "first_s"))
+    assert run.percentile("sent_s", 0.5) == run.percentile("sent_s", 0.99) == 0.001
+
+
+def test_steady_rate_leaves_out_beginning_and_end() -> None:
+    answers = [answer(0.0, at_s) for at_s in (0.5, 0.9, 1.0, 2.0, 2.9, 3.0, 3.5)]
+    assert steady_rate(answers, 3.0) == pytest.approx(3 / 2.0)
 
 
 def test_highest_rate_lies_between_points() -> None:
