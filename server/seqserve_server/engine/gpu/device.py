@@ -2,17 +2,19 @@
 
 So one thread at a time queues: the only worker of an engine. Scores have a stream of their own.
 Its arrays are cupy's, which index as numpy's do. Work is queued and not waited for: the host goes
-on until it reads what a step wrote.
+on until it reads what a step wrote. Runs that come again are recorded as CUDA graphs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import threading
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 
 from seqserve_server.engine.gpu.cuda import missing
 
@@ -22,6 +24,13 @@ _TO_DEVICE, _TO_HOST = 1, 2
 _KERNELS_WITHOUT_PLANS = 1 | 2 | 4 | 16 | 32
 """Flash, memory-efficient, TensorRT's, plain and TensorRT's flash attention, but not cuDNN's.
 Source: ONNX Runtime, AttentionBackend in contrib_ops/cpu/bert/attention_common.h."""
+
+
+NOT_RECORDED = "-1"
+_GRAPH_ID = "gpu_graph_id"
+"""Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
+_IDS = itertools.count(1)
+"""Of CUDA graphs. Runs over other buffers are of the same sessions, so no id comes twice."""
 
 
 class Device:
@@ -126,3 +135,29 @@ class Device:
         if not plans:
             options["sdpa_kernel"] = str(_KERNELS_WITHOUT_PLANS)
         return "CUDAExecutionProvider", options
+
+
+def run_options(graph_id: str | None = None) -> ort.RunOptions:
+    """Makes options of a run that returns when all its work is queued.
+
+    Args:
+        graph_id: Of the CUDA graph that it records or plays back, or :data:`NOT_RECORDED`; None
+            where the session records nothing.
+    """
+    options = ort.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    if graph_id is not None:
+        options.add_run_config_entry(_GRAPH_ID, graph_id)
+    return options
+
+
+def recorded(session: ort.InferenceSession, binding: Any, device: Device) -> ort.RunOptions:
+    """Records a run, which is run several times for that; returns the options that play it back.
+
+    Raises:
+        Exception: It could not be recorded; :meth:`Device.end_recording` must follow.
+    """
+    options = run_options(str(next(_IDS)))
+    with device.recording:
+        session.run_with_iobinding(binding, options)
+    return options

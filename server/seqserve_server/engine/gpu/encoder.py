@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.device import NOT_RECORDED, Device, recorded, run_options
 from seqserve_server.engine.gpu.packed_encoder import packed_inputs
-from seqserve_server.engine.gpu.recording import NOT_RECORDED, recorded, run_options
 from seqserve_server.engine.packing import CrossKV, starts_of
 
 _TOKENS_A_SOURCE = 8

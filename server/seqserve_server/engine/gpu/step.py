@@ -16,8 +16,7 @@ import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.engine.decoder_state import MIN_LENGTH
-from seqserve_server.engine.gpu.device import Device
-from seqserve_server.engine.gpu.recording import NOT_RECORDED, recorded, run_options
+from seqserve_server.engine.gpu.device import NOT_RECORDED, Device, recorded, run_options
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
@@ -32,8 +31,7 @@ _READ_LENGTHS = ("lengths", "source_last_index")
 """Inputs that say how far attention reads the caches of a row, int32 ``[B]``."""
 
 _GROWING = {"logits", "allowed_tokens", "allowed_rows", "allowed_logits"}
-"""Arrays of steps that are not recorded. They grow with use: all that steps could take would need
-gigabytes."""
+"""Arrays of steps that are not recorded. They grow with use: all of them would need gigabytes."""
 
 _MIN_BOUND_LENGTH = 128
 """Shortest maximum length that is bound: shorter ones gain nothing."""
@@ -84,8 +82,7 @@ class DeviceStep:
         """Keeps the buffers; each size is bound when it is first needed.
 
         Args:
-            sessions: Of the graph of each end; None is the graph of a step with all its ends, which
-                is not recorded.
+            sessions: Of each end's graph; None is that of a step with all ends, never recorded.
             device: Where keys and values lie.
             inputs: A buffer for each input, as :class:`Step` takes them, on the host or the device.
             outputs: A buffer for each output, likewise.
