@@ -13,8 +13,8 @@ from tests.support.process import MODELS, members, until
 
 from seqserve_server import Offline
 
-LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(1200)]
-TOO_LONG = 600
+LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(2400)]
+TOO_LONG = 1800
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,10 @@ def break_off(corpus: Path, out: Path, least: int, victim: Callable[[int], int])
     """Kills a process of a run once so many texts are answered."""
     run = CorpusRun(corpus, out, *SLOWLY)
     run.wait_for(least)
+    # It stands still meanwhile, or a fast one would be done before.
+    os.killpg(run.process.pid, signal.SIGSTOP)
     os.kill(victim(run.process.pid), signal.SIGKILL)
+    os.killpg(run.process.pid, signal.SIGCONT)
     run.end()
     until(lambda: not members(run.process.pid))
     assert not out.exists()
