@@ -52,7 +52,7 @@ class PackedMultiHeadAttention(OpRun):
         return (found,)
 
 
-PACKED = ["sinusoidal-post-norm", "t5-wide-heads-no-biases-geglu", "alibi-swiglu"]
+PACKED = ["sinusoidal-post-norm", "t5-wide-heads-no-biases-geglu"]
 
 
 @pytest.fixture(scope="module", params=PACKED)
