@@ -242,13 +242,6 @@ class SlotCache:
         self._running_lengths += 1
         self._num_tokens += 1
 
-    def use_idle_time(self) -> None:
-        """Prepares steps that may come; no row may run."""
-        self.lengths[:] = 0
-        self._source_last_index[:] = 0
-        self._rows_measured = 0
-        self._step.use_idle_time()
-
     def _step_sizes(self, rows: int) -> StepSizes:
         step, logprobs = self._candidate_step, self._graph_sums
         allowed = step.groups, step.rows_of_group

@@ -177,6 +177,9 @@ class Runtime:
     def warm_up(self) -> None:
         """Prepares the encoder; called in the thread that will encode, before the first request."""
 
+    def use_idle_time(self) -> None:
+        """Prepares steps that may come; called in the thread of a worker that has no row."""
+
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
         """Says how many sources are encoded together.
 

@@ -87,9 +87,6 @@ class DecoderStep(Protocol):
     def run(self, rows: int, sizes: StepSizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one token."""
 
-    def use_idle_time(self) -> None:
-        """Prepares steps that may come; no row may run."""
-
 
 class Step:
     """A decoder step for any number of leading rows.
@@ -125,9 +122,6 @@ class Step:
             binding = self._bindings[rows, sizes] = self._bind(rows, sizes)
         # The public method checks for captured WebGPU graphs at every call before it does this.
         self._session._sess.run_with_iobinding(binding, self._options)
-
-    def use_idle_time(self) -> None:
-        """Has nothing to prepare."""
 
     def _bind(self, rows: int, sizes: StepSizes) -> Any:
         binding = self._session.io_binding()

@@ -121,7 +121,7 @@ class Worker:
         else:
             self._idle_turns += 1
             if self._idle_turns > _IDLE_TURNS:
-                self._cache.use_idle_time()
+                self._runtime.use_idle_time()
         return self._take_events()
 
     def assert_idle(self) -> None:

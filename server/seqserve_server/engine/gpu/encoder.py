@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from seqserve_server.engine.gpu.device import NOT_RECORDED, Device, recorded, run_options
 from seqserve_server.engine.gpu.packed_encoder import packed_inputs
-from seqserve_server.engine.packing import CrossKV, starts_of
+from seqserve_server.engine.packing import Array, CrossKV, starts_of
 
 _TOKENS_A_SOURCE = 8
 """Of a shape; groups of shorter sources take a larger shape."""
@@ -65,6 +65,7 @@ class DeviceEncoder:
         self._names = {entry.name for entry in session.get_inputs()}
         self._outputs = session.get_outputs()
         self._width, self._dtype = width, dtype
+        self._unrecorded = run_options(NOT_RECORDED)
         self._plans: dict[Shape, _Plan] = {}
         self._most = 0
         """Most tokens of a source."""
@@ -97,8 +98,7 @@ class DeviceEncoder:
             return self._encode_as_they_are(sources, starts)
         filled = _filled(sources, shape, sources[0][-1], self._most)
         for name, array in packed_inputs(filled, self._names, shape.longest).items():
-            place = self._device.address(plan.inputs[name])
-            self._device.upload(place, array.ctypes.data, array.nbytes)
+            self._send(array, plan.inputs[name])
         self._session._sess.run_with_iobinding(plan.binding, plan.options)
         with self._device:
             # The next group of this shape overwrites them.
@@ -112,20 +112,23 @@ class DeviceEncoder:
         for name, array in inputs.items():
             binding.bind_cpu_input(name, array)
         packed, last = self._bind_outputs(binding, starts[-1], len(sources))
-        self._session.run_with_iobinding(binding, run_options(NOT_RECORDED))
+        self._session.run_with_iobinding(binding, self._unrecorded)
         return CrossKV(packed, last, starts)
 
     def _plan(self, sources: Sequence[Sequence[int]], shape: Shape) -> _Plan:
         binding, inputs = self._session.io_binding(), {}
         for name, array in packed_inputs(sources, self._names, shape.longest).items():
             inputs[name] = self._device.zeros(array.shape, array.dtype)
-            place = self._device.address(inputs[name])
-            self._device.upload(place, array.ctypes.data, array.nbytes)
-            device = self._device.name
-            binding.bind_input(name, device, 0, array.dtype, list(array.shape), place)
+            place = self._send(array, inputs[name])
+            binding.bind_input(name, self._device.name, 0, array.dtype, list(array.shape), place)
         packed, last = self._bind_outputs(binding, shape.tokens, shape.sources)
         options = recorded(self._session, binding, self._device)
         return _Plan(binding._iobinding, options, inputs, packed, last)
+
+    def _send(self, array: Array, target: Any) -> int:
+        place = self._device.address(target)
+        self._device.upload(place, array.ctypes.data, array.nbytes)
+        return place
 
     def _bind_outputs(self, binding: Any, tokens: int, sources: int) -> tuple[Any, Any]:
         """Allocates keys and values of all layers, ``[2L, T, A]``, and those of last tokens."""
@@ -149,8 +152,8 @@ def shape_of(tokens: int, sources: int, longest: int, most: int) -> Shape | None
         longest: Tokens of the longest one.
         most: Tokens that a source may have.
     """
-    longest = max(1 << (longest - 1).bit_length(), _FEWEST_TOKENS)
-    size = max(1 << (tokens - 1).bit_length(), longest)
+    longest = _rounded(longest)
+    size = max(_rounded(tokens), longest)
     while size <= _MOST_TOKENS:
         more, room = size // _TOKENS_A_SOURCE - sources, size - tokens
         if 0 <= more <= room <= more * min(longest, most):
@@ -161,15 +164,20 @@ def shape_of(tokens: int, sources: int, longest: int, most: int) -> Shape | None
 
 def shapes(longest: int) -> list[Shape]:
     """Lists the shapes of groups whose sources have ``longest`` tokens at most."""
-    most = max(1 << (longest - 1).bit_length(), _FEWEST_TOKENS)
-    sizes = [1 << power for power in range(_FEWEST_TOKENS.bit_length() - 1, 11)]
+    most = _rounded(longest)
+    sizes = [
+        1 << power for power in range(_FEWEST_TOKENS.bit_length() - 1, _MOST_TOKENS.bit_length())
+    ]
     return [
         Shape(size, size // _TOKENS_A_SOURCE, length)
         for size in sizes
-        if size <= _MOST_TOKENS
         for length in sizes
         if length <= min(size, most)
     ]
+
+
+def _rounded(tokens: int) -> int:
+    return max(1 << (tokens - 1).bit_length(), _FEWEST_TOKENS)
 
 
 def _filled(

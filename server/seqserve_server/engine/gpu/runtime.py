@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import onnxruntime as ort
 
@@ -52,7 +53,8 @@ class DeviceRuntime(Runtime):
         self._weights = Weights(folder / WEIGHTS, device)
         # Sessions read it without a copy of their own.
         self._shared: list[ort.OrtValue] = []
-        self._steps: list[DeviceStep] = []
+        # Their buffers are large, and belong to engines that may end before the model.
+        self._steps: WeakSet[DeviceStep] = WeakSet()
         super().__init__(folder, manifest, provider, threads=1)
         shape = manifest.architecture
         width = shape.heads * shape.head_size
@@ -73,7 +75,7 @@ class DeviceRuntime(Runtime):
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DeviceStep:
         """Makes a step over the buffers given; see :class:`DeviceStep`."""
         step = DeviceStep(self._ends, self._device, inputs, outputs)
-        self._steps.append(step)
+        self._steps.add(step)
         return step
 
     def decoder_state(self, slots: int) -> tuple[TargetState, CrossAttentionCache]:
@@ -89,6 +91,11 @@ class DeviceRuntime(Runtime):
         """Records encodings; see :meth:`Runtime.warm_up`."""
         limits, tokens = self.manifest.limits, self.manifest.tokens
         self._device_encoder.record(limits.max_source_length, tokens.eos)
+
+    def use_idle_time(self) -> None:
+        """Records a step that others have stood in for; see :meth:`Runtime.use_idle_time`."""
+        for step in self._steps:
+            step.use_idle_time()
 
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
         """Says how many sources are encoded together."""
