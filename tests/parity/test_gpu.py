@@ -55,6 +55,21 @@ def score(answer: Finished) -> float:
     return answer.best.score or 0.0
 
 
+def answered_alike(
+    folder: Path, requests: list[tuple[list[int], DecodingOptions]], slots: int
+) -> list[tuple[Finished, Finished]]:
+    """Lists the answers of GPU and CPU that have equal tokens."""
+    gpu, cpu = (
+        decode(on(provider, folder), folder, requests, slots)
+        for provider in (Provider.CUDA, Provider.CPU)
+    )
+    return [
+        (mine, theirs)
+        for mine, theirs in zip(gpu, cpu, strict=True)
+        if mine.best.token_ids == theirs.best.token_ids
+    ]
+
+
 @pytest.mark.parametrize("way", ["greedy", "beam"])
 def test_tokens_and_scores_are_those_of_a_cpu(
     request: pytest.FixtureRequest, folder: Path, way: str
@@ -67,15 +82,7 @@ def test_tokens_and_scores_are_those_of_a_cpu(
         ([*(draw.randrange(4, SIZE) for _ in range(draw.randrange(1, LONGEST))), 2], WAYS[way])
         for _ in range(60)
     ]
-    gpu, cpu = (
-        decode(on(provider, folder), folder, requests, SLOTS)
-        for provider in (Provider.CUDA, Provider.CPU)
-    )
-    equal = [
-        (mine, theirs)
-        for mine, theirs in zip(gpu, cpu, strict=True)
-        if mine.best.token_ids == theirs.best.token_ids
-    ]
+    equal = answered_alike(folder, requests, SLOTS)
     # Tokens of random weights often nearly tie; with wrong attention next to none would be equal.
     assert len(equal) >= 0.75 * len(requests)
     for mine, theirs in equal:
@@ -102,15 +109,7 @@ def test_a_gpu_translates_as_a_cpu(shipped: tuple[Path, list[list[int]]], beam_s
     folder, sources = shipped
     options = DecodingOptions(max_decoding_length=100, beam_size=beam_size)
     requests = [(source, options) for source in sources]
-    gpu, cpu = (
-        decode(on(provider, folder), folder, requests, 64)
-        for provider in (Provider.CUDA, Provider.CPU)
-    )
-    equal = [
-        (mine, theirs)
-        for mine, theirs in zip(gpu, cpu, strict=True)
-        if mine.best.token_ids == theirs.best.token_ids
-    ]
+    equal = answered_alike(folder, requests, 64)
     assert len(equal) >= 0.98 * len(sources)
     for mine, theirs in equal:
         assert score(mine) == pytest.approx(score(theirs), abs=CPU_TOLERANCE)

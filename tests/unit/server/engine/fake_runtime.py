@@ -130,9 +130,6 @@ class FakeStep:
         self._runtime = runtime
         self._inputs, self._outputs = inputs, outputs
 
-    def use_idle_time(self) -> None:
-        """Has nothing to prepare."""
-
     def run(self, rows: int, sizes: StepSizes) -> None:
         self._biases, self._projects = sizes.biases, sizes.projects
         self._runtime.rows.append(rows)
@@ -218,6 +215,9 @@ class CpuRuntime:
     unrecorded_steps = 0
 
     def warm_up(self) -> None:
+        """Has nothing to prepare."""
+
+    def use_idle_time(self) -> None:
         """Has nothing to prepare."""
 
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:

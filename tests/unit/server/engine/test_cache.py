@@ -34,9 +34,6 @@ class IdleRuntime(FakeRuntime):
         super().step(inputs, outputs)
         return self
 
-    def use_idle_time(self) -> None:
-        """Has nothing to prepare."""
-
     def run(self, rows: int, sizes: StepSizes) -> None:
         self.num_rows = rows
         self.sizes.append(sizes)

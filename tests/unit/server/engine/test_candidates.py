@@ -36,9 +36,6 @@ class LogitsRuntime(FakeRuntime):
         self.inputs, self.outputs = inputs, outputs
         return self
 
-    def use_idle_time(self) -> None:
-        """Has nothing to prepare."""
-
     def run(self, rows: int, sizes: StepSizes) -> None:
         self.sizes = sizes
         outputs = self.outputs

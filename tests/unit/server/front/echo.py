@@ -132,9 +132,6 @@ class EchoStep:
     ) -> None:
         self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
 
-    def use_idle_time(self) -> None:
-        """Has nothing to prepare."""
-
     def run(self, rows: int, sizes: StepSizes) -> None:
         self._runtime.may_run.wait(PATIENCE_S)
         time.sleep(self._runtime.step_s)

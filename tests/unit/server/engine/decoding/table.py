@@ -122,9 +122,6 @@ class TableStep:
         read = inputs["self_value_0"][row, 0, 1 : inputs["lengths"][row], 0]
         return (*read.astype(int).tolist(), int(inputs["tokens"][row, 0]))
 
-    def use_idle_time(self) -> None:
-        """Has nothing to prepare."""
-
     def run(self, rows: int, sizes: StepSizes) -> None:
         for name in ("log_probabilities", "top_log_probabilities"):
             self._outputs[name][:] = np.nan

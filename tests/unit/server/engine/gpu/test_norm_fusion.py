@@ -8,21 +8,17 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from bench.models import numbered_words, write_unproven
 from onnx import TensorProto, helper
 from tests.device_requests import WAYS, decode
-from tests.step_graphs import steps_only
-from tests.unit.export.test_graphs import SHAPES, make_model
+from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
-from seqserve_export.fp16_conversion import halve
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.text.tokenizer import Tokenizer
 
 
 def fused(data: bytes) -> bytes:
@@ -82,10 +78,7 @@ def test_a_sum_that_others_read_too_is_computed_once_and_keeps_its_value() -> No
 
 @pytest.mark.slow
 def test_an_rms_norm_becomes_one_node_that_computes_the_same(tmp_path: Path) -> None:
-    model = halve(make_model(**SHAPES["t5-wide-heads-no-biases-geglu"]))
-    tokenizer = Tokenizer(numbered_words(model.config.vocabulary_size))
-    with steps_only():
-        folder = write_unproven(model, tmp_path, "t5", tokenizer)
+    folder = halved_artifact("t5-wide-heads-no-biases-geglu", tmp_path)
     before = (folder / "decoder.onnx").read_bytes()
     norms = kinds(before).count("ReduceMean")
     after = kinds(fused(before))

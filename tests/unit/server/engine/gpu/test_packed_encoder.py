@@ -11,18 +11,14 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from bench.models import numbered_words, write_unproven
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from tests.step_graphs import steps_only
-from tests.unit.export.test_graphs import SHAPES, make_model
+from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
 
-from seqserve_export.fp16_conversion import halve
 from seqserve_server.engine.gpu.packed_encoder import pack_attention, packed_inputs
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.packing import pack
-from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCES = [[5, 6, 7, 8, 9, 2], [4, 2], [9, 8, 7, 2], [2]]
 
@@ -57,10 +53,7 @@ PACKED = ["sinusoidal-post-norm", "t5-wide-heads-no-biases-geglu"]
 
 @pytest.fixture(scope="module", params=PACKED)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = halve(make_model(**SHAPES[request.param]))
-    tokenizer = Tokenizer(numbered_words(model.config.vocabulary_size))
-    with steps_only():
-        return write_unproven(model, tmp_path_factory.mktemp("packed"), "x", tokenizer)
+    return halved_artifact(request.param, tmp_path_factory.mktemp("packed"))
 
 
 @pytest.mark.slow
@@ -86,10 +79,7 @@ def test_packed_sources_are_encoded_as_padded_ones(folder: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_an_encoder_that_needs_the_padded_batch_keeps_it(tmp_path: Path) -> None:
-    model = halve(make_model(**SHAPES["rotary-swish"]))
-    tokenizer = Tokenizer(numbered_words(model.config.vocabulary_size))
-    with steps_only():
-        folder = write_unproven(model, tmp_path, "x", tokenizer)
+    folder = halved_artifact("rotary-swish", tmp_path)
     message = MODEL.FromString((folder / "encoder.onnx").read_bytes())
     before = message.SerializeToString()
     pack_attention(message.graph)

@@ -205,7 +205,7 @@ def test_a_step_with_scores_stands_in_until_there_is_time_to_record_another(
     advance(with_scores=False)
     assert recording.taken == 1
     for _ in range(2):
-        caches[0].use_idle_time()
+        runtime.use_idle_time()
         assert recording.taken == 2
         advance(with_scores=False)
 

@@ -7,20 +7,16 @@ from pathlib import Path
 import onnx
 import onnxruntime as ort
 import pytest
-from bench.models import numbered_words, write_unproven
 from tests.device_requests import WAYS, decode
 from tests.graph_nodes import nodes_of
-from tests.step_graphs import steps_only
-from tests.unit.export.test_graphs import SHAPES, make_model
+from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
 from tests.unit.server.engine.gpu.host_device import HostDevice
 
-from seqserve_export.fp16_conversion import halve
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.text.tokenizer import Tokenizer
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}
@@ -69,10 +65,7 @@ def test_only_the_end_that_lists_top_tokens_looks_for_them_in_blocks(folder: Pat
 
 @pytest.mark.slow
 def test_biases_of_positions_need_no_number_of_the_host(tmp_path: Path) -> None:
-    model = halve(make_model(**SHAPES["alibi-swiglu"]))
-    tokenizer = Tokenizer(numbered_words(model.config.vocabulary_size))
-    with steps_only():
-        folder = write_unproven(model, tmp_path, "biased", tokenizer)
+    folder = halved_artifact("alibi-swiglu", tmp_path)
     graph = onnx.load_from_string(straight_graph(folder / "decoder.onnx", PLAIN)).graph
     assert "target_positions" in {value.name for value in graph.input}
     readers = [node.op_type for node in graph.node if "max_length" in node.input]
