@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqserve.arguments import GenerateOptions
-from seqserve.documents import html
 from seqserve.language_codes import AUTO, folded
 from seqserve.model import Glossary
 from seqserve_gateway import RESOURCES
@@ -29,7 +27,8 @@ from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, fields_of
 from seqserve_gateway.languages import name_of, names_of, targets_of
-from seqserve_gateway.translation import Parse, Translated, plain, translated, xml
+from seqserve_gateway.reading import Job
+from seqserve_gateway.translation import Translated, translated
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"
@@ -47,9 +46,9 @@ async def _translate(call: Call) -> Response:
     fields = _fields(call)
     texts = fields.texts("text")
     options = await _options(call, fields)
-    parse = _parse_of(fields)
+    job = _job_of(fields, texts)
     source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
-    results = await translated(call, texts, parse, source, target, options)
+    results = await translated(call, job, "text", source, target, options)
     billed = [{"billed_characters": len(text)} for text in texts]
     shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
     return JSONResponse(
@@ -106,17 +105,13 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
     return options
 
 
-def _parse_of(fields: Fields) -> Parse:
+def _job_of(fields: Fields, texts: Sequence[str]) -> Job:
     handling = fields.text("tag_handling", "")
-    if handling == "html":
-        return lambda text: html.parse([text])
-    if handling == "xml":
-        names = fields.texts("ignore_tags") if fields.has("ignore_tags") else []
-        ignored = {name.strip() for each in names for name in each.split(",")}
-        return partial(xml, ignored=ignored)
-    if handling:
+    if handling not in ("", "html", "xml"):
         raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
-    return plain
+    names = fields.texts("ignore_tags") if handling == "xml" and fields.has("ignore_tags") else []
+    ignored = frozenset(name.strip() for each in names for name in each.split(","))
+    return Job(handling or "plain", texts, options={"ignored": ignored})
 
 
 async def _glossary_of(call: Call, id_: str, source: str, target: str) -> str:

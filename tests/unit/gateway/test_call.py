@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from operator import attrgetter
 
 import pytest
 from httpx import AsyncClient
@@ -18,8 +18,7 @@ from seqserve_gateway.endpoint import Endpoint, Form
 
 
 async def shout_all(call: Call) -> Response:
-    results = await call.generate_all(json.loads(call.body)["q"], beam_size=2)
-    return JSONResponse([result.text for result in results])
+    return JSONResponse(await call.generate_all(call.json()["q"], attrgetter("text"), beam_size=2))
 
 
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])

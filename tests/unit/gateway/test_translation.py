@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.gateway.translating import translating
 
-from seqserve_gateway.translation import xml
+from seqserve_gateway.markup import xml
 
 PAIR = {"source": "en", "target": "de"}
 

@@ -90,7 +90,6 @@ class TranslatingServer(FakeServer):
 
     def ListModels(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
-        assert request.with_pairs
         pairs = [
             model_pb2.LanguagePair(source_language=source, target_language=target)
             for source, target in self.pairs

@@ -1,0 +1,105 @@
+"""Processes that read and write documents, for a few callers at a time.
+
+They start when they are first needed. One that a document has ended, by its limit or by the end of
+its request, is replaced by the next job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from asyncio import IncompleteReadError, subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.reader import LENGTH_BYTES, Reply
+from seqserve_gateway.reading import Unreadable
+from seqserve_gateway.turns import Turns
+
+_MOST_WAITING = 64
+_BYTES_OF_REPLY = 4
+"""Memory that a byte of a reply takes: as it came, as objects, and the answers to its passages."""
+
+
+class Readers:
+    """A few processes, in turns between callers; one of them is always there for another caller."""
+
+    def __init__(self, processes: int = 2, cpu_s: int = 10, memory_bytes: int = 128 << 20) -> None:
+        """Starts none yet.
+
+        Args:
+            processes: Most processes.
+            cpu_s: Processor time for a job, in seconds.
+            memory_bytes: Memory of a process.
+        """
+        self._limits = (cpu_s, memory_bytes)
+        self._turns = Turns(processes, max(1, processes - 1), _MOST_WAITING)
+        self._idle: list[subprocess.Process] = []
+        self._command = [sys.executable, "-m", "seqserve_gateway.reader", *map(str, self._limits)]
+
+    async def outcome(self, caller: str, take_memory: Callable[[int], None], *job: Any) -> Any:
+        """Returns what :func:`~seqserve_gateway.reading.outcome` returns for a job.
+
+        Args:
+            caller: Whose turn it takes.
+            take_memory: Takes memory for what comes back, or raises.
+            job: Name of a function of :mod:`.reading`, and its arguments.
+
+        Raises:
+            Failure: The job took too much time or memory, or too many of the caller wait.
+        """
+        async with self._turns.turn(caller):
+            process = self._idle.pop() if self._idle else await self._started()
+            is_ready = False
+            try:
+                reply: Reply = await _exchanged(process, job, take_memory)
+                is_ready = not reply[-1]
+            except (IncompleteReadError, ConnectionError):
+                raise self._too_much() from None
+            finally:
+                if is_ready:
+                    self._idle.append(process)
+                else:
+                    await _ended(process)
+        value, fault, _ = reply
+        if fault:
+            raise RuntimeError(fault)
+        if isinstance(value, Unreadable):
+            raise value
+        return value
+
+    async def close(self) -> None:
+        """Ends the processes."""
+        while self._idle:
+            await _ended(self._idle.pop())
+
+    async def _started(self) -> subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def _too_much(self) -> Failure:
+        cpu_s, memory_bytes = self._limits
+        reason = f"takes more than {cpu_s} s or {memory_bytes >> 20} MiB to read; send it in parts"
+        return Failure("INVALID_ARGUMENT", f"the document {reason}", 413)
+
+
+async def _exchanged(
+    process: subprocess.Process, job: Sequence[Any], take_memory: Callable[[int], None]
+) -> Any:
+    assert process.stdin is not None and process.stdout is not None
+    content = pickle.dumps(job)
+    process.stdin.writelines([len(content).to_bytes(LENGTH_BYTES), content])
+    await process.stdin.drain()
+    length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
+    take_memory(_BYTES_OF_REPLY * length)
+    return pickle.loads(await process.stdout.readexactly(length))
+
+
+async def _ended(process: subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
