@@ -49,7 +49,7 @@ class Shared:
         """
         if size > self.free:
             raise Failure(code, f"too many {what} are under way; wait for one to end")
-        if self._held[caller] + size > _MOST_OF_FREE * (self.free - size) + size:
+        if size and self._held[caller] > _MOST_OF_FREE * (self.free - size):
             reason = f"too many {what} of this caller are under way; wait for one to end"
             raise Failure("RESOURCE_EXHAUSTED", reason)
         self.free -= size

@@ -151,23 +151,23 @@ async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer
         for _ in range(3):
             yield b" " * 10
 
-    gateway = replace(gateway_of(server), bodies=Bodies(24))
+    gateway = replace(gateway_of(server), bodies=Bodies(20))
     async with opened(gateway, FORM) as client:
         statuses = [
             (await client.post("/shout", content=content)).status_code
             for content in (b" " * 21, parts())
         ]
     assert statuses == [413, 413]
-    assert gateway.bodies.memory.free == Bodies(24).memory.free
+    assert gateway.bodies.memory.free == Bodies(20).memory.free
 
 
 async def test_requests_share_a_bounded_memory_and_leave_room_for_other_callers(
     server: FakeServer,
 ) -> None:
-    gateway = replace(gateway_of(server), bodies=Bodies(24))
+    gateway = replace(gateway_of(server), bodies=Bodies(24, max_memory_bytes=0))
     app, body = app_of(gateway, [FORM]), {"q": "another text"}
     async with client_of(app) as client, client_of(app, "10.0.0.2") as other:
-        in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
+        in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on and on"}))
         while not server.requests:
             await asyncio.sleep(0.01)
         refused = await client.post("/shout", json=body)
@@ -176,7 +176,7 @@ async def test_requests_share_a_bounded_memory_and_leave_room_for_other_callers(
         await asyncio.wait([in_progress])
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert answered.status_code == 200
-    assert gateway.bodies.memory.free == Bodies(24).memory.free
+    assert gateway.bodies.memory.free == Bodies(24, max_memory_bytes=0).memory.free
 
 
 async def test_body_that_does_not_arrive_takes_no_place(server: FakeServer) -> None:
