@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from seqserve_gateway.failure import Failure
 
-MAX_MEMORY_BYTES = 64 << 20
+MAX_MEMORY_BYTES = 96 << 20
 """Memory for all requests in progress, unless one alone may have more."""
 BYTES_OF_BODY = 8
 """Memory that a byte of a body takes: as it came, as text, in the call, and in the answer. A text

@@ -226,9 +226,9 @@ async def _accepted(call: Call) -> bool:
 
 def _values_of(body: bytes) -> int:
     """Returns an upper bound of the number of values and names in JSON, before there is one."""
-    count = _signs_in(body)
-    if count > _FEW_VALUES and body.count(b'"') - body.count(b'\\"') <= 4 * _MOST_VALUES:
-        # Most may be within texts.
+    count, texts = _signs_in(body), (body.count(b'"') - body.count(b'\\"')) // 2
+    if count > _MOST_VALUES >= texts // 2 or count > _FEW_VALUES >= texts:
+        # Most of them may be within texts.
         count = _signs_in(_JSON_TEXT.sub(b"", body))
     if count > _MOST_VALUES:
         raise Failure("INVALID_ARGUMENT", f"the body has more than {_MOST_VALUES:,} values", 413)

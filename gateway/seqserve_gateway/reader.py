@@ -1,7 +1,7 @@
 """A process that reads and writes documents, so that one that takes too much ends nothing else.
 
 The system limits its processor time and its memory, so a job beyond them ends, whatever library it
-is in. Jobs come on standard input and replies go to standard output, each after its length.
+is in. Jobs come on standard input and replies go to standard output, each after its head.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import os
 import pickle
 import signal
+import struct
 import sys
 import time
 import traceback
@@ -23,14 +24,14 @@ except ImportError:
     # Windows: the deadline of the request alone limits a job.
     resource = None  # type: ignore[assignment]
 
-LENGTH_BYTES = 8
-"""Of the length before each job and reply."""
+HEAD = struct.Struct("!Q?")
+"""Before each job and reply: its length, and whether the process ends after it."""
 _KEPT_KIB = 64 << 10
 """A process that has had more may not give it back to the system, so it ends."""
 
 
-Reply: TypeAlias = tuple[Any, str, bool]
-"""The outcome of a job, the traceback of an error of the program, and whether the process ends."""
+Reply: TypeAlias = tuple[Any, str]
+"""The outcome of a job, and the traceback of an error of the program."""
 
 
 def main(cpu_s: int, memory_bytes: int) -> None:
@@ -47,16 +48,16 @@ def main(cpu_s: int, memory_bytes: int) -> None:
     sys.stdout = sys.stderr
     _give_way(memory_bytes)
     is_last = False
-    while not is_last and (length := int.from_bytes(source.read(LENGTH_BYTES))):
+    while not is_last and (head := source.read(HEAD.size)):
+        length, _ = HEAD.unpack(head)
         _limit_cpu(cpu_s)
         try:
-            reply = _reply_to(source.read(length))
-            content = pickle.dumps(reply)
+            reply = pickle.dumps(_reply_to(source.read(length)))
         except MemoryError:
             return
-        is_last = reply[-1]
-        sink.write(len(content).to_bytes(LENGTH_BYTES))
-        sink.write(content)
+        is_last = _peak_kib() > _KEPT_KIB
+        sink.write(HEAD.pack(len(reply), is_last))
+        sink.write(reply)
         sink.flush()
 
 
@@ -68,7 +69,7 @@ def _reply_to(job: bytes) -> Reply:
         raise
     except Exception:
         fault = traceback.format_exc()
-    return value, fault, _peak_kib() > _KEPT_KIB
+    return value, fault
 
 
 def _give_way(memory_bytes: int) -> None:

@@ -11,11 +11,11 @@ import contextlib
 import pickle
 import sys
 from asyncio import IncompleteReadError, subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.reader import LENGTH_BYTES, Reply
+from seqserve_gateway.reader import HEAD, Reply
 from seqserve_gateway.reading import Unreadable
 from seqserve_gateway.turns import Turns
 
@@ -52,19 +52,20 @@ class Readers:
             Failure: The job took too much time or memory, or too many of the caller wait.
         """
         async with self._turns.turn(caller):
-            process = self._idle.pop() if self._idle else await self._started()
-            is_ready = False
+            process = await self._process()
+            is_last = True
             try:
-                reply: Reply = await _exchanged(process, job, take_memory)
-                is_ready = not reply[-1]
+                content, is_last = await _exchanged(process, pickle.dumps(job))
             except (IncompleteReadError, ConnectionError):
                 raise self._too_much() from None
             finally:
-                if is_ready:
-                    self._idle.append(process)
-                else:
+                if is_last:
                     await _ended(process)
-        value, fault, _ = reply
+                else:
+                    self._idle.append(process)
+        take_memory(_BYTES_OF_REPLY * len(content))
+        reply: Reply = pickle.loads(content)
+        value, fault = reply
         if fault:
             raise RuntimeError(fault)
         if isinstance(value, Unreadable):
@@ -76,7 +77,12 @@ class Readers:
         while self._idle:
             await _ended(self._idle.pop())
 
-    async def _started(self) -> subprocess.Process:
+    async def _process(self) -> subprocess.Process:
+        while self._idle:
+            process = self._idle.pop()
+            # The system may have ended it, where memory ran out.
+            if process.returncode is None:
+                return process
         return await asyncio.create_subprocess_exec(
             *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -87,16 +93,12 @@ class Readers:
         return Failure("INVALID_ARGUMENT", f"the document {reason}", 413)
 
 
-async def _exchanged(
-    process: subprocess.Process, job: Sequence[Any], take_memory: Callable[[int], None]
-) -> Any:
+async def _exchanged(process: subprocess.Process, job: bytes) -> tuple[bytes, bool]:
     assert process.stdin is not None and process.stdout is not None
-    content = pickle.dumps(job)
-    process.stdin.writelines([len(content).to_bytes(LENGTH_BYTES), content])
+    process.stdin.writelines([HEAD.pack(len(job), False), job])
     await process.stdin.drain()
-    length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
-    take_memory(_BYTES_OF_REPLY * length)
-    return pickle.loads(await process.stdout.readexactly(length))
+    length, is_last = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
+    return await process.stdout.readexactly(length), is_last
 
 
 async def _ended(process: subprocess.Process) -> None:

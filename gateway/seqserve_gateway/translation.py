@@ -17,8 +17,10 @@ from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.languages import DETECTION_CHARS, sources_of
 from seqserve_gateway.reading import Answer, Divided, Job, Part, Unreadable, outcome, ranked
 
-# Longer plain texts keep others from the event loop.
 _LONG = 20_000
+"""Characters of plain texts that keep others from the event loop for a few milliseconds."""
+_TEXT = 50
+"""Characters that take as long as one more text."""
 _MOST_KEPT = DECLARATIONS["keep"].max_items
 # Beams that find alternatives worth reading.
 _LEAST_BEAMS = 5
@@ -40,7 +42,8 @@ class Reading:
     def __init__(self, call: Call, job: Job, field: str) -> None:
         """Reads nothing yet; errors name the field of the request."""
         self._call, self._job, self._field = call, job, field
-        self._is_short = job.form == "plain" and sum(map(len, job.texts)) <= _LONG
+        size = sum(_TEXT + len(text) for text in job.texts)
+        self._is_short = job.form == "plain" and size <= _LONG
 
     async def __call__(self, function: str, *given: Any) -> Any:
         """Returns what a function of :mod:`.reading` returns for the job.
