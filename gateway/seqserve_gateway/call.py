@@ -35,8 +35,8 @@ _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
 JSON = "application/json"
 _TRACE = ("traceparent", "tracestate")
-# Twice what a request may translate.
-_MOST_VALUES = 40_000
+# More than a request may translate.
+_MOST_VALUES = 25_000
 _FEW_VALUES = 1000
 # One without an end takes the rest: looking for the end of each would take quadratic time.
 _JSON_TEXT = re.compile(rb'"[^"\\]*+(?:\\.?+[^"\\]*+)*+(?:"|\Z)', re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -112,6 +113,8 @@ async def answers_of(
         **(options or {}),
     }
     documents: list[list[Part]] = await reading("read")
+    # There may be many; others have their turn before each step with them.
+    await asyncio.sleep(0)
     answers: list[list[Answer] | None] = [None] * len(documents)
     sources = await sources_of(call, [_beginning(each) for each in documents], source, target)
     for code in dict.fromkeys(each.language for each in sources):
@@ -121,6 +124,7 @@ async def answers_of(
         numbers = [number for number, each in enumerate(sources) if each.language == code]
         options["source_language"] = code
         parts = {(n, m): part for n in numbers for m, part in enumerate(documents[n])}
+        await asyncio.sleep(0)
         found = dict(zip(parts, await _answers(call, [*parts.values()], options), strict=True))
         if places := [place for place, each in found.items() if isinstance(each, Divided)]:
             # Their markup cannot be placed, so it divides the text.
@@ -178,7 +182,7 @@ def _requests(parts: Sequence[Part]) -> Iterator[tuple[list[Part], GenerateOptio
     options: GenerateOptions = {}
     keep: set[str] = set()
     for part in parts:
-        if len(keep.union(part.kept)) > _MOST_KEPT:
+        if part.kept and len(keep.union(part.kept)) > _MOST_KEPT:
             yield group, options
             group, options, keep = [], {}, set()
         group.append(part)

@@ -12,7 +12,7 @@ from seqserve_gateway.failure import Failure
 
 
 class Turns:
-    """Places for tasks; a free one goes to the caller whose last turn was longest ago.
+    """Places for tasks; callers take turns at those that become free.
 
     So a caller waits for one task of each other caller, however many tasks they have.
     """

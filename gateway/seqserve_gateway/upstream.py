@@ -37,7 +37,7 @@ _MOST_BATCHES, _MOST_OWN_BATCHES = 32, 24
 """Batches of all arrays, and of the arrays of one caller, on the server: fewer texts than the share
 of its queue that a server gives a gateway."""
 _RECENT_S = 5.0
-_MOST_RECENT = 8
+_MOST_RECENT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

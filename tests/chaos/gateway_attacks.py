@@ -42,7 +42,7 @@ ATTACKS: dict[str, tuple[dict[str, Any], int]] = {
     "markdown": (_file("a.md", b"".join(b"`" * n + b"a " for n in range(800))), 20),
     "page": (_texts(q="<p>The <b>coffee</b> tastes good.</p>" * 9_000, format="html"), 20),
     "unused": (_texts(q=TEXT, unused=[[]] * 330_000), 20),
-    "values": (_texts(q=TEXT, unused=[[]] * 39_000), 50),
+    "values": (_texts(q=TEXT, unused=[[]] * 24_000), 50),
     "texts": (_texts(q=["a"] * 19_000), 50),
     "arrays": (_texts(q=[TEXT] * 1000), 200),
     "crowd": (_texts(q=[TEXT] * 1000), 500),

@@ -9,12 +9,13 @@ import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.without_socket import Reader, gateway_of, texts_of
+from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, texts_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
 from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
 from seqserve_gateway.endpoint import Endpoint, Form
+from seqserve_gateway.turns import Turns
 
 
 async def shout_all(call: Call) -> Response:
@@ -98,3 +99,21 @@ async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: Fake
     answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert len(server.metadata) == len(texts)
+
+
+async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
+    gateway = gateway_of(server)
+    gateway.upstream.turns = Turns(1, 1)
+    app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(60)]
+    async with client_of(app) as first, client_of(app, "10.0.0.2") as second:
+        many = [
+            asyncio.create_task(first.post("/shout", json={"q": ["first"] * 60})) for _ in range(9)
+        ]
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        answer = await second.post("/shout", json={"q": texts})
+        before = texts_of(server).count("first")
+        await asyncio.wait(many)
+    assert answer.json() == [text.upper() for text in texts]
+    # A batch of one, a batch of the other; at most two before and two after.
+    assert before <= len(texts) + 4 * SHARED_WINDOW // 2

@@ -135,6 +135,8 @@ async def test_the_text_of_an_archive_is_translated() -> None:
         (("a.pdf", b"%PDF"), ".srt"),
         (("a.jsonl", b"{}"), ".srt"),
         (("a.txt", b"\xff"), "UTF-8"),
+        (("a.txt", "as it is".encode("utf-32-le")), "NUL"),
+        (("a.txt", "as it is".encode("utf-32")), "UTF-8"),
     ],
 )
 async def test_file_that_cannot_be_read_is_refused(file: tuple[str, bytes], reason: str) -> None:

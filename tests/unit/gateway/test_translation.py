@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import PAIR, translating
 
 from seqserve_gateway.markup import xml
-
-PAIR = {"source": "en", "target": "de"}
 
 
 async def translate(client: Any, q: str | list[str], **more: object) -> Any:

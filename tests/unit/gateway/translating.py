@@ -20,6 +20,7 @@ from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway.app import FORMS
 
+PAIR = {"source": "en", "target": "de"}
 CONFIDENCE = 0.875
 """Of every language that is detected."""
 _NO_SCORER = generation_pb2.Failure(
@@ -43,6 +44,7 @@ class TranslatingServer(FakeServer):
         pairs: What it lists and translates.
         has_scorer: Whether it aligns what it writes.
         has_detector: Whether it detects languages.
+        has_tokens: Whether it refuses every token.
         glossaries: What it lists; each has one entry, ``a`` as ``b``.
         detecting: Makes each detection wait for others.
         listings: How often it has listed its glossaries.
@@ -55,6 +57,7 @@ class TranslatingServer(FakeServer):
         self.pairs = [pair.split("-") for pair in pairs]
         self.has_scorer = True
         self.has_detector = True
+        self.has_tokens = False
         self.glossaries: list[model_pb2.Glossary] = []
         self.detecting: threading.Barrier | None = None
         self.listings = 0
@@ -90,6 +93,8 @@ class TranslatingServer(FakeServer):
 
     def ListModels(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
+        if self.has_tokens:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "no valid token")
         pairs = [
             model_pb2.LanguagePair(source_language=source, target_language=target)
             for source, target in self.pairs
