@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 import traceback
-from typing import Any, TypeAlias
+from typing import Any
 
 from seqserve_gateway.reading import outcome
 
@@ -28,10 +28,6 @@ HEAD = struct.Struct("!Q?")
 """Before each job and reply: its length, and whether the process ends after it."""
 _KEPT_KIB = 64 << 10
 """A process that has had more may not give it back to the system, so it ends."""
-
-
-Reply: TypeAlias = tuple[Any, str]
-"""The outcome of a job, and the traceback of an error of the program."""
 
 
 def main(cpu_s: int, memory_bytes: int) -> None:
@@ -61,7 +57,8 @@ def main(cpu_s: int, memory_bytes: int) -> None:
         sink.flush()
 
 
-def _reply_to(job: bytes) -> Reply:
+def _reply_to(job: bytes) -> tuple[Any, str]:
+    # The outcome, and the traceback of an error of the program.
     value, fault = None, ""
     try:
         value = outcome(*pickle.loads(job))
@@ -74,7 +71,7 @@ def _reply_to(job: bytes) -> Reply:
 
 def _give_way(memory_bytes: int) -> None:
     # Callers that wait for a translation go first, and where memory runs out this process ends.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(AttributeError, OSError):
         os.nice(5)
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.reader import HEAD, Reply
+from seqserve_gateway.reader import HEAD
 from seqserve_gateway.reading import Unreadable
 from seqserve_gateway.turns import Turns
 
+_COMMAND = (sys.executable, "-P", "-m", "seqserve_gateway.reader")
 _MOST_WAITING = 64
 _BYTES_OF_REPLY = 4
 """Memory that a byte of a reply takes: as it came, as objects, and the answers to its passages."""
@@ -38,7 +39,7 @@ class Readers:
         self._limits = (cpu_s, memory_bytes)
         self._turns = Turns(processes, max(1, processes - 1), _MOST_WAITING)
         self._idle: list[subprocess.Process] = []
-        self._command = [sys.executable, "-m", "seqserve_gateway.reader", *map(str, self._limits)]
+        self._command = [*_COMMAND, *map(str, self._limits)]
 
     async def outcome(self, caller: str, take_memory: Callable[[int], None], *job: Any) -> Any:
         """Returns what :func:`~seqserve_gateway.reading.outcome` returns for a job.
@@ -64,8 +65,7 @@ class Readers:
                 else:
                     self._idle.append(process)
         take_memory(_BYTES_OF_REPLY * len(content))
-        reply: Reply = pickle.loads(content)
-        value, fault = reply
+        value, fault = pickle.loads(content)
         if fault:
             raise RuntimeError(fault)
         if isinstance(value, Unreadable):
@@ -83,9 +83,13 @@ class Readers:
             # The system may have ended it, where memory ran out.
             if process.returncode is None:
                 return process
-        return await asyncio.create_subprocess_exec(
-            *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        except OSError:
+            reason = "no process can be started that reads documents"
+            raise Failure("UNAVAILABLE", reason) from None
 
     def _too_much(self) -> Failure:
         cpu_s, memory_bytes = self._limits
