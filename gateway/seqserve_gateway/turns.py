@@ -54,14 +54,15 @@ class Turns:
                 self._hand_out()
 
     def _hand_out(self) -> None:
-        caller = next((each for each in self._waiting if self._running[each] < self._own), None)
-        if not self._free or caller is None:
-            return
-        self._free -= 1
-        self._running[caller] += 1
-        place = self._waiting[caller][0]
-        self._leave(caller, place)
-        place.set_result(None)
+        for caller, waiting in self._waiting.items():
+            # A task that is cancelled may not have left yet.
+            place = next((each for each in waiting if not each.done()), None)
+            if self._free and place is not None and self._running[caller] < self._own:
+                self._free -= 1
+                self._running[caller] += 1
+                self._leave(caller, place)
+                place.set_result(None)
+                return
 
     def _leave(self, caller: str, place: asyncio.Future[None]) -> None:
         # Those that stay come after the tasks of all others.
