@@ -158,7 +158,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate,detect,parquet]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate,parquet]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml

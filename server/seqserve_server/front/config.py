@@ -48,10 +48,10 @@ class ServeOptions:
         maximum=86_400,
     )
     keep_versions: int = _models(
-        2,
-        help="Number of highest versions of each model to keep loaded: with 2 the one before the"
-        " newest stays, to go back to at once. Each one has its own process and caches, so memory"
-        " grows with the number; 0 keeps all.",
+        1,
+        help="Number of highest versions of each model to keep loaded, in addition to those with a"
+        " weight: with 2 the one before the newest stays, to go back to at once. Each has its own"
+        " process and caches, which take memory; 0 keeps all.",
         minimum=0,
     )
     traffic: list[str] = _models(
