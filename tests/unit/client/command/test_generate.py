@@ -452,6 +452,7 @@ def test_json_of_a_stream(run: Run) -> None:
         (["--terms", "tea"], "--terms: 'tea' has no = between two texts"),
         (["--prefix-bias-beta", "1.5"], "--prefix-bias-beta: '1.5' is not at least 0 and below 1"),
         (["--beam", "5"], "there is no option --beam (did you mean --beam-size?)"),
+        (["--server", "a:1"], "there is no option --server (did you mean --target?)"),
         (["--file", "-"], "--file: does not go with TEXTS; give one of the two"),
         (["--file", "-", "--stream"], "--file: does not go with --stream; give one of the two"),
     ],
