@@ -87,6 +87,13 @@ def grpc_target(target: str) -> str:
     return "ipv4:" + ",".join(dict.fromkeys(addresses))
 
 
+def servers_of(target: str) -> list[str]:
+    """Lists the servers that commas separate in a target, each as a target."""
+    scheme = re.match("ipv[46]:", target)
+    prefix = scheme[0] if scheme else ""
+    return [prefix + part.strip() for part in target.removeprefix(prefix).split(",")]
+
+
 def is_local(target: str) -> bool:
     """Returns whether every address of a target is on this machine."""
     parts = [part.strip() for part in target.split(",")]

@@ -148,7 +148,7 @@ def parse(
     except OptionError as error:
         flag, colon, reason = str(error).partition(":")
         given = {
-            each.flag: each.source(parsed) for each in declared if values[each.name] != MISSING
+            each.flag: each.source(parsed) for each in declared if values[each.name] is not MISSING
         }
         raise OptionError(f"{given.get(flag, flag)}{colon}{reason}") from None
 
