@@ -56,7 +56,7 @@ class ServeOptions:
     )
     traffic: list[str] = _models(
         [],
-        help="Weights by which calls that name no version are divided, as en-de:1=90,2=10; if not"
+        help="Weights by which calls that name no version are divided, as en-de:4=90,5=10; if not"
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
     )

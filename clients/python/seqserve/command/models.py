@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TypeAlias
@@ -13,7 +14,7 @@ from typing import TypeAlias
 from seqserve import Client
 from seqserve.address import servers_of
 from seqserve.command.connection import ConnectionOptions
-from seqserve.errors import OptionError, SeqserveError
+from seqserve.errors import OptionError, PermissionDenied, SeqserveError
 from seqserve.model import Glossary, LanguagePair, Model, ModelState
 from seqserve.options import option, parse, split_command
 from seqserve.output import aligned, json_line
@@ -155,7 +156,8 @@ def main(argv: list[str]) -> int:
     if not isinstance(options, ListOptions):
         # So that one that is away leaves the others as they are.
         for one in each_one:
-            with one.connect() as client:
+            # A token of an administrator alone may not list them.
+            with one.connect() as client, suppress(PermissionDenied):
                 client.models()
     for one in each_one:
         try:
