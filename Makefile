@@ -162,7 +162,7 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
-	@echo 'Installing the server into $(SERVE_VENV), once: 250 MB, a minute or so without a word from pip.'
+	@echo 'Installing the server into $(SERVE_VENV), once: 280 MB, a minute or so without a word from pip.'
 	test -x $(SERVE_VENV)/bin/python || $(PYTHON) -m venv $(SERVE_VENV)
 	$(SERVE_VENV)/bin/python $(PIP) -e '.[server]'
 	touch $@

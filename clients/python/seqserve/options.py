@@ -279,14 +279,15 @@ class _Option:
 
 
 def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
-    """Finds the name that may have been meant: one that goes on so, else one spelled alike.
+    """Finds the name that may have been meant: one that begins or ends so, else one spelled alike.
 
     Args:
         name: What was written.
         names: What there is.
-        least: Characters that say enough for what goes on so.
+        least: Characters that say enough for what begins or ends so.
     """
     longer = [each for each in names if len(name) >= least and each.startswith(name)]
+    longer += [each for each in names if len(name) >= least and each.endswith(name)]
     return next(iter(longer or difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 

@@ -462,6 +462,8 @@ def test_json_of_a_stream(run: Run) -> None:
         (["--prefix-bias-beta", "1.5"], "--prefix-bias-beta: '1.5' is not at least 0 and below 1"),
         (["--beam", "5"], "there is no option --beam (did you mean --beam-size?)"),
         (["--server", "a:1"], "there is no option --server (did you mean --target?)"),
+        (["--ca", "a.pem"], "there is no option --ca ("),
+        (["--language", "de"], "there is no option --language (did you mean --source-language?)"),
         (["--file", "-"], "--file: does not go with TEXTS; give one of the two"),
         (["--file", "-", "--stream"], "--file: does not go with --stream; give one of the two"),
     ],
