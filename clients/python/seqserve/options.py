@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import os
 import types
 import typing
@@ -37,6 +36,7 @@ from seqserve.option_values import (
     converted,
     is_enum,
     members,
+    nearest,
     shell_words,
     variable_of,
     warn_of_misspelt,
@@ -276,19 +276,6 @@ class _Option:
         if isinstance(default, bool):
             return str(default).lower()
         return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
-    """Finds the name that may have been meant: one that begins or ends so, else one spelled alike.
-
-    Args:
-        name: What was written.
-        names: What there is.
-        least: Characters that say enough for what begins or ends so.
-    """
-    longer = [each for each in names if len(name) >= least and each.startswith(name)]
-    longer += [each for each in names if len(name) >= least and each.endswith(name)]
-    return next(iter(longer or difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:

@@ -189,7 +189,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name in COMMANDS:
         return _run(name, COMMANDS[name], rest)
-    from seqserve.options import nearest
+    from seqserve.option_values import nearest
 
     near = nearest(name, [*COMMANDS], least=len("gen"))
     guess = f"; did you mean {near!r}?" if near else ""

@@ -149,21 +149,18 @@ def main(argv: list[str]) -> int:
         description=description,
         epilog="" if name else _EPILOG,
     )
-    each_one = [replace(options, target=server) for server in servers_of(options.target)]
-    if len(each_one) == 1:
+    if len(servers := servers_of(options.target)) == 1:
         _print(options, "")
         return 0
-    if not isinstance(options, ListOptions):
-        # So that one that is away leaves the others as they are.
-        for one in each_one:
-            # A token of an administrator alone may not list them.
-            with one.connect() as client, suppress(PermissionDenied):
-                client.models()
-    for one in each_one:
+    for server in servers if name else ():
+        # One that is away leaves the others as they are. A token of an administrator may not list.
+        with replace(options, target=server).connect() as client, suppress(PermissionDenied):
+            client.models()
+    for server in servers:
         try:
-            _print(one, one.target)
+            _print(replace(options, target=server), server)
         except SeqserveError as error:
-            error.add_note(f"That is what {one.target} says; servers before it are listed above.")
+            error.add_note(f"That is what {server} says; servers before it are listed above.")
             raise
     return 0
 
