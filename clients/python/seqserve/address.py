@@ -89,8 +89,10 @@ def grpc_target(target: str) -> str:
 
 def servers_of(target: str) -> list[str]:
     """Lists the servers that commas separate in a target, each as a target."""
-    scheme = re.match("ipv[46]:", target)
+    scheme = _SCHEME.match(target)
     prefix = scheme[0] if scheme else ""
+    if prefix not in ("", "ipv4:", "ipv6:"):
+        return [target]
     return [prefix + part.strip() for part in target.removeprefix(prefix).split(",")]
 
 

@@ -89,12 +89,16 @@ def failures_of(out: Path) -> Path:
         OptionError: There is one by that name that no run has written.
     """
     place = out.with_name(f"{out.name}.failed")
-    if place.is_file():
+    reason = "is no list of texts that failed, which belongs there; move it away"
+    try:
         with place.open("rb") as lines:
-            if not all(re.match(rb"[1-9][0-9]*\t", line) for line in lines):
-                reason = "is no list of texts that failed, which belongs there; move it away"
-                raise OptionError(f"--out: {place}: {reason}")
-    return place
+            if all(re.match(rb"[1-9][0-9]*\t", line) for line in lines):
+                return place
+    except FileNotFoundError:
+        return place
+    except OSError as error:
+        reason = str(error.strerror)
+    raise OptionError(f"--out: {place}: {reason}")
 
 
 def _known(journal: JournalFile, places: Iterable[Place]) -> Iterator[Place]:

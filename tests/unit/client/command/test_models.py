@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from seqserve.address import servers_of
 from seqserve.command.main import main
 
 from ..fake_server import FakeServer
@@ -52,6 +53,13 @@ def test_several_servers_are_asked_and_named(
     assert main(["models", "--json", *target]) == 0
     named = [json.loads(line)["server"] for line in capsys.readouterr().out.splitlines()]
     assert list(dict.fromkeys(named)) == names
+
+
+def test_commas_of_other_schemes_divide_nothing() -> None:
+    assert servers_of("a:1, b:2") == ["a:1", "b:2"]
+    assert servers_of("ipv6:[::1]:1,[::2]:2") == ["ipv6:[::1]:1", "ipv6:[::2]:2"]
+    for one in ("unix:/run/a,b.sock", "dns:///a:1", "localhost:1"):
+        assert servers_of(one) == [one]
 
 
 def test_several_servers_change_alike_or_not_at_all(
