@@ -59,6 +59,14 @@ async def test_alternatives_are_the_next_hypotheses() -> None:
     assert options.num_hypotheses == 3 <= options.beam_size
 
 
+async def test_memory_for_alternatives_is_taken_beforehand() -> None:
+    async with translating("en-de") as (client, server):
+        body = {"q": "a " * 500_000, "alternatives": 15, **ENGLISH}
+        answer = await client.post("/translate", json=body)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert server.requests == []
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
