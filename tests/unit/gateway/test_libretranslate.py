@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.clock import Clock
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import TranslatingServer, translating
+from tests.unit.gateway.without_socket import gateway_of, opened
 
+from seqserve_gateway.admission import Bodies
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.fields import File
-from seqserve_gateway.libretranslate import Downloads
+from seqserve_gateway.libretranslate import FORM, Downloads
 
 ENGLISH = {"source": "en", "target": "de"}
 
@@ -60,11 +63,17 @@ async def test_alternatives_are_the_next_hypotheses() -> None:
 
 
 async def test_memory_for_alternatives_is_taken_beforehand() -> None:
-    async with translating("en-de") as (client, server):
-        body = {"q": "a " * 500_000, "alternatives": 15, **ENGLISH}
-        answer = await client.post("/translate", json=body)
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-    assert server.requests == []
+    server = TranslatingServer("en-de")
+    gateway = replace(gateway_of(server), bodies=Bodies(100, max_memory_bytes=0))
+    try:
+        async with opened(gateway, FORM) as client:
+            answers = [
+                await client.post("/translate", data={"q": "a", "alternatives": n, **ENGLISH})
+                for n in (15, 1)
+            ]
+    finally:
+        server.stop()
+    assert [answer.status_code for answer in answers] == [503, 200]
 
 
 @pytest.mark.parametrize(
