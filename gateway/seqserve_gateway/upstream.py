@@ -33,9 +33,9 @@ T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
 METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 """Metadata of the calls that the current task makes."""
-_MOST_BATCHES, _MOST_OWN_BATCHES = 32, 24
-"""Batches of all arrays, and of the arrays of one caller, on the server: fewer texts than the share
-of its queue that a server gives a gateway."""
+_MOST_BATCHES, _MOST_OWN_BATCHES = 16, 12
+"""Batches of all arrays, and of those of one caller, on the server. The least of them has four
+texts, and by default a server has 64 slots: more would wait there, before the texts of others."""
 _RECENT_S = 5.0
 _MOST_RECENT = 16
 
