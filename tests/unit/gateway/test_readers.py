@@ -46,7 +46,7 @@ ENDS = {
 async def readers() -> AsyncIterator[Readers]:
     readers = Readers(processes=2, cpu_s=1)
     yield readers
-    await readers.close()
+    readers.close()
 
 
 async def read(readers: Readers, job: object, caller: str = "a", sizes: Any = None) -> Any:
