@@ -44,7 +44,7 @@ ENDS = {
 
 @pytest.fixture
 async def readers() -> AsyncIterator[Readers]:
-    readers = Readers(processes=2, cpu_s=1)
+    readers = Readers(processes=2, cpu_s=1, memory_bytes=64 << 20)
     yield readers
     readers.close()
 
