@@ -15,6 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.declarations import DECLARATIONS
 from seqserve.errors import invalid_argument
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -47,10 +48,17 @@ def generate_request(
             raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
+            # True and False are among the texts of some options, as in transformers.
+            if isinstance(value, bool) and (word := str(value).lower()) in _choices(name):
+                value = word
             _set_field(owner, name, value)
     if decoding.ListFields():
         request.options.CopyFrom(decoding)
     return request
+
+
+def _choices(name: str) -> tuple[str, ...]:
+    return DECLARATIONS[name].choices if name in DECLARATIONS else ()
 
 
 def with_source(
