@@ -61,7 +61,7 @@ class BeamBatch:
         columns = select_next(is_end, self._size)
         chosen = continuations.at(columns)
         is_over = np.zeros(len(searches), np.bool_)
-        has_ends = is_end[:, : self._size].any(axis=1).tolist()
+        has_ends: list[bool] = is_end[:, : self._size].any(axis=1).tolist()
         for index, search in enumerate(searches):
             if not (has_ends[index] or search.may_be_over):
                 continue
