@@ -138,7 +138,8 @@ class Reference:
         size, width = options.beam_size, 2 * options.beam_size
         if self._end(start):
             return [start]
-        rule, persists = options.early_stopping, options.early_stopping in ("false", "never")
+        rule = options.early_stopping
+        persists = rule in ("false", "never") and not options.coverage_penalty
         # Without a penalty no later hypothesis is better than the first one that ends on top.
         penalties = options.length_penalty or options.coverage_penalty
         waits = bool(rule or options.patience != 1 or penalties)

@@ -63,7 +63,7 @@ def beams(draw: st.DrawFn) -> dict[str, Any]:
         "num_hypotheses": draw(st.integers(1, size)),
         "patience": draw(mostly(1.0, st.sampled_from([0.7, 2.0]))),
         "early_stopping": draw(st.just("") | RULES),
-        "coverage_penalty": draw(st.sampled_from([0.2, 1.0, 0.0])),
+        "coverage_penalty": draw(st.sampled_from([0.2, 1.0, 0.0, 0.0])),
     }
 
 

@@ -48,17 +48,14 @@ def generate_request(
             raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
-            # True and False are among the texts of some options, as in transformers.
-            if isinstance(value, bool) and (word := str(value).lower()) in _choices(name):
+            word = str(value).lower()
+            if isinstance(value, bool) and owner is decoding and word in DECLARATIONS[name].choices:
+                # As in transformers, where a rule is True, False or a text.
                 value = word
             _set_field(owner, name, value)
     if decoding.ListFields():
         request.options.CopyFrom(decoding)
     return request
-
-
-def _choices(name: str) -> tuple[str, ...]:
-    return DECLARATIONS[name].choices if name in DECLARATIONS else ()
 
 
 def with_source(

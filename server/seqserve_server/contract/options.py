@@ -100,7 +100,8 @@ class DecodingOptions:
     @cached_property
     def is_persistent(self) -> bool:
         """Whether a beam search goes on after enough is finished, while it may find better."""
-        return self.early_stopping in ("false", "never") and not self.terms
+        is_plain = not (self.terms or self.coverage_penalty)
+        return is_plain and self.early_stopping in ("false", "never")
 
     @cached_property
     def changes_probabilities(self) -> bool:

@@ -72,6 +72,8 @@ def test_true_and_false_stand_for_their_words() -> None:
         assert request.options.early_stopping == word
     with pytest.raises(InvalidArgument, match="segmentation: True is not a text"):
         requests.generate_request("a", segmentation=True)  # type: ignore[typeddict-item]
+    with pytest.raises(InvalidArgument, match="model: True is not a text"):
+        requests.generate_request("a", model=True)  # type: ignore[typeddict-item]
 
 
 def test_an_option_that_is_not_set_is_left_to_the_server() -> None:

@@ -19,8 +19,8 @@ _EXCLUDES = {
     "coverage_penalty": ("return_alternatives",),
     "prefix_bias_beta": ("return_alternatives", *_TERMS, "vocabulary_allow"),
     "draft_source": ("target_draft",),
-    # A search for terms ends by a rule of its own.
-    "early_stopping": _TERMS,
+    # These rank by more than the score, so the search cannot tell what may still be better.
+    "early_stopping": ("coverage_penalty", *_TERMS),
     "return_alternatives": (*_TERMS, *_SAMPLING),
     "segmentation": PREFIXES,
     **dict.fromkeys(_TERMS, _SAMPLING),

@@ -149,6 +149,7 @@ def test_a_recommended_end_of_search_gives_way_where_it_does_not_apply() -> None
     assert not with_terms.is_persistent
     # A source without the term is searched as without terms.
     assert replace(with_terms, terms=()) == convert(model, beam_size=4)
+    assert not convert(model, beam_size=4, coverage_penalty=0.1).is_persistent
     assert not convert(model, temperature=0.5).early_stopping
     assert not convert(model, return_alternatives=True, num_hypotheses=2).early_stopping
     assert convert(model, beam_size=4, early_stopping="true").early_stopping == "true"

@@ -308,6 +308,7 @@ def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
         ("early_stopping", {"early_stopping": "always", "beam_size": 2}),
         ("early_stopping", {"early_stopping": "never", "beam_size": 2, "terms": [TEA]}),
         ("early_stopping", {"early_stopping": "true", "beam_size": 2, "glossary": "a"}),
+        ("early_stopping", {"early_stopping": "false", "beam_size": 2, "coverage_penalty": 0.1}),
         ("prefix_bias_beta", {"prefix_bias_beta": 0.1, "target_prefix": "a"}),
         ("prefix_bias_beta", {"prefix_bias_beta": 0.1, "beam_size": 2}),
         ("prefix_bias_beta", {"prefix_bias_beta": 0.1, "beam_size": 2, "target_prefix": ""}),
