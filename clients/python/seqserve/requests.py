@@ -48,10 +48,10 @@ def generate_request(
             raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
-            word = str(value).lower()
-            if isinstance(value, bool) and owner is decoding and word in DECLARATIONS[name].choices:
+            if isinstance(value, bool) and owner is decoding:
                 # As in transformers, where a rule is True, False or a text.
-                value = word
+                word = str(value).lower()
+                value = word if word in DECLARATIONS[name].choices else value
             _set_field(owner, name, value)
     if decoding.ListFields():
         request.options.CopyFrom(decoding)
