@@ -61,9 +61,9 @@ class BeamBatch:
         columns = select_next(is_end, self._size)
         chosen = continuations.at(columns)
         is_over = np.zeros(len(searches), np.bool_)
-        has_ends: list[bool] = is_end[:, : self._size].any(axis=1).tolist()
+        with_ends = set(np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist())
         for index, search in enumerate(searches):
-            if not (has_ends[index] or search.may_be_over):
+            if not (index in with_ends or search.may_be_over):
                 continue
             self._add_finished(index, continuations, is_end[index])
             totals = chosen.totals[index]
