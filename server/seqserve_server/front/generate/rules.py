@@ -45,12 +45,8 @@ def check_conflicts(
 ) -> None:
     """Checks options that are within their bounds against each other.
 
-    Args:
-        own: What the request sets.
-        options: The same, and what the model recommends.
-        decoding: The same, converted.
-        manifest: Of the model.
-        max_rows: Slots that a request may take.
+    The request sets ``own``; ``options`` are these and what its model recommends, ``decoding`` has
+    the same, converted. A request may take ``max_rows`` slots.
     """
     _check_lengths(decoding, manifest)
     _check_rows(options, decoding, max_rows)
