@@ -19,9 +19,9 @@ from tests.support.process import MODELS, PATIENCE_S, ServerProcess
 from . import gateway_attacks
 
 SECONDS = float(os.environ.get("ATTACK_S", "10"))
+"""Of each attack; a minute shows what collects over time."""
 MOST_MIB = 256
 """What docker-compose.yml gives a gateway."""
-_CHILD = "/proc/{0}/task/{0}/children"
 
 pytestmark = pytest.mark.chaos
 
