@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import langcodes
 
@@ -20,7 +21,11 @@ Tokens = Collection[str]
 Targets = Mapping[int, str]
 
 _MARIAN = re.compile(r">>(.+)<<")
-_PAIR = re.compile(r"(?<![a-z])([a-z]{2})-?([a-z]{2})(?![a-z])")
+# Each language is a whole part between separators; that there may be three, a lookahead shows.
+_PAIR = re.compile(r"(?<![A-Za-z0-9])(?=([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9]))")
+# Firefox joins the two. So do words such as "best", if nothing else in the names repeats them.
+_JOINED = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})([a-z]{2})(?![A-Za-z0-9])")
+_DATED = re.compile(r"^([a-z]{2})([a-z]{2})-\d{9,}$")
 _T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
@@ -55,8 +60,9 @@ def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
     """Finds the languages of a checkpoint of one pair; empty where it does not say.
 
     OPUS-MT names them in ``tokenizer_config.json``, Marian and Firefox in the names of files and
-    folders: ``model.enpt.intgemm.alphas.bin``, ``enpt-1693087644``. Only languages of ISO 639-1
-    count, because others may be groups, such as ``mul``.
+    folders, and in the paths of ``decoder.yml``: ``en-pt``, ``enpt-1693087644``, and
+    ``model.enpt.intgemm.alphas.bin`` with ``vocab.enpt.spm``. Only languages of ISO 639-1 count,
+    because others may be groups, such as ``mul``.
     """
     path = checkpoint.folder / "tokenizer_config.json"
     if checkpoint.config.text("model_type") == "marian" and path.is_file():
@@ -64,12 +70,27 @@ def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
         codes = [settings.text(f"{side}_lang", "") for side in ("source", "target")]
         source, target = (code if _is_common(code) else "" for code in codes)
         return source, target
-    files = checkpoint.files if isinstance(checkpoint, MarianCheckpoint) else None
-    for name in (files.model.name, checkpoint.folder.name) if files else ():
-        for match in _PAIR.finditer(name):
-            if _is_common(match[1]) and _is_common(match[2]):
-                return match[1], match[2]
+    for pairs in _named_pairs(checkpoint) if isinstance(checkpoint, MarianCheckpoint) else ():
+        known = {pair for pair in pairs if all(map(_is_common, pair))}
+        if len(known) == 1:
+            return known.pop()
     return "", ""
+
+
+def _named_pairs(checkpoint: MarianCheckpoint) -> Iterable[list[tuple[str, str]]]:
+    """Lists what each of the names says that may tell the pair."""
+    files, folder = checkpoint.files, checkpoint.folder.name
+    model = files.model.name
+    yield _PAIR.findall(model)
+    yield [
+        pair
+        for pair in _JOINED.findall(model)
+        if pair in _JOINED.findall(files.source_vocabulary.name)
+    ]
+    for name in (*(Path(path).parent.name for path in files.decoding.texts("models")), folder):
+        # Not Maltese.
+        yield _PAIR.findall(name.replace("opus-mt", ""))
+        yield _DATED.findall(name)
 
 
 def _is_common(code: str) -> bool:

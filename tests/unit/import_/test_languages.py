@@ -153,27 +153,42 @@ def test_opus_mt_of_one_pair_tells_it(folder: Path) -> None:
     assert pair_of(checkpoint_of(folder, model_type="t5")) == ("", "")
 
 
+OPUS = "opus.spm32k-spm32k.transformer-align.model1.npz.best-perplexity.npz"
+
+
 @pytest.mark.parametrize(
     ("model", "folder_name", "expected"),
     [
         ("model.enpt.intgemm.alphas.bin", "m", ("en", "pt")),
         ("model.bin", "enpt-1693087644", ("en", "pt")),
         ("model.npz", "en-de", ("en", "de")),
+        ("model.en-de.npz", "m", ("en", "de")),
+        ("model.npz", "opus-mt-en_de", ("en", "de")),
+        ("model.npz", "trained-en-de-2020-02-26", ("en", "de")),
+        (OPUS, "en-de", ("en", "de")),
+        (OPUS, "opus-2020-02-26", ("", "")),
+        (OPUS, "best-1", ("", "")),
+        ("model.tiny.bin", "m", ("", "")),
+        ("model.npz", "de-en-fr", ("", "")),
         ("model.alphas.bin", "models", ("", "")),
         ("model.xxqq.bin", "m", ("", "")),
+        ("model.xx-qq.npz", "en-deu", ("", "")),
     ],
 )
+@pytest.mark.parametrize("described", ["", "/home/them/{}/model.npz"])
 def test_marian_and_firefox_tell_their_pair_by_names(
-    tmp_path: Path, model: str, folder_name: str, expected: tuple[str, str]
+    tmp_path: Path, model: str, folder_name: str, expected: tuple[str, str], described: str
 ) -> None:
     checkpoint = MarianCheckpoint.__new__(MarianCheckpoint)
-    checkpoint.folder = tmp_path / folder_name
+    checkpoint.folder = tmp_path / ("m" if described else folder_name)
     checkpoint.config = Settings(tmp_path, {"model_type": "marian-native"})
+    models = [described.format(folder_name)] if described else []
+    vocabulary = tmp_path / ("vocab.enpt.spm" if "enpt" in model else "vocab.yml")
     checkpoint.files = MarianFolder(
         model=checkpoint.folder / model,
-        source_vocabulary=tmp_path,
-        target_vocabulary=tmp_path,
+        source_vocabulary=vocabulary,
+        target_vocabulary=vocabulary,
         shortlist=None,
-        decoding=checkpoint.config,
+        decoding=Settings(tmp_path, {"models": models}),
     )
     assert pair_of(checkpoint) == expected
