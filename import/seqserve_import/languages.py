@@ -14,7 +14,7 @@ from seqserve.language_codes import folded
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.tokenizers.languages import M2M100_CODE, MBART_CODE, NLLB_CODE, TAG
+from seqserve_import.tokenizers.languages import TAG, language_of
 from seqserve_server.artifact.template import Template
 
 Tokens = Collection[str]
@@ -31,7 +31,10 @@ _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
 
 def template_of(
-    checkpoint: Checkpoint, source: Mapping[int, str], target: Mapping[int, str]
+    checkpoint: Checkpoint,
+    source: Mapping[int, str],
+    target: Mapping[int, str],
+    added: Collection[str] = (),
 ) -> Template | None:
     """Finds what a checkpoint reads and writes beside its texts.
 
@@ -39,6 +42,7 @@ def template_of(
         checkpoint: The checkpoint.
         source: The token of each id of a source.
         target: The token of each id of a target.
+        added: Those that are no pieces of texts.
 
     Returns:
         None if it reads nothing but the tokens of a text and the end token.
@@ -46,8 +50,11 @@ def template_of(
     Raises:
         CheckpointError: The first token of its targets is unknown.
     """
-    read = _FAMILIES.get(checkpoint.config.text("model_type"), _none)
-    template = read(checkpoint, set(source.values()), target)
+    kind, tokens = checkpoint.config.text("model_type"), set(source.values())
+    # Texts of the Web have pieces such as en_US.
+    if kind in ("m2m_100", "mbart") and any(map(language_of, added)):
+        tokens = set(added)
+    template = _FAMILIES.get(kind, _none)(checkpoint, tokens, target)
     forced = forced_first_token(checkpoint.generation)
     if forced is not None and forced not in target:
         raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
@@ -111,7 +118,7 @@ def _marian(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template
 
 def _m2m100(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     """Names the source language before the source, and the target language first in the target."""
-    return _of_both(_codes(M2M100_CODE, tokens) | _codes(NLLB_CODE, tokens))
+    return _of_both(_languages(tokens))
 
 
 def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
@@ -120,7 +127,7 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     mBART, and IndicBART with its tags, start a target with its language, if none is named with that
     of the checkpoint. An mBART-50 that forces one target needs no name for it.
     """
-    codes = _codes(MBART_CODE, tokens) | _codes(TAG, tokens)
+    codes = _languages(tokens)
     if not codes:
         return Template()
     generation = checkpoint.generation
@@ -140,6 +147,11 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
 def _codes(pattern: re.Pattern[str], tokens: Tokens) -> dict[str, str]:
     """Finds the languages among tokens: the token of each, by its code."""
     return {match[1]: token for token in tokens if (match := pattern.fullmatch(token))}
+
+
+def _languages(tokens: Tokens) -> dict[str, str]:
+    """Finds the languages among tokens, however they are spelled."""
+    return {code: token for token in sorted(tokens) if (code := language_of(token))}
 
 
 def _of_both(codes: Mapping[str, str], targets: Mapping[str, str] | None = None) -> Template:

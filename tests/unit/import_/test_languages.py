@@ -58,6 +58,34 @@ def test_a_language_that_nllb_was_taught_is_known(folder: Path) -> None:
     assert template.aliases["tyv"] == "tyv_Cyrl"
 
 
+@pytest.mark.parametrize("model_type", ["m2m_100", "mbart"])
+@pytest.mark.parametrize(
+    ("token", "code", "alias"),
+    [
+        ("__pt-br__", "pt-br", "pt"),
+        ("__zh_Hant__", "zh_Hant", "zh"),
+        ("tyv_Cyrl", "tyv_Cyrl", "tyv"),
+        ("uz_Cyrl", "uz_Cyrl", "uz"),
+        ("zh_Hant_TW", "zh_Hant_TW", "zh"),
+        ("<2zh-Hant>", "zh-Hant", "zh"),
+    ],
+)
+def test_a_language_is_known_in_every_spelling(
+    folder: Path, model_type: str, token: str, code: str, alias: str
+) -> None:
+    template = template_from(folder, ["a", "__en__", token], model_type=model_type)
+    assert template is not None
+    assert template.target_languages == {"en": "__en__", code: token}
+    assert template.aliases[alias] == code
+
+
+def test_a_piece_of_text_is_no_language(folder: Path) -> None:
+    checkpoint = checkpoint_of(folder, model_type="m2m_100")
+    vocabulary = dict(enumerate(["en_US", "eng_Latn", "a"]))
+    template = template_of(checkpoint, vocabulary, vocabulary, ["<pad>", "eng_Latn"])
+    assert template is not None and set(template.target_languages) == {"eng_Latn"}
+
+
 def test_an_mbart_50_with_one_target_needs_no_name_for_it(folder: Path) -> None:
     settings = {"model_type": "mbart", "decoder_start_token_id": 2, "forced_bos_token_id": 1}
     template = template_from(folder, ["de_DE", "en_XX", "fr_XX"], **settings)
