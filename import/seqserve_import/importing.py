@@ -88,12 +88,13 @@ def import_checkpoint(options: ImportOptions) -> Path:
             shortlist=NewShortlist(shortlist, "the checkpoint") if shortlist else None,
         )
     except ParityError as error:
-        if options.data or options.precision is Precision.FP32:
-            raise
-        raise ParityError(
-            f"{error}; the model's own sentences make little sense, so that rounding decides"
-            " more often: name real ones with --data"
-        ) from None
+        advice = "name more of them, with --data and --sentences, where few make the difference"
+        if not options.data:
+            advice = (
+                "the model's own make little sense, so that rounding decides more often: name"
+                " real ones with --data"
+            )
+        raise ParityError(f"{error}; {advice}") from None
 
 
 def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair]) -> None:
