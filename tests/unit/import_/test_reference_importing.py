@@ -11,10 +11,11 @@ import pytest
 import torch
 from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 
-from seqserve.errors import OptionError
+from seqserve.errors import OptionError, SeqserveError
 from seqserve_export import artifact, pipeline
 from seqserve_export.restore import restore
 from seqserve_export.tolerance import ParityError
+from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
@@ -129,6 +130,26 @@ def test_a_weight_that_changed_is_refused(
     save_file(weights, other / "model.safetensors")
     with pytest.raises(ParityError, match="nothing was written"):
         again(checkpoint=other)
+    assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (Template(target_prefix=["▁none"]), "tokenizer.json has no token '▁none'"),
+        (Template(source_prefix=["▁t7"] * 30), "source: "),
+    ],
+)
+def test_an_artifact_that_does_not_serve_is_not_written(
+    again: Callable[..., Manifest],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    template: Template,
+    message: str,
+) -> None:
+    monkeypatch.setattr(importing, "template_of", lambda *arguments: template)
+    with pytest.raises(SeqserveError, match=message):
+        again()
     assert not list((tmp_path / "models").iterdir())
 
 
