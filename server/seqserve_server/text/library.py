@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +23,15 @@ know little of texts; 18 of the worst character there is."""
 _MAX_MARK = 256
 """Characters of what a model writes for unknown characters, or adds to tokens."""
 
-# Of each step: how many characters it makes of one, and how many it adds. One that adds to every
-# part of a text counts as if each character were a part.
-_FACTORS = {
-    "normalizers": dict.fromkeys(["Nmt", "Strip", "StripAccents"], (1, 0))
-    | dict.fromkeys(["NFKC", "NFKD"], (18, 0))
-    | {"NFC": (3, 0), "NFD": (4, 0), "Lowercase": (3, 0), "BertNormalizer": (36, 0)}
-    | {"ByteLevel": (4, 0)},
-    "pretokenizers": dict.fromkeys(
-        ["BertPreTokenizer", "CharDelimiterSplit", "Digits", "FixedLength", "Punctuation"], (1, 0)
-    )
-    | dict.fromkeys(["Split", "UnicodeScripts", "Whitespace", "WhitespaceSplit"], (1, 0))
-    | {"ByteLevel": (5, 0), "Metaspace": (2, 0)},
-    "decoders": dict.fromkeys(["ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Strip"], (1, 0))
-    | {"BPEDecoder": (3, 0), "CTC": (3, 0), "WordPiece": (2, 0)},
-    "processors": {
-        "BertProcessing": (1, 2),
-        "RobertaProcessing": (1, 2),
-        "ByteLevel": (1, 0),
-    },
-}
+_MAX_STEPS = 256
+_PLAIN = ["Nmt", "Strip", "StripAccents", "Digits", "Punctuation", "Split", "FixedLength", "Fuse"]
+_PLAIN += ["BertPreTokenizer", "CharDelimiterSplit", "UnicodeScripts", "ByteFallback"]
+_PLAIN += ["Whitespace", "WhitespaceSplit"]
+_FACTORS = dict.fromkeys(_PLAIN, 1) | {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3}
+# One that adds to every part of a text counts as if each character were a part.
+_FACTORS |= {"BertNormalizer": 36, "ByteLevel": 5, "Metaspace": 2, "WordPiece": 2, "CTC": 3}
+_FACTORS |= {"BPEDecoder": 3, "BertProcessing": 3, "RobertaProcessing": 3}
+"""How many characters a step makes of one, at most."""
 # An expression that matches no empty text: its first atom is one character or more.
 _CONSUMING = re.compile(
     r"(?:\[(?:[^\[\]\\]|\\.)+\]|\\[sSdDwWxp](?:\{[^}]*\})?|[\w '`-])(?![*?]|\{0*[,}])[^|]*"
@@ -108,26 +96,30 @@ def check_growth(library: tokenizers.Tokenizer) -> None:
     _grown("decoders", library.decoder, 1)
     _grown("processors", library.post_processor, 1)
     for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
-        mark = getattr(library.model, name, None)
-        if mark and len(mark) > _MAX_MARK:
+        if len(getattr(library.model, name, None) or "") > _MAX_MARK:
             raise OptionError(f"{name} has more than {_MAX_MARK} characters")
 
 
 def _grown(group: str, component: Any, size: float) -> float:
     """Returns how many characters ``size`` of them may become."""
-    images: dict[str, str] = {}
-    begin = size
-    for step in _steps(group, component):
+    begin, images = size, dict[str, str]()
+    # As the library understood the file, whatever else that says.
+    steps = [json.loads(component.__getstate__())] if component else []
+    while steps:
+        step = steps.pop()
         kind, pattern = step["type"], step.get("pattern", {}).get("String", "")
-        if kind == "Replace" and len(pattern) == 1:
+        if kind == "Sequence":
+            steps += reversed(step[group])
+        elif kind == "Replace" and len(pattern) == 1:
             # Exact for several in a row, which mostly replace different characters.
-            if not images:
-                begin = size
             size = begin * _replaced(images, pattern, step["content"])
+        elif (growth := _growth(step)) is None:
+            raise OptionError(f"{kind} of its {group} is not known to this version")
         else:
+            begin = size = size * growth[0] + growth[1]
             images = {}
-            factor, added = _growth(group, kind, step)
-            size = size * factor + added
+        if len(steps) > _MAX_STEPS:
+            raise OptionError(f"has more than {_MAX_STEPS} {group}")
         if size > MAX_GROWTH:
             raise OptionError(
                 f"{kind} of its {group} may make more than {MAX_GROWTH:,} characters of one;"
@@ -136,23 +128,9 @@ def _grown(group: str, component: Any, size: float) -> float:
     return size
 
 
-def _steps(group: str, component: Any) -> Iterator[dict[str, Any]]:
-    """Lists the steps as the library understood them, whatever else the file says."""
-
-    def flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if step["type"] != "Sequence":
-            yield step
-        for inner in step.get(group, ()):
-            yield from flat(inner)
-
-    if component is not None:
-        yield from flat(json.loads(component.__getstate__()))
-
-
 def _replaced(images: dict[str, str], pattern: str, content: str) -> int:
-    """Adds a replacement to what each character has become; returns the most it has."""
-    images.setdefault(pattern, pattern)
-    for character in set(content):
+    """Adds a replacement to what each character has become; returns the most of one."""
+    for character in {pattern, *content}:
         images.setdefault(character, character)
     for character, image in images.items():
         if len(image) + image.count(pattern) * len(content) > 2 * MAX_GROWTH:
@@ -161,42 +139,24 @@ def _replaced(images: dict[str, str], pattern: str, content: str) -> int:
     return max(1, *map(len, images.values()))
 
 
-def _growth(group: str, kind: str, step: dict[str, Any]) -> tuple[float, float]:
-    known = _FACTORS[group].get(kind)
-    if known is not None:
-        return known
-    if kind not in _OTHERS:
-        raise OptionError(f"{kind} of its {group} is not known to this version")
-    return _OTHERS[kind](step)
-
-
-def _replacement(step: dict[str, Any]) -> tuple[float, float]:
-    added, pattern = len(step["content"]), step["pattern"]
-    if literal := pattern.get("String"):
-        return max(1.0, added / len(literal)), 0
-    if _CONSUMING.fullmatch(pattern.get("Regex", "")):
-        return max(1, added), 0
-    return 1 + added, added
-
-
-def _table(step: dict[str, Any]) -> tuple[float, float]:
-    """Reads the texts of a table of SentencePiece, which follow its index."""
-    table = base64.b64decode(step["precompiled_charsmap"])
-    texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
-    return max(1, *(len(text.decode(errors="replace")) for text in texts)), 0
-
-
-def _template(step: dict[str, Any]) -> tuple[float, float]:
-    parts: Iterable[dict[str, Any]] = step["single"]
-    special = [part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part]
-    ids = step["special_tokens"]
-    added = sum(len(ids[token]["ids"]) if token in ids else 1 for token in special)
-    return len(step["single"]) - len(special), added
-
-
-_OTHERS: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
-    "Precompiled": _table,
-    "Prepend": lambda step: (1, len(step["prepend"])),
-    "Replace": _replacement,
-    "TemplateProcessing": _template,
-}
+def _growth(step: dict[str, Any]) -> tuple[float, float] | None:
+    """Returns how many characters a step makes of one, and how many it adds to a text."""
+    match step["type"]:
+        case "Replace":
+            added, literal = len(step["content"]), step["pattern"].get("String")
+            if literal or _CONSUMING.fullmatch(step["pattern"].get("Regex", "")):
+                return max(1.0, added / len(literal or "x")), 0
+            return 1 + added, added
+        case "Prepend":
+            return 1, len(step["prepend"])
+        case "Precompiled":
+            # The texts of SentencePiece's table follow its index.
+            table = base64.b64decode(step["precompiled_charsmap"])
+            texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+            return max(1, *(len(text.decode(errors="replace")) for text in texts)), 0
+        case "TemplateProcessing":
+            count = sum("SpecialToken" in part for part in step["single"])
+            ids = [len(token["ids"]) for token in step["special_tokens"].values()]
+            return len(step["single"]) - count, count * max(ids, default=1)
+        case kind:
+            return (_FACTORS[kind], 0) if kind in _FACTORS else None

@@ -56,6 +56,7 @@ GROWING: list[tuple[dict[str, Any], str]] = [
         "Replace of its decoders",
     ),
     ({"post_processor": processors.Sequence([TWICE] * 40)}, "TemplateProcessing of its processors"),
+    ({"decoder": decoders.Sequence([decoders.Fuse()] * 300)}, "has more than 256 decoders"),
     ({"unk": "a" * 300}, "unk_token has more than 256 characters"),
 ]
 
