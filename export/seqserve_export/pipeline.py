@@ -116,8 +116,11 @@ def serve_once(folder: Path, held_out: HeldOut) -> None:
     trim_memory()
     manifest = Manifest.load(folder)
     template = manifest.template or Template()
-    sides = {"source": template.source_languages, "target": template.target_languages}
-    languages: Any = {f"{side}_language": min(codes) for side, codes in sides.items() if codes}
+    languages: Any = {}
+    if template.source_languages:
+        languages["source_language"] = min(template.source_languages)
+    if template.target_languages:
+        languages["target_language"] = max(template.target_languages)
     text = min((pair.source for pair in held_out.pairs if pair.source.strip()), key=len)
     slots = int(manifest.generation.get("beam_size", 1))
     with Offline(folder, workers=1, threads=held_out.threads, slots=slots) as offline:
