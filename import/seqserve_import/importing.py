@@ -88,7 +88,7 @@ def import_checkpoint(options: ImportOptions) -> Path:
             shortlist=NewShortlist(shortlist, "the checkpoint") if shortlist else None,
         )
     except ParityError as error:
-        advice = "name more of them, with --data and --sentences, where few make the difference"
+        advice = "if only a few sentences differ, name more of them with --data and --sentences"
         if not options.data:
             advice = (
                 "the model's own make little sense, so that rounding decides more often: name"

@@ -50,16 +50,20 @@ def _with_added(spm: Path, rows: int) -> tokenizers.Tokenizer:
     vocabulary = spm.with_name("vocab.json")
     tokens = in_order_of_ids(vocabulary, read_object(vocabulary))
     added = with_added(spm.parent, tokens, rows)
-    return side(spm, added.tokens, rows, added.symbols)
+    return side(spm, added.tokens, rows, added.symbols, added.hidden)
 
 
 def side(
-    spm: Path, tokens: Sequence[str], rows: int = 0, symbols: Sequence[AddedToken] = ()
+    spm: Path,
+    tokens: Sequence[str],
+    rows: int = 0,
+    symbols: Sequence[AddedToken] = (),
+    hidden: Sequence[str] = (),
 ) -> tokenizers.Tokenizer:
     """Returns the tokenizer of one side, whose pieces are in one file and its ids in another.
 
-    ``rows`` is the number of its embeddings, if some may have no token, and ``symbols`` are always
-    one token, as languages are.
+    ``rows`` is the number of its embeddings, if some may have no token, ``symbols`` are always one
+    token, as languages are, and no text spells what is ``hidden``.
     """
     own = {symbol.content for symbol in symbols}
     languages = [
@@ -67,7 +71,7 @@ def side(
         for token in tokens
         if _LANGUAGE.fullmatch(token) and token not in own
     ]
-    special = (PAD, EOS, UNK)
+    special = (PAD, EOS, UNK, *hidden)
     return segmenter(spm, read_pieces(spm), tokens, special, [*languages, *symbols], rows)
 
 

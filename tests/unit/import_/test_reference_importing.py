@@ -211,10 +211,14 @@ def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
     settings = json.loads((other / "generation_config.json").read_text())
     settings |= {"do_sample": True, "prefix": "to English: "}
     (other / "generation_config.json").write_text(json.dumps(settings))
-    (other / "added_tokens.json").write_text('{"en_XX": 96}')
     (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
     again("--data", str(tmp_path / "lines.txt"), checkpoint=other)
     lines = capsys.readouterr().out.splitlines()
     assert "not taken over        do_sample, prefix" in lines
-    assert "not used as languages en_XX" in lines
     assert "tokens equal          2 of 2, divided by SentencePiece" in lines
+
+
+def test_languages_that_the_family_has_no_place_for_are_named(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    (other / "added_tokens.json").write_text('{"en_XX": 96}')
+    assert "not used as languages en_XX" in load(Checkpoint(other)).notes
