@@ -141,6 +141,6 @@ def check_tolerance(verification: Verification, precision: str) -> None:
     for name, value, bound, limit in checks:
         if not value <= limit:  # also if it is NaN
             raise ParityError(
-                f"{name} is {abs(value):.6g}, {bound} {abs(limit):.6g} is allowed for {precision},"
-                f" on {verification.sentences} sentences; nothing was written"
+                f"{name} is {abs(value):.6g}, {bound} {abs(limit):.6g} is allowed for {precision};"
+                " nothing was written"
             )

@@ -88,10 +88,10 @@ def import_checkpoint(options: ImportOptions) -> Path:
             shortlist=NewShortlist(shortlist, "the checkpoint") if shortlist else None,
         )
     except ParityError as error:
-        advice = "if only a few sentences differ, name more of them with --data and --sentences"
+        advice = "if only a few sentences differ, name more with --data and --sentences"
         if not options.data:
             advice = (
-                "the model's own make little sense, so that rounding decides more often: name"
+                "the model's own sentences make little sense, so that rounding decides more often: name"
                 " real ones with --data"
             )
         raise ParityError(f"{error}; {advice}") from None
