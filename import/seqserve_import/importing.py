@@ -91,8 +91,8 @@ def import_checkpoint(options: ImportOptions) -> Path:
         advice = "if only a few sentences differ, name more with --data and --sentences"
         if not options.data:
             advice = (
-                "the model's own sentences make little sense, so that rounding decides more often: name"
-                " real ones with --data"
+                "the model's own sentences make little sense, so that rounding decides more"
+                " often: name real ones with --data"
             )
         raise ParityError(f"{error}; {advice}") from None
 
