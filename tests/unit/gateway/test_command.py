@@ -21,6 +21,8 @@ from seqserve_gateway.command import main
         (["--port", "65536"], "--port"),
         (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
         (["--max-requests", "0"], "--max-requests"),
+        (["--trusted-proxy", "lab"], "--trusted-proxy: 'lab' is not an address or a network"),
+        (["--public-url", "a.com"], "--public-url: 'a.com' is not a URL such as https://"),
         (["--timeout-s", "400"], "--timeout-s: 400 is more than --max-timeout-s"),
     ],
 )
