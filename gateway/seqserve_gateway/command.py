@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from seqserve.options import option, parse
 from seqserve.tls import read_pair
 from seqserve_gateway.proxies import PublicAddress, network_of
 
-# An HTTP client sees an outage at once and may retry; a call that one of several servers refuses
-# while it drains goes to another.
-_DEFAULT_ATTEMPTS = 2
+# An HTTP client sees an outage soon and may retry; a call that one of several servers refuses while
+# it drains goes to another. A server that is back is found twice in this time.
+_DEFAULT_ATTEMPTS, _AWAY_S = 2, 1.0
 _EPILOG = """\
 The gateway is a process of its own, so that HTTP takes no time of the server's, and it may stand in
 front of several servers. A caller's token (Authorization: Bearer) is passed on to the server, which
@@ -126,6 +126,8 @@ class GatewayOptions(ConnectionOptions):
         """Returns how to reach the server."""
         default_s = min(DEFAULT_TIMEOUT_S, self.max_timeout_s)
         settings = self.settings(default_s, default_attempts=_DEFAULT_ATTEMPTS)
+        if self.max_attempts is None:
+            settings["retry"] = replace(settings["retry"], away_timeout_s=_AWAY_S)
         return settings if self.lend_token else settings | {"token": None}
 
     def certificate(self) -> tuple[Path, Path] | None:

@@ -130,6 +130,7 @@ def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) ->
 def test_gateway_of_compose_starts_in_front_of_the_server(compose: dict[str, Any]) -> None:
     gateway = compose["gateway"]
     name, *arguments = gateway["command"]
+    arguments = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", argument) for argument in arguments]
     options = parse(GatewayOptions, arguments, prog=name, description="", environ={})
     port = str(options.port)
     assert options.target == f"server:{DEFAULTS.port}"
