@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 _FILES = 128
 """Open files that are no connections of the listener."""
+_BACKLOG, _ACCEPTED = 1024, 32
+"""Connections that may wait to be accepted, and that are accepted at once."""
 _TICKS_OF_LOOK = 10
 """Tenths of a second between two looks at the files of the certificate and at the connections."""
 
@@ -34,8 +36,9 @@ def listener_at(host: str, port: int, option: str) -> socket.socket:
     is_dual = host == "::" and socket.has_dualstack_ipv6()
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        address = (host, port)
         return socket.create_server(
-            (host, port), family=family, backlog=1024, dualstack_ipv6=is_dual
+            address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual
         )
     except OSError as error:
         reason = error.strerror or str(error)
@@ -85,6 +88,7 @@ def run(
     config = uvicorn.Config(
         app,
         http=connections.protocol(),
+        backlog=_ACCEPTED,
         log_level="critical",
         access_log=False,
         server_header=False,
@@ -114,6 +118,12 @@ class _Server(uvicorn.Server):
         self._gateway, self._connections = gateway, connections
         gateway.metrics.connections.set_function(lambda: len(self.server_state.connections))
         self._drained_by_s = math.inf
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or ():
+            # asyncio accepts as many at once as may wait to be accepted, and others wait meanwhile.
+            each.listen(_BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._gateway.admission.is_open:

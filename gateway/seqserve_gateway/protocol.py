@@ -12,6 +12,7 @@ import ipaddress
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import httptools
@@ -245,6 +246,7 @@ class _Protocol(HttpToolsProtocol):
             self._timer = None
 
 
+@lru_cache(maxsize=1024)
 def _address_and_network(host: str) -> tuple[str, str]:
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):

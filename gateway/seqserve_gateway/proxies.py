@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -71,7 +72,17 @@ class Proxied:
             public: The address of every request; by default, what proxies name.
         """
         self._app, self._public = app, public
-        self._trusted = [network_of(each) for each in trusted]
+        networks = [network_of(each) for each in trusted]
+
+        @lru_cache(maxsize=1024)
+        def is_trusted(host: str) -> bool:
+            try:
+                address = ip_address(host)
+            except ValueError:
+                return False
+            return any(address in network for network in networks)
+
+        self._is_trusted = is_trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -101,13 +112,6 @@ class Proxied:
         return PublicAddress(
             scheme=part("proto").lower(), host=part("host"), prefix=part("prefix").rstrip("/")
         ).checked()
-
-    def _is_trusted(self, host: str) -> bool:
-        try:
-            address = ip_address(host)
-        except ValueError:
-            return False
-        return any(address in network for network in self._trusted)
 
 
 def _rename(scope: Scope, address: PublicAddress) -> None:

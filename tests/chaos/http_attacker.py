@@ -11,7 +11,7 @@ from contextlib import suppress
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
 PIPELINED = HEALTH * (234_000 // len(HEALTH))
-CONNECTIONS = 6000
+CONNECTIONS = 4200
 
 
 async def pipelining(port: int) -> None:
@@ -53,7 +53,7 @@ async def attack(kind: str, port: int) -> None:
         while True:
             with suppress(OSError):
                 await behave(port)
-            await asyncio.sleep(1)
+            await asyncio.sleep(5)
 
     async with asyncio.TaskGroup() as group:
         for number in range(count):
