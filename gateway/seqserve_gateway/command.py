@@ -9,6 +9,7 @@ import socket
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve.tls import read_pair
-from seqserve_gateway.proxies import PublicAddress, network_of
+from seqserve_gateway.proxies import PublicAddress
 
 # An HTTP client sees an outage soon and may retry; a call that one of several servers refuses while
 # it drains goes to another. A server that is back is found twice in this time.
@@ -40,7 +41,7 @@ examples:
 
 def _no_network(text: str) -> str | None:
     try:
-        network_of(text)
+        ip_network(text)
     except ValueError:
         return "an address or a network, such as 10.0.0.0/8"
     return None

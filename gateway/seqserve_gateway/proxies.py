@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -72,7 +72,7 @@ class Proxied:
             public: The address of every request; by default, what proxies name.
         """
         self._app, self._public = app, public
-        networks = [network_of(each) for each in trusted]
+        networks = [ip_network(each) for each in trusted]
 
         @lru_cache(maxsize=1024)
         def is_trusted(host: str) -> bool:
@@ -120,11 +120,6 @@ def _rename(scope: Scope, address: PublicAddress) -> None:
     if address.host:
         others = [pair for pair in scope["headers"] if pair[0] != b"host"]
         scope["headers"] = [(b"host", address.host.encode()), *others]
-
-
-def network_of(text: str) -> IPv4Network | IPv6Network:
-    """Returns an address or a network; raises ValueError if the text is neither."""
-    return ip_network(text)
 
 
 def _added(scope: Scope) -> Mapping[str, list[str]]:

@@ -17,7 +17,7 @@ from tests.support.process import ServerProcess
 from .http_attacker import KINDS
 
 OTHER = "127.0.0.2"
-ATTACK_S = 15.0
+ATTACK_S = 60.0
 QUIET_S = 5.0
 _PAUSE_S = 0.02
 # Beside them on two cores, the attacker itself computes.
