@@ -95,8 +95,8 @@ class GatewayOptions(ConnectionOptions):
     )
     public_url: str | None = _listener(
         None,
-        help="Address in links to the gateway, such as https://example.com/translate. By default"
-        " that of the request.",
+        help="Address in links to the gateway, such as https://example.com/mt, whose path a proxy"
+        " takes off. By default that of the request.",
         fault=lambda url: None if PublicAddress.parse(url) else "a URL such as https://example.com",
     )
     max_timeout_s: float = _listener(

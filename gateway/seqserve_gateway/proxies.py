@@ -34,7 +34,7 @@ class PublicAddress:
     scheme: str = ""
     host: str = ""
     prefix: str = ""
-    """Path before those of the gateway, such as ``/translate``."""
+    """Path before those of the gateway, such as ``/mt``; the proxy takes it off."""
 
     @classmethod
     def parse(cls, url: str) -> Self | None:
@@ -116,7 +116,8 @@ class Proxied:
 
 def _rename(scope: Scope, address: PublicAddress) -> None:
     scope["scheme"] = address.scheme or scope.get("scheme", "http")
-    scope["root_path"] = address.prefix
+    # The proxy has taken the prefix off, which ASGI wants in both.
+    scope["root_path"], scope["path"] = address.prefix, address.prefix + scope["path"]
     if address.host:
         others = [pair for pair in scope["headers"] if pair[0] != b"host"]
         scope["headers"] = [(b"host", address.host.encode()), *others]

@@ -80,6 +80,7 @@ def test_wish_for_http_2_is_ignored_and_the_body_read(server: FakeServer, has_pa
     "request_",
     [
         b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\nX\r\n\r\n",
     ],
 )
