@@ -53,7 +53,7 @@ def within_files(limits: ListenerLimits) -> ListenerLimits:
     Raises:
         OptionError: They leave none for connections.
     """
-    files = _files()
+    files = _files(limits.max_connections + _FILES)
     if files <= _FILES:
         raise OptionError(
             f"the limit on open files is {files}, of which the gateway needs {_FILES} and each"
@@ -62,15 +62,19 @@ def within_files(limits: ListenerLimits) -> ListenerLimits:
     return replace(limits, max_connections=int(min(limits.max_connections, files - _FILES)))
 
 
-def _files() -> float:
+def _files(wanted: int) -> float:
     # Raises the limit as far as this process may.
     if sys.platform == "win32":
         return math.inf
     import resource
 
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return math.inf if hard == resource.RLIM_INFINITY else hard
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    # Some systems take no soft limit without end.
+    most = max(soft, wanted) if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 def run(

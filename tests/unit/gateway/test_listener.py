@@ -262,15 +262,24 @@ def test_all_addresses_of_ipv6_are_those_of_ipv4_too(server: FakeServer) -> None
     assert dict(server.metadata[0])["x-forwarded-for"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(("files", "connections"), [(-1, 4096), (8192, 4096), (1024, 896)])
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised_to", "connections"),
+    [
+        (64, -1, 4224, 4096),
+        (9000, -1, 9000, 4096),
+        (-1, -1, None, 4096),
+        (64, 8192, 8192, 4096),
+        (64, 1024, 1024, 896),
+    ],
+)
 def test_connections_are_as_many_as_open_files_allow(
-    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised_to: int | None, connections: int
 ) -> None:
-    raised = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, files))
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
     assert within_files(ListenerLimits()).max_connections == connections
-    assert raised == [(files, files)]
+    assert raised == ([] if raised_to is None else [(raised_to, hard)])
 
 
 def test_too_few_open_files_are_refused_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

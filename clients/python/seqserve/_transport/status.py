@@ -112,9 +112,6 @@ _CANCELLED_HERE = ("Locally cancelled by application!", "Channel closed!")
 _TOO_LARGE = re.compile(r"(\w+): Received message larger than max \((\d+) vs\. (\d+)\)")
 """Who received it, its size and the limit."""
 
-# gRPC says RESOURCE_EXHAUSTED, as of a full queue; but the same message never gets through.
-_REFUSED = grpc.StatusCode.INVALID_ARGUMENT.name
-
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 # Proxies, and gRPC itself, report a connection that broke under a call as INTERNAL with one of
@@ -179,7 +176,9 @@ def max_bytes_of(error: errors.CallError) -> int | None:
 def too_large(size: int, limit: int, request_id: str = "") -> errors.CallError:
     """Returns the error for a source whose request has too many bytes."""
     reason = f"its request has {size:,} bytes; the server takes at most {limit:,}: send it in parts"
-    error = _TooLarge(_REFUSED, f"source: {reason}", field="source", request_id=request_id)
+    error = _TooLarge(
+        "RESOURCE_EXHAUSTED", f"source: {reason}", field="source", request_id=request_id
+    )
     error.limit = limit
     return error
 
@@ -189,8 +188,9 @@ def _too_large(sizes: re.Match[str], request_id: str) -> errors.CallError:
     if sizes[1] == "SERVER":
         return too_large(size, limit, request_id)
     reason = f"the answer has {size:,} bytes; max_message_bytes of this client is {limit:,}"
+    # gRPC says RESOURCE_EXHAUSTED, as of a full queue; but no server has refused anything.
     return errors.InvalidArgument(
-        _REFUSED, reason, field="max_message_bytes", request_id=request_id
+        "INVALID_ARGUMENT", reason, field="max_message_bytes", request_id=request_id
     )
 
 
