@@ -19,6 +19,7 @@ from .http_attacker import KINDS
 OTHER = "127.0.0.2"
 ATTACK_S = 60.0
 QUIET_S = 5.0
+BODY = {"source": "It rains.", "options": {"max_decoding_length": 8}}
 _PAUSE_S = 0.02
 # Beside them on two cores, the attacker itself computes.
 MOST_FACTOR, MOST_HEALTH_S = 10.0, 0.05
@@ -35,7 +36,7 @@ def durations_of(gateway: Gateway, seconds: float) -> tuple[list[float], list[fl
         while time.monotonic() < until_s:
             for path, durations in (("/v1/generate", calls), ("/healthz", probes)):
                 begun_s = time.perf_counter()
-                body = {"source": "It rains."} if durations is calls else None
+                body = BODY if durations is calls else None
                 answer = client.request("POST" if body else "GET", path, json=body)
                 durations.append(time.perf_counter() - begun_s)
                 assert answer.status_code == 200, answer.text
