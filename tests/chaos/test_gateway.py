@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
@@ -21,16 +20,21 @@ ATTACK_S = 60.0
 QUIET_S = 5.0
 BODY = {"source": "It rains.", "options": {"max_decoding_length": 8}}
 _PAUSE_S = 0.02
-# Beside them on two cores, the attacker itself computes.
 MOST_FACTOR, MOST_HEALTH_S = 10.0, 0.05
+"""Of the usual durations; a busy machine has others for probes too."""
 
 pytestmark = pytest.mark.chaos
 
 
 def durations_of(gateway: Gateway, seconds: float) -> tuple[list[float], list[float]]:
-    """Calls for a time from another address; returns how long calls and probes take."""
-    calls, probes = [], []
-    transport = httpx.HTTPTransport(local_address=OTHER)
+    """Calls for a time from another address; returns how long calls and probes take.
+
+    Each comes by a connection of its own.
+    """
+    calls: list[float] = []
+    probes: list[float] = []
+    none_kept = httpx.Limits(max_keepalive_connections=0)
+    transport = httpx.HTTPTransport(local_address=OTHER, limits=none_kept)
     with httpx.Client(transport=transport, base_url=gateway.url, timeout=60.0) as client:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
@@ -58,12 +62,8 @@ def test_flood_of_one_caller_holds_up_no_other(server: ServerProcess, kind: str)
                 assert attacker.poll() is None
             finally:
                 attacker.kill()
-        print(
-            kind,
-            [
-                f"{1e3 * quantile(each, 0.99):.1f} ms"
-                for each in (usual, calls, usual_probes, probes)
-            ],
-        )
+        shown = (quantile(each, 0.99) for each in (usual, calls, usual_probes, probes))
+        print(kind, *(f"{1e3 * duration_s:.1f} ms" for duration_s in shown))
         assert quantile(calls, 0.99) <= MOST_FACTOR * quantile(usual, 0.99)
-        assert statistics.median(probes) <= MOST_HEALTH_S
+        most_s = max(MOST_HEALTH_S, MOST_FACTOR * quantile(usual_probes, 0.99))
+        assert quantile(probes, 0.99) <= most_s
