@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import socket
 from contextlib import ExitStack
 from typing import Any
@@ -20,6 +22,7 @@ MANY = 6500
 MOST = 64
 """Requests that are read ahead."""
 OTHER = "127.0.0.2"
+WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
 
 
 def answers(connection: socket.socket, count: int, sign: bytes = b"alive") -> int:
@@ -63,8 +66,7 @@ def test_bytes_that_wait_have_a_bound(server: FakeServer, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("has_pause", [False, True])
 def test_wish_for_http_2_is_ignored_and_the_body_read(server: FakeServer, has_pause: bool) -> None:
-    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-    head, body = generation("a b").replace(HEAD, HEAD + wish).split(b"\r\n\r\n")
+    head, body = generation("a b").replace(HEAD, HEAD + WISH).split(b"\r\n\r\n")
     with running(server, ListenerLimits()) as gateway, gateway.connect() as connection:
         connection.sendall(head + b"\r\n\r\n" + (b"" if has_pause else body))
         if has_pause:
@@ -74,6 +76,33 @@ def test_wish_for_http_2_is_ignored_and_the_body_read(server: FakeServer, has_pa
         connection.sendall(HEALTH)
         assert answers(connection, 1) == 1
     assert [request.source for request in server.requests] == ["a b"]
+
+
+def chunked(source: str) -> bytes:
+    head, body = generation(source).split(b"\r\n\r\n")
+    head = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", head)
+    parts = (body[begin : begin + 7] for begin in range(0, len(body), 7))
+    return (
+        head + b"\r\n\r\n" + b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in parts) + b"0\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_requests_are_the_same_in_whatever_pieces_they_come(server: FakeServer, seed: int) -> None:
+    drawn = random.Random(seed)
+    sources = [f"{number} {'x' * drawn.choice([0, 9, 3000])}" for number in range(20)]
+    forms = [drawn.choice([generation, chunked])(source) for source in sources]
+    sent = b"".join(
+        form.replace(HEAD, HEAD + WISH * drawn.randint(0, 1)) + HEALTH * drawn.randint(0, 1)
+        for form in forms
+    )
+    with running(server, ListenerLimits()) as gateway, gateway.connect() as connection:
+        while sent:
+            size = drawn.choice([1, 10, 100, 1024, 5000, 100_000])
+            connection.sendall(sent[:size])
+            sent = sent[size:]
+        assert answers(connection, len(sources), b"hypotheses") == len(sources)
+    assert [request.source for request in server.requests] == sources
 
 
 @pytest.mark.parametrize(
