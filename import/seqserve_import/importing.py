@@ -260,7 +260,7 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
         template=_template(options, checkpoint, loaded.template),
         generation=options.recommended(
             recommended_options(
-                checkpoint.generation, loaded.tokenizer, model.config.max_target_length
+                checkpoint.recommended, loaded.tokenizer, model.config.max_target_length
             )
         ),
     )

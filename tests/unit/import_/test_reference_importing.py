@@ -77,7 +77,7 @@ def test_the_manifest_tells_what_was_imported_and_proved(imported: Path, folder:
     assert 0 < proof.max_logprob_difference < 1e-4
     assert proof.data == "written by the model"
     assert proof.bleu_torch is None
-    assert (manifest.template, manifest.generation) == (None, {})
+    assert (manifest.template, manifest.generation) == (None, {"early_stopping": "false"})
 
 
 def test_the_artifact_gives_the_model_back(imported: Path, folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_sentences_without_references_will_do(
     proof = manifest.verification
     assert proof is not None
     assert (proof.sentences, proof.chrf_torch) == (2, None)
-    assert manifest.generation == {"beam_size": 3}
+    assert manifest.generation == {"beam_size": 3, "early_stopping": "false"}
 
 
 def test_a_weight_that_changed_is_refused(
@@ -167,13 +167,17 @@ def test_what_the_makers_chose_is_kept(
     again: Callable[..., Manifest], folder: Path, tmp_path: Path
 ) -> None:
     other = Path(shutil.copytree(folder, tmp_path / "other"))
-    chosen = {"num_beams": 5, "length_penalty": 0.8, "bad_words_ids": [[95], [20, 21]]}
+    config = json.loads((other / "config.json").read_text()) | {"early_stopping": True}
+    # Not read, as in generate(), beside a file of its own for generation.
+    (other / "config.json").write_text(json.dumps(config))
+    chosen = {"num_beams": 5, "length_penalty": -0.8, "bad_words_ids": [[95], [20, 21]]}
     others = {"forced_bos_token_id": 7, "transformers_version": "5", "max_length": 20}
     (other / "generation_config.json").write_text(json.dumps(chosen | others))
     manifest = again(checkpoint=other)
     assert manifest.generation == {
         "beam_size": 5,
-        "length_penalty": 0.8,
+        "early_stopping": "false",
+        "length_penalty": -0.8,
         "max_decoding_length": 19,
         "suppress_sequences": [{"tokens": ["▁t20", "▁t21"]}],
     }

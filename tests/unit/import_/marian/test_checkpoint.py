@@ -82,6 +82,7 @@ def test_recommended_options_are_those_of_the_description(tmp_path: Path) -> Non
     assert generation.number("num_beams") == 6
     assert generation.real("length_penalty") == 0.6
     assert not generation.flag("disable_unk")
+    assert generation.flag("early_stopping"), "a beam of Marian ends when all of it has ended"
 
 
 def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_path: Path) -> None:
