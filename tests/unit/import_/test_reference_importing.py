@@ -11,10 +11,11 @@ import pytest
 import torch
 from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 
-from seqserve.errors import OptionError
+from seqserve.errors import OptionError, SeqserveError
 from seqserve_export import artifact, pipeline
 from seqserve_export.restore import restore
 from seqserve_export.tolerance import ParityError
+from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
@@ -132,6 +133,26 @@ def test_a_weight_that_changed_is_refused(
     assert not list((tmp_path / "models").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (Template(target_prefix=["▁none"]), "tokenizer.json has no token '▁none'"),
+        (Template(source_prefix=["▁t7"] * 30), "source: "),
+    ],
+)
+def test_an_artifact_that_does_not_serve_is_not_written(
+    again: Callable[..., Manifest],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    template: Template,
+    message: str,
+) -> None:
+    monkeypatch.setattr(importing, "template_of", lambda *arguments: template)
+    with pytest.raises(SeqserveError, match=message):
+        again()
+    assert not list((tmp_path / "models").iterdir())
+
+
 @pytest.mark.parity
 @pytest.mark.parametrize("caches", ["float", "int8"])
 def test_a_checkpoint_can_be_imported_in_eight_bits(
@@ -199,3 +220,9 @@ def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
     lines = capsys.readouterr().out.splitlines()
     assert "not taken over        do_sample, prefix" in lines
     assert "tokens equal          2 of 2, divided by SentencePiece" in lines
+
+
+def test_languages_that_the_family_has_no_place_for_are_named(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    (other / "added_tokens.json").write_text('{"en_XX": 96}')
+    assert "not used as languages en_XX" in load(Checkpoint(other)).notes

@@ -139,6 +139,19 @@ def test_words_stand_between_spaces_where_there_are_no_pieces(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("spelling", "missing"), [("▁t{}", r"source\.spm"), ("t{}@@", r"source\.bpe")]
+)
+def test_pieces_without_what_divides_texts_into_them_are_refused_by_its_name(
+    tmp_path: Path, spelling: str, missing: str
+) -> None:
+    folder = words(tmp_path)
+    tokens = ["</s>", "<unk>", *(spelling.format(i) for i in range(2, marian_models.TOKENS))]
+    (folder / "vocab.yml").write_text(yaml.safe_dump({token: i for i, token in enumerate(tokens)}))
+    with pytest.raises(SeqserveError, match=rf"{missing}: is missing; .* of vocab\.yml"):
+        loaded(folder)
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"t7": 8}, r"vocab\.yml: its ids are not 0 to 319"),
