@@ -19,9 +19,9 @@ from seqserve_server.artifact.template import Template
 Tokens = Collection[str]
 Targets = Mapping[int, str]
 
-_MARIAN = re.compile(r">>(.+)<<")
+_MARIAN = re.compile(r">>([^<>]+)<<")
 _PAIR = re.compile(r"(?<![a-z])([a-z]{2})-?([a-z]{2})(?![a-z])")
-_T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
+_T5_TASK = re.compile(r"translation_((?:(?!_to_)\w)++)_to_(\w++)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
 
