@@ -11,14 +11,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
 
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
+from seqserve_server.contract.errors import Bound, DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import (
@@ -28,7 +27,8 @@ from seqserve_server.front.call.server_call import (
     has_passed,
 )
 from seqserve_server.front.models.loaded_model import ActiveCalls
-from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
+from seqserve_server.front.overload.admission import ENGINE_METHODS, PEER
+from seqserve_server.front.overload.memory import FairMemory, held_bytes
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
@@ -58,6 +58,12 @@ _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
 _TEXT_BYTES = 128_000_000
+# Messages that have been received, and whose calls have not ended; each takes some times as much.
+_MESSAGE_BYTES = 64 << 20
+# A stream may send one of the largest size at any time; hardly all of them do so at once.
+_STREAMS_A_MESSAGE = 8
+# What gRPC keeps of a message that it may not receive yet.
+_WINDOW_BYTES = 64 << 10
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -71,6 +77,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         caller_metadata: str = "",
         caller_share: float = 0.5,
         max_answer_bytes: int = 256_000_000,
+        max_message_bytes: int = 1 << 20,
     ) -> None:
         """Starts without calls.
 
@@ -80,10 +87,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             caller_metadata: Metadata key that names the client; empty for none.
             caller_share: Share of the memory for answers that one client may have.
             max_answer_bytes: Memory for answers.
+            max_message_bytes: Maximum size of a request.
         """
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
+        self._max_message_bytes = max_message_bytes
+        message_bytes = max(_MESSAGE_BYTES, 4 * max_message_bytes)
+        self._messages = FairMemory(message_bytes, bound=Bound.TEXTS)
         texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
         answers = FairMemory(max_answer_bytes, caller_share)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
@@ -97,20 +108,31 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[wire.Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> wire.Handler:
-        """Finds the handler of a call and wraps it."""
+        """Finds the handler of a call and wraps it; waits until there is memory for its message.
+
+        gRPC receives a message only after this, and keeps no more of it than a window until then.
+        """
         method = handler_call_details.method
         wrapped = self._wrapped.get(method)
-        if wrapped is not None:
-            return wrapped
-        handler = await continuation(handler_call_details)
-        # Names of methods that do not exist must not pile up here.
-        if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
-            return handler
-        is_builtin_service = method.startswith(_BUILTIN_SERVICES)
-        self._wrapped[method] = (
-            wire.refusing_malformed(handler) if is_builtin_service else self._wrap(method, handler)
-        )
-        return self._wrapped[method]
+        if wrapped is None:
+            handler = await continuation(handler_call_details)
+            # Names of methods that do not exist must not pile up here.
+            if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
+                return handler
+            is_builtin = method.startswith(_BUILTIN_SERVICES)
+            wrapped = self._wrapped[method] = (
+                wire.refusing_malformed(handler) if is_builtin else self._wrap(method, handler)
+            )
+        caller = AUTH_NAME.get() or PEER.get()
+        if method not in ENGINE_METHODS:
+            # They are answered also to a caller that has too many other calls.
+            caller += _BUILTIN_SERVICES
+        size = self._max_message_bytes // (_STREAMS_A_MESSAGE if wrapped.request_streaming else 1)
+        try:
+            await wire.hold(self._messages.reserve(caller, size, held_bytes=_WINDOW_BYTES))
+        except QueueFull as full:
+            return self.refusing(method, full)
+        return wrapped
 
     def end_all(self, error: ServiceError) -> None:
         """Ends every running call with this error."""
@@ -150,16 +172,15 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=self.peer_of(context),
+            peer=PEER.get() or self.peer_of(context),
             connection=context.peer(),
             auth_name=AUTH_NAME.get(),
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
+            reservations=wire.HELD.get(),
         )
-        # Not when the handler returns: gRPC then holds the answer until the client has taken it.
-        wire.at_end(partial(release_all, call.reservations))
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 
     def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:

@@ -11,7 +11,8 @@ https://protobuf.dev/programming-guides/encoding/.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
@@ -21,6 +22,7 @@ from google.protobuf.wrappers_pb2 import UInt64Value
 from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.front.call.server_call import Unreadable
+from seqserve_server.front.overload.memory import Reservation, release_all
 from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -33,10 +35,31 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
 }
 
 
-def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Message | Unreadable]:
-    """Wraps a deserializer so that it returns :class:`Unreadable` instead of raising."""
+HELD: ContextVar[set[Reservation]] = ContextVar("held")
+"""Memory of the call whose task this is, until gRPC no longer holds its answer."""
+
+
+async def hold(reserving: Awaitable[Reservation]) -> None:
+    """Waits for memory for the message of a call, which the call holds until its end."""
+    held: set[Reservation] = set()
+    HELD.set(held)
+    # Not when the handler returns: gRPC then holds the answer until the client has taken it.
+    at_end(partial(release_all, held))
+    held.add(await reserving)
+
+
+def tolerant(
+    deserialize: Callable[[bytes], Message], is_whole: bool = False
+) -> Callable[[bytes], Message | Unreadable]:
+    """Wraps a deserializer so that it returns :class:`Unreadable` instead of raising.
+
+    A call whose message is the only one needs no more memory for messages than that.
+    """
 
     def read(data: bytes) -> Message | Unreadable:
+        if is_whole:
+            for reservation in HELD.get():
+                reservation.shrink(len(data))
         try:
             return deserialize(data)
         except Exception as error:
@@ -90,7 +113,9 @@ def rewrapped(handler: Handler, behaviour: Any) -> Handler:
     """
     assert handler.request_deserializer is not None
     make = _MAKERS[handler.request_streaming, handler.response_streaming]
-    wrapped: Handler = make(behaviour, tolerant(handler.request_deserializer), encoded)
+    wrapped: Handler = make(
+        behaviour, tolerant(handler.request_deserializer, not handler.request_streaming), encoded
+    )
     return wrapped
 
 

@@ -19,13 +19,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.admission import PEER, Admission
 from seqserve_server.process import logs
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
@@ -35,18 +36,28 @@ _MOST_A_TURN = 256
 _log = logging.getLogger(__name__)
 
 
+class _NextCall(asyncio.Future[object]):
+    """What gRPC's loop asks for; it begins the task of the call in the turn in which it has it."""
+
+    peer = ""
+
+    def result(self) -> object:
+        PEER.set(self.peer)
+        return super().result()
+
+
 class _Arrivals:
-    """Admitted calls of one method, which gRPC's loop takes one by one."""
+    """Calls of one method to be served, which gRPC's loop takes one by one."""
 
     def __init__(self, on_accept: Callable[[str], None]) -> None:
         self.takers = self.idle_takers = 0
         """Tasks that take calls, and how many of them wait for one."""
         self._admitted: deque[tuple[object, str]] = deque()
         self._on_accept = on_accept
-        self._wanted: asyncio.Future[object] | None = None
+        self._wanted: _NextCall | None = None
 
     def next(self) -> asyncio.Future[object]:
-        self._wanted = asyncio.get_running_loop().create_future()
+        self._wanted = _NextCall(loop=asyncio.get_running_loop())
         self._dispatch()
         return self._wanted
 
@@ -62,6 +73,7 @@ class _Arrivals:
         if self._admitted and self._wanted is not None and not self._wanted.done():
             state, peer = self._admitted.popleft()
             self._on_accept(peer)
+            self._wanted.peer = peer
             self._wanted.set_result(state)
 
 
@@ -92,18 +104,10 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
 
         No call of an unknown method ever comes.
         """
-        if method is not None and method.decode() not in self._admission.methods:
-            future: asyncio.Future[object] = super()._make_request_call_future(method)
-            future.add_done_callback(self._count)
-            return future
         if method not in self._arrivals:
-            self._arrivals[method] = _Arrivals(self._admission.on_accept)
+            self._arrivals[method] = _Arrivals(partial(self._admission.on_accept, method))
             self._add_takers(method, _CALLS_A_TURN)
         return self._arrivals[method].next()
-
-    def _count(self, future: asyncio.Future[object]) -> None:
-        if not future.cancelled() and future.exception() is None:
-            self._taken += 1
 
     def _add_takers(self, method: bytes | None, takers: int) -> None:
         self._arrivals[method].takers += takers
@@ -141,7 +145,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                 await _end(context, grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
                 return
             peer = self._admission.peer_of(context)
-            if await self._admission.admits(method.decode(), context, peer):
+            if await self._admission.admits(method, context, peer):
                 self._arrivals[method].add(state, peer)
         except Exception:
             # Nobody would replace the taker, and the calls after this one would wait for ever.

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -33,7 +34,7 @@ _WEIGHT = 0.05
 _CALLER_SHARE = 0.5
 
 _LOG_INTERVAL_S = 1.0
-_ENGINE_METHODS = (
+ENGINE_METHODS = (
     "/seqserve.v1.GenerationService/Generate",
     "/seqserve.v1.GenerationService/GenerateStream",
     "/seqserve.v1.GenerationService/GenerateBatch",
@@ -44,8 +45,13 @@ _ENGINE_METHODS = (
     "/seqserve.v1.GenerationService/Detokenize",
     "/inference.GRPCInferenceService/ModelInfer",
 )
+"""Methods whose calls may be refused; health, models and statistics are always answered."""
+_ENCODED_METHODS = frozenset(name.encode() for name in ENGINE_METHODS)
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+PEER: ContextVar[str] = ContextVar("peer", default="")
+"""The peer of the call whose task this is; empty where grpcio serves its calls itself."""
 
 
 class PendingCalls:
@@ -89,9 +95,6 @@ class PendingCalls:
 class Admission:
     """Decides about each call that arrives; the log has one line a second for all refusals."""
 
-    methods = frozenset(_ENGINE_METHODS)
-    """Methods whose calls may be refused; health, models and statistics are always answered."""
-
     def __init__(
         self,
         peer_of: Callable[[Context], str],
@@ -108,19 +111,22 @@ class Admission:
         self._pending = PendingCalls()
         self._refused: Counter[str] = Counter()
 
-    async def admits(self, method: str, context: Context, peer: str) -> bool:
+    async def admits(self, method: bytes, context: Context, peer: str) -> bool:
         """Returns whether a call of a peer may wait to be served; if not, the call has ended."""
+        if method not in _ENCODED_METHODS:
+            return True
         try:
             self._pending.enter(peer)
         except QueueFull as full:
-            self._note(method)
-            await self._refuse(method, context, full)
+            self._note(method.decode())
+            await self._refuse(method.decode(), context, full)
             return False
         return True
 
-    def on_accept(self, peer: str) -> None:
+    def on_accept(self, method: bytes | None, peer: str) -> None:
         """Gives back the place of an admitted call: gRPC serves it now."""
-        self._pending.leave(peer)
+        if method in _ENCODED_METHODS:
+            self._pending.leave(peer)
 
     def _note(self, method: str) -> None:
         if not self._refused:

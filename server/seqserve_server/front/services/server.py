@@ -72,6 +72,7 @@ class Server:
             caller_metadata=options.caller_metadata,
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
+            max_message_bytes=options.max_message_bytes,
         )
         admission = Admission(interceptor.peer_of, interceptor.refuse)
         self._draining = asyncio.Event()
