@@ -62,6 +62,8 @@ _TEXT_BYTES = 128_000_000
 _MESSAGE_BYTES = 64 << 20
 # A stream may send one of the largest size at any time; hardly all of them do so at once.
 _STREAMS_A_MESSAGE = 8
+# A request from which on reading takes more than some tenths of a millisecond.
+_LARGE_BYTES = 64 << 10
 # What gRPC keeps of a message that it may not receive yet.
 _WINDOW_BYTES = 64 << 10
 
@@ -99,6 +101,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         answers = FairMemory(max_answer_bytes, caller_share)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
         self._resources = ServerResources(answers=answers, texts=texts)
+        self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -167,6 +170,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
+    async def _turn_of(self, call: ServerCall) -> None:
+        # Large requests that have come together are read in different turns of the event loop.
+        if sum(each.size for each in call.reservations) > _LARGE_BYTES:
+            async with self._reading:
+                await asyncio.sleep(0)
+
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         call = ServerCall(
@@ -188,6 +197,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
+                await self._turn_of(call)
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
                 if call.held is not None:

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import TypeAlias, TypeVar
 
-from google.protobuf.message import Message
-
 from seqserve_server.contract.errors import Bound
 from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory
 
@@ -52,7 +50,7 @@ class TextScheduler:
         caller: str,
         steps: Cooperative[Result],
         num_characters: int,
-        request: Message,
+        held_bytes: int = 0,
         max_wait_s: float = MAX_WAIT_S,
     ) -> Result:
         """Reads the texts of a request: short ones at once, long ones in turns with other callers.
@@ -61,13 +59,12 @@ class TextScheduler:
             caller: Whose turn and share of the memory it is.
             steps: Reads the texts.
             num_characters: Length of all texts.
-            request: The request, which is held meanwhile.
+            held_bytes: What is held meanwhile, and counted nowhere else.
             max_wait_s: Longest wait for memory.
         """
         if num_characters <= _FEW_CHARACTERS:
             return run_now(steps)
         size = min(num_characters * _CHARACTER_BYTES, self.memory.max_per_caller)
-        held_bytes = 2 * request.ByteSize()
         async with self.memory.reserved(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s):
             return await self.run(caller, steps)
 
