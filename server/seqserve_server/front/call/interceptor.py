@@ -11,13 +11,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
 
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve_server.contract.errors import Bound, DeadlinePassed, QueueFull, ServiceError
+from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import (
@@ -27,8 +28,8 @@ from seqserve_server.front.call.server_call import (
     has_passed,
 )
 from seqserve_server.front.models.loaded_model import ActiveCalls
-from seqserve_server.front.overload.admission import ENGINE_METHODS, PEER
-from seqserve_server.front.overload.memory import FairMemory, held_bytes
+from seqserve_server.front.overload.admission import PEER
+from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
@@ -58,14 +59,8 @@ _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
 _TEXT_BYTES = 128_000_000
-# Messages that have been received, and whose calls have not ended; each takes some times as much.
-_MESSAGE_BYTES = 64 << 20
-# A stream may send one of the largest size at any time; hardly all of them do so at once.
-_STREAMS_A_MESSAGE = 8
 # A request from which on reading takes more than some tenths of a millisecond.
 _LARGE_BYTES = 64 << 10
-# What gRPC keeps of a message that it may not receive yet.
-_WINDOW_BYTES = 64 << 10
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -79,7 +74,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         caller_metadata: str = "",
         caller_share: float = 0.5,
         max_answer_bytes: int = 256_000_000,
-        max_message_bytes: int = 1 << 20,
     ) -> None:
         """Starts without calls.
 
@@ -89,14 +83,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             caller_metadata: Metadata key that names the client; empty for none.
             caller_share: Share of the memory for answers that one client may have.
             max_answer_bytes: Memory for answers.
-            max_message_bytes: Maximum size of a request.
         """
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
-        self._max_message_bytes = max_message_bytes
-        message_bytes = max(_MESSAGE_BYTES, 4 * max_message_bytes)
-        self._messages = FairMemory(message_bytes, bound=Bound.TEXTS)
         texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
         answers = FairMemory(max_answer_bytes, caller_share)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
@@ -111,10 +101,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[wire.Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> wire.Handler:
-        """Finds the handler of a call and wraps it; waits until there is memory for its message.
-
-        gRPC receives a message only after this, and keeps no more of it than a window until then.
-        """
+        """Finds the handler of a call and wraps it."""
         method = handler_call_details.method
         wrapped = self._wrapped.get(method)
         if wrapped is None:
@@ -126,15 +113,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             wrapped = self._wrapped[method] = (
                 wire.refusing_malformed(handler) if is_builtin else self._wrap(method, handler)
             )
-        caller = AUTH_NAME.get() or PEER.get()
-        if method not in ENGINE_METHODS:
-            # They are answered also to a caller that has too many other calls.
-            caller += _BUILTIN_SERVICES
-        size = self._max_message_bytes // (_STREAMS_A_MESSAGE if wrapped.request_streaming else 1)
-        try:
-            await wire.hold(self._messages.reserve(caller, size, held_bytes=_WINDOW_BYTES))
-        except QueueFull as full:
-            return self.refusing(method, full)
+        # Not when the handler returns: gRPC then holds the answer until the client has taken it.
+        wire.at_end(partial(release_all, wire.held()))
         return wrapped
 
     def end_all(self, error: ServiceError) -> None:
@@ -170,7 +150,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
-    async def _turn_of(self, call: ServerCall) -> None:
+    async def _turn(self, call: ServerCall) -> None:
         # Large requests that have come together are read in different turns of the event loop.
         if sum(each.size for each in call.reservations) > _LARGE_BYTES:
             async with self._reading:
@@ -188,7 +168,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
-            reservations=wire.HELD.get(),
+            reservations=wire.held(),
         )
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 
@@ -197,7 +177,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
-                await self._turn_of(call)
+                await self._turn(call)
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
                 if call.held is not None:

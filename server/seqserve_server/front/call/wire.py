@@ -11,8 +11,7 @@ https://protobuf.dev/programming-guides/encoding/.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
@@ -22,7 +21,8 @@ from google.protobuf.wrappers_pb2 import UInt64Value
 from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.front.call.server_call import Unreadable
-from seqserve_server.front.overload.memory import Reservation, release_all
+from seqserve_server.front.overload.admission import HELD
+from seqserve_server.front.overload.memory import Reservation
 from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,17 +35,13 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
 }
 
 
-HELD: ContextVar[set[Reservation]] = ContextVar("held")
-"""Memory of the call whose task this is, until gRPC no longer holds its answer."""
-
-
-async def hold(reserving: Awaitable[Reservation]) -> None:
-    """Waits for memory for the message of a call, which the call holds until its end."""
-    held: set[Reservation] = set()
-    HELD.set(held)
-    # Not when the handler returns: gRPC then holds the answer until the client has taken it.
-    at_end(partial(release_all, held))
-    held.add(await reserving)
+def held() -> set[Reservation]:
+    """Returns what the call whose task this is holds until its end, from its message on."""
+    try:
+        return HELD.get()
+    except LookupError:  # grpcio serves its calls itself
+        HELD.set(set())
+        return HELD.get()
 
 
 def tolerant(
@@ -58,7 +54,7 @@ def tolerant(
 
     def read(data: bytes) -> Message | Unreadable:
         if is_whole:
-            for reservation in HELD.get():
+            for reservation in HELD.get(()):
                 reservation.shrink(len(data))
         try:
             return deserialize(data)

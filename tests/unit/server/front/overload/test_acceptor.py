@@ -61,13 +61,13 @@ async def ends(calls: list[Any]) -> Counter[str]:
 
 
 class FullHouse:
-    """Admits so many calls, and no more."""
+    """Admits so many calls, and no more; those of health and models it always does."""
 
     def __init__(self, free: int) -> None:
         self.free = free
 
     def enter(self, caller: str) -> None:
-        if not self.free:
+        if not self.free and not caller.endswith("/"):
             raise QueueFull("no place", 0.25, Bound.BACKLOG)
         self.free -= 1
 
