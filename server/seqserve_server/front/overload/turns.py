@@ -31,6 +31,47 @@ _FEW_CHARACTERS = 1024
 _CHARACTER_BYTES = 64
 
 
+class Turns:
+    """Whose turn it is at something that one uses at a time; each caller has its own queue."""
+
+    def __init__(self) -> None:
+        """Starts with nobody's turn."""
+        self._is_taken = False
+        self._last_caller = ""
+        # Callers in the order of their turns.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def take(self, caller: str) -> None:
+        """Waits for a turn, which lasts until :meth:`give`."""
+        if not self._is_taken:
+            self._is_taken, self._last_caller = True, caller
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                # The turn came when it was no longer wanted.
+                self.give()
+            raise
+
+    def give(self) -> None:
+        """Ends a turn, and begins that of the next caller."""
+        while self._waiting:
+            # Nobody has two turns in a row while others wait.
+            others = (caller for caller in self._waiting if caller != self._last_caller)
+            self._last_caller = caller = next(others, self._last_caller)
+            turns = self._waiting.pop(caller)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[caller] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_taken = False
+
+
 class TextScheduler:
     """Whose texts are read next, and the memory for them."""
 
@@ -40,10 +81,7 @@ class TextScheduler:
         self.memory = memory or FairMemory(bound=Bound.TEXTS)
         """Memory for texts that are being read."""
         self._clock = clock
-        self._is_taken = False
-        self._last_caller = ""
-        # Callers in the order of their turns.
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._turns = Turns()
 
     async def read(
         self,
@@ -73,11 +111,11 @@ class TextScheduler:
         results: list[Result] = []
         try:
             while not results:
-                await self._take(caller)
+                await self._turns.take(caller)
                 try:
                     await _to_its_end(asyncio.to_thread(self._slice, steps, results))
                 finally:
-                    self._give()
+                    self._turns.give()
         finally:
             steps.close()
         return results[0]
@@ -89,34 +127,6 @@ class TextScheduler:
                 next(steps)
         except StopIteration as end:
             results.append(end.value)
-
-    async def _take(self, caller: str) -> None:
-        if not self._is_taken:
-            self._is_taken, self._last_caller = True, caller
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                # The turn came when it was no longer wanted.
-                self._give()
-            raise
-
-    def _give(self) -> None:
-        while self._waiting:
-            # Nobody has two turns in a row while others wait.
-            others = (caller for caller in self._waiting if caller != self._last_caller)
-            self._last_caller = caller = next(others, self._last_caller)
-            turns = self._waiting.pop(caller)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[caller] = turns
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._is_taken = False
 
 
 async def _to_its_end(coroutine: Coroutine[None, None, None]) -> None:

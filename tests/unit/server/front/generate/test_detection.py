@@ -189,6 +189,28 @@ async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
 
 
+async def test_callers_are_served_in_turn(detector: LanguageDetector) -> None:
+    order: list[str] = []
+
+    async def ask(caller: str) -> None:
+        await detector.detect(KOREAN, ["el", "ko"], caller)
+        order.append(caller)
+
+    many = [asyncio.create_task(ask("many")) for _ in range(200)]
+    await asyncio.sleep(0)
+    await ask("one")
+    assert order.index("one") <= 3
+    await asyncio.gather(*many)
+
+
+async def test_a_callers_texts_leave_room_for_another(detector: LanguageDetector) -> None:
+    many = [detector.detect(KOREAN, ["el", "ko"], "many") for _ in range(900)]
+    one = detector.detect(GREEK, ["el", "ko"], "one")
+    *outcomes, answer = await asyncio.gather(*many, one, return_exceptions=True)
+    assert any(isinstance(each, QueueFull) for each in outcomes)
+    assert isinstance(answer, list) and answer[0].language == "el"
+
+
 async def test_without_the_library_the_error_says_what_to_install() -> None:
     with pytest.raises(NoDetector, match=r"pip install 'seqserve\[detect\]'"):
         await LanguageDetector(library="no_such_library").detect(KOREAN, ["ko"])
