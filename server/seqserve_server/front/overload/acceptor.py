@@ -26,13 +26,15 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.front.overload.admission import HELD, PEER, Admission
+from seqserve_server.front.overload.admission import HELD, PEER, Admission, MessageMemory
 from seqserve_server.front.overload.memory import Reservation
 from seqserve_server.process import logs
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8
 _MOST_A_TURN = 256
+# Time that the message of a call may take, as that of a handshake.
+_SILENCE_S = 20.0
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class _NextCall(asyncio.Future[object]):
 class _Arrivals:
     """Admitted calls of one method, which gRPC's loop takes one by one, from its peers in turn."""
 
-    def __init__(self, accept: Callable[[str], set[Reservation] | None]) -> None:
+    def __init__(self, accept: Callable[[str, object], set[Reservation] | None]) -> None:
         self.takers = self.taken = 0
         """Tasks that take calls, and how many calls they have taken in this turn of the loop."""
         self.is_blocked = False
@@ -83,7 +85,7 @@ class _Arrivals:
         if not self._admitted or self._wanted is None or self._wanted.done():
             return
         for peer, calls in self._admitted.items():
-            held = self._accept(peer)
+            held = self._accept(peer, calls[0])
             if held is not None:
                 self._wanted.peer, self._wanted.held = peer, held
                 self._wanted.set_result(calls.popleft())
@@ -108,8 +110,23 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         self._channelz_id = max(_server_ids(), default=0)
         self._taken = 0
         self._never_accepted = 0
+        self._ending_silent: asyncio.Task[None] | None = None
         if admission.messages is not None:
             admission.messages.on_free = self._dispatch
+            self._ending_silent = loop.create_task(self._end_silent(admission.messages))
+
+    async def _end_silent(self, messages: MessageMemory) -> None:
+        """Ends calls whose message does not come, where others wait for their memory."""
+        before: set[Reservation] = set()
+        while True:
+            await asyncio.sleep(_SILENCE_S)
+            unread = dict(messages.unread)
+            if any(arrivals.is_blocked for arrivals in self._arrivals.values()):
+                for state in (call for message, call in unread.items() if message in before):
+                    context = cygrpc._ServicerContext(state, None, None, self._event_loop)
+                    reason = f"no message came for {_SILENCE_S:.0f} s, and others wait"
+                    await _end(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason)
+            before = set(unread)
 
     def _dispatch(self) -> None:
         for arrivals in self._arrivals.values():
@@ -151,6 +168,8 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                     else self._request_registered_call(method)
                 )
             except Exception as error:  # the server stops
+                if self._ending_silent is not None:
+                    self._ending_silent.cancel()
                 arrivals.end(error)
                 return
             self._taken += 1

@@ -57,7 +57,9 @@ HELD: ContextVar[set[Reservation]] = ContextVar("held")
 
 
 def _caller(method: str, peer: str) -> str:
-    # A peer that has too many calls of the engine can still ask for health and models.
+    # A peer that has too many streams can still call, and with too many calls ask for health.
+    if method == _STREAM:
+        return f"/{peer}"
     return peer if method in _ENGINE_METHODS else f"{peer}/"
 
 
@@ -73,8 +75,10 @@ class MessageMemory(FairMemory):
         self._most = max_message_bytes
         self.on_free: Callable[[], None] = lambda: None
         """Called when there is more."""
+        self.unread: dict[Reservation, object] = {}
+        """Calls of one message that has not come yet, in their order."""
 
-    def take(self, method: str, peer: str) -> Reservation | None:
+    def take(self, method: str, peer: str, call: object = None) -> Reservation | None:
         """Reserves memory for a call, unless its peer has too much already."""
         is_one = method in _ENGINE_METHODS and method != _STREAM
         size = self._most if is_one else self._most // _MANY
@@ -82,12 +86,24 @@ class MessageMemory(FairMemory):
         if not self._held.fits(caller, size):
             return None
         self._held.take(caller, size)
-        return Reservation(self, caller, size)
+        message = _Message(self, caller, size)
+        if is_one:
+            self.unread[message] = call
+        return message
 
     def give(self, caller: str, size: int) -> None:
         """Takes bytes back."""
         super().give(caller, size)
         self.on_free()
+
+
+class _Message(Reservation):
+    _memory: MessageMemory
+
+    def shrink(self, size: int) -> None:
+        # It is there, or its call is over.
+        self._memory.unread.pop(self, None)
+        super().shrink(size)
 
 
 class PendingCalls:
@@ -160,14 +176,14 @@ class Admission:
             return False
         return True
 
-    def accept(self, method: str, peer: str) -> set[Reservation] | None:
+    def accept(self, method: str, peer: str, call: object) -> set[Reservation] | None:
         """Has an admitted call served now: returns the memory for its message.
 
         None if there is none for its peer at the moment.
         """
         held = set()
         if self.messages is not None:
-            reservation = self.messages.take(method, peer)
+            reservation = self.messages.take(method, peer, call)
             if reservation is None:
                 return None
             held.add(reservation)

@@ -73,9 +73,8 @@ class Server:
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
-        admission = Admission(
-            interceptor.peer_of, interceptor.refuse, MessageMemory(options.max_message_bytes)
-        )
+        self._messages = MessageMemory(options.max_message_bytes)
+        admission = Admission(interceptor.peer_of, interceptor.refuse, self._messages)
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()

@@ -252,6 +252,21 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     await server.stop(0)
 
 
+async def test_calls_without_a_message_do_not_keep_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seqserve_server.front.overload.acceptor._SILENCE_S", 0.05)
+    async with serving() as service:
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+        path = {":path": "/seqserve.v1.GenerationService/Generate"}
+        # Half of the memory is for 32 messages.
+        writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
+        await until(lambda: len(service.server._messages.unread) == 32)
+        assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+        await reader.readuntil(b"others wait")
+        writer.close()
+
+
 def without_parts(patch: pytest.MonkeyPatch) -> None:
     """A release whose server takes calls otherwise."""
     patch.setattr(cygrpc, "AioServer", object)
