@@ -9,18 +9,16 @@ import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
-from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.contract.errors import ModelUnavailable, QueueFull
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.overload.turns import Turns
 from seqserve_server.process import child_process, logs
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
-_LIBRARY = "py3langid"
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
 # Of one caller that is alone half of them, which take some seconds together.
@@ -94,9 +92,9 @@ class LanguageDetector:
     loop.
     """
 
-    def __init__(self, module: str = "seqserve_server.detector", library: str = _LIBRARY) -> None:
-        """Starts nothing; ``module`` is run by Python, and needs the ``library``."""
-        self._module, self._library = module, library
+    def __init__(self, module: str = "seqserve_server.detector") -> None:
+        """Starts nothing; ``module`` is run by Python."""
+        self._module = module
         self._turns = Turns()
         self._places = FairShare(_MAX_WAITING, _CALLER_SHARE)
         self._process: _DetectorProcess | None = None
@@ -106,11 +104,6 @@ class LanguageDetector:
     def pid(self) -> int | None:
         """The id of the process; None if there is none."""
         return self._process.pid if self._process else None
-
-    def check(self) -> None:
-        """Raises NoDetector unless the library is installed."""
-        if find_spec(self._library) is None:
-            raise NoDetector
 
     async def detect(self, text: str, codes: Iterable[str], caller: str = "") -> list[Detected]:
         """Tells in which of some languages a text may be.
@@ -125,11 +118,9 @@ class LanguageDetector:
             nothing by which to tell them apart.
 
         Raises:
-            NoDetector: The library is not installed.
             QueueFull: Too many texts of the caller wait.
             ModelUnavailable: The process has failed, and so has the one that replaced it.
         """
-        self.check()
         if not self._places.fits(caller, 1):
             raise QueueFull(f"{self._places.used} texts wait for the language detector", _RETRY_S)
         names: dict[str, str] = {}

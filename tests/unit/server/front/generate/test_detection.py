@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.contract.errors import ModelUnavailable, QueueFull
 from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
 
 KOREAN, GREEK = "안녕하세요", "Καλημέρα"
@@ -209,8 +209,3 @@ async def test_a_callers_texts_leave_room_for_another(detector: LanguageDetector
     *outcomes, answer = await asyncio.gather(*many, one, return_exceptions=True)
     assert any(isinstance(each, QueueFull) for each in outcomes)
     assert isinstance(answer, list) and answer[0].language == "el"
-
-
-async def test_without_the_library_the_error_says_what_to_install() -> None:
-    with pytest.raises(NoDetector, match=r"pip install 'seqserve\[detect\]'"):
-        await LanguageDetector(library="no_such_library").detect(KOREAN, ["ko"])
