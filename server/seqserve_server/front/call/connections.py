@@ -34,11 +34,8 @@ _HANDSHAKE_TIMEOUT_MS = 20_000
 _OWN_FILES = 128
 _UNLIMITED = (1 << 31) - 1
 # Calls of one method that gRPC holds until they are taken, which takes some turns of the event
-# loop; it ends others itself, and some of them from the first number on.
+# loop; it ends others itself. Each takes 15 KB, and up to 64 KiB of its message.
 _MAX_PENDING = 8192
-_MAX_PENDING_HARD = 12288
-# What gRPC keeps of each message before it is to be read, beside 15 KB for the call.
-_WINDOW_BYTES = 16 << 10
 
 _NETWORK_BITS = 64
 # Names are kept while their requests wait.
@@ -68,7 +65,7 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
         ("grpc.server.max_pending_requests", _MAX_PENDING),
-        ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING_HARD),
+        ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
         # It resets streams of a connection whose calls the front can still refuse itself.
         ("grpc.http.overload_protection", 0),
         # gRPC varies it by a tenth, so that clients do not all reconnect at once.
@@ -79,9 +76,8 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         # Some clients must ping between calls to keep a path through a firewall open.
         ("grpc.keepalive_permit_without_calls", 1),
         # With the probe, a call may send some MiB ahead, the bandwidth-delay product of its line,
-        # and the server buffers it all; without, a window, or one message that is larger.
+        # and the server buffers it all; without, 64 KiB, or one message that is larger.
         ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         # For a ping that has to wait for data that the network does not take.
