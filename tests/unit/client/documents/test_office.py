@@ -104,7 +104,7 @@ def test_any_part_stays_to_the_byte_and_is_xml_with_all_words_when_translated(
 
 
 def odt_document(text: str) -> str:
-    return f'<o:text xmlns:o="urn:o" xmlns:text="urn:t">\n{text}\r\n</o:text>'
+    return f'<o:text xmlns:o="urn:o" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">\n{text}\r\n</o:text>'
 
 
 @pytest.mark.parametrize(
