@@ -15,7 +15,7 @@ from functools import partial
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.marked_text import BLANK, MarkedText
 from seqserve.documents.passage import Link, Passage, Translation, fits
-from seqserve.documents.pieces import Element, Kind, Piece, paired, raw_of
+from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired, raw_of
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
 
@@ -80,15 +80,17 @@ def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
         return
     builder = MarkedText(syntax)
     marks, write = builder.add(inner, syntax.write)
-    raw, text = builder.text, builder.text.strip()
+    raw, text = builder.text, builder.text.strip(" ")
     # White space around it is written with it where it belongs to an element.
-    lead = raw[: len(raw) - len(raw.lstrip())]
+    lead = raw[: len(raw) - len(raw.lstrip(" "))]
     if len(marks) * len(text) > _MAX_STEPS or len(builder.kept) > _MAX_KEPT or not fits(text):
         yield from _parts(_separate(inner, syntax), syntax)
         return
-    edges = [
-        each.piece.markup if each.piece.kind is Kind.EDGE else "" for each in (inner[0], inner[-1])
-    ]
+    first, last = inner[0].piece, inner[-1].piece
+    edges = (
+        (first.text or "") if first.kind is Kind.EDGE else "",
+        last.markup if last.kind is Kind.EDGE else "",
+    )
     yield Passage(
         line=0,
         source=_raw(inner),
@@ -120,15 +122,11 @@ def _trimmed(elements: list[Element], syntax: Syntax) -> tuple[str, list[Element
     if inner and (first := inner[0].piece).kind is Kind.TEXT:
         stripped = first.raw.lstrip(BLANK)
         head.append(first.raw[: len(first.raw) - len(stripped)])
-        inner[0] = replace(
-            inner[0], piece=first._replace(raw=stripped), text=inner[0].text.lstrip(BLANK)
-        )
+        inner[0] = leaf(first._replace(raw=stripped), syntax)
     if inner and (last := inner[-1].piece).kind is Kind.TEXT:
         stripped = last.raw.rstrip(BLANK)
         tail.appendleft(last.raw[len(stripped) :])
-        inner[-1] = replace(
-            inner[-1], piece=last._replace(raw=stripped), text=inner[-1].text.rstrip(BLANK)
-        )
+        inner[-1] = leaf(last._replace(raw=stripped), syntax)
         syntax = (last.syntax or syntax) if len(inner) == 1 else syntax
     return "".join(head), list(inner), "".join(tail), syntax
 
@@ -139,9 +137,9 @@ def _written(
     lead: int,
     marks: Sequence[Mark],
     write: Callable[[str], str],
-    edges: Sequence[str],
+    edges: tuple[str, str],
 ) -> str:
-    text = source[:lead] + translation.text + source[len(source.rstrip()) :]
+    text = source[:lead] + translation.text + source[len(source.rstrip(" ")) :]
     links = translation.alignment
     if lead:
         links = tuple(Link(*(place + lead for place in link)) for link in links)

@@ -123,7 +123,10 @@ class MarkedText:
     def _stand_in(self, element: Element) -> str:
         texts = [each.text for each in _placeholders(element)]
         text = texts[0]
-        if len(texts) > 1 or not 0 < len(text) <= _MAX_STAND_IN or " ".join(text.split()) != text:
+        is_word = 0 < len(text) <= _MAX_STAND_IN and " ".join(text.split()) == text
+        # Of 30 sentences the shipped model copies "{0}" in all, and their rest is nearer to what it
+        # writes around a word (F1 0.95) than around a tag (0.91) or brackets of other kinds.
+        if len(texts) > 1 or not is_word or text.startswith("<"):
             text = f"{{{len(self.kept)}}}"
         self.kept[text] = None
         return text
@@ -138,6 +141,8 @@ def _markup(element: Element, write: Callable[[str], str]) -> str:
     piece = element.piece
     if piece.kind is Kind.TEXT and not element.has_placeholder:
         return write(element.text) if element.text else ""
+    if piece.kind is Kind.EDGE:
+        return ""
     own = piece.syntax.write if piece.syntax else write
     inner = "".join(_markup(child, own) for child in element.children)
     return piece.markup + inner + (element.closing.markup if element.closing else "")

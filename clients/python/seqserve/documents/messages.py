@@ -36,9 +36,9 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
         begin = min(len(text.text) - len(text.text.lstrip()), last)
         yield Piece(Kind.BREAK, text.raw(0, begin))
     matches = [*_markup(others).finditer(text.text, begin, last)]
-    for match, kind in zip(matches, _kinds(matches), strict=True):
+    for match, (kind, name) in zip(matches, _kinds(text.text, matches), strict=True):
         yield Piece(Kind.TEXT, text.raw(begin, match.start()))
-        yield Piece(kind, text.raw(*match.span()), match["name"] or "")
+        yield Piece(kind, text.raw(*match.span()), name)
         begin = match.end()
     yield Piece(Kind.TEXT, text.raw(begin, last))
     if is_whole:
@@ -51,23 +51,40 @@ def _markup(others: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
 
 
-def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
+def _kinds(text: str, matches: list[re.Match[str]]) -> list[tuple[Kind, str]]:
+    """Returns what each is, and the name by which halves belong to each other."""
     kinds = []
     opened: list[tuple[str, int]] = []
     for index, match in enumerate(matches):
-        if not match["tag"] and not match["placeholder"]:
-            kinds.append(Kind.EMPTY)
-            continue
-        kinds.append(Kind.PLACEHOLDER)
+        name = match["name"] or ""
         if match["placeholder"]:
-            continue
-        if match["empty"] or match["name"].lower() in _VOID:
-            kinds[index] = Kind.EMPTY
-        elif not match["end"]:
-            opened.append((match["name"], index))
-        elif opened and opened[-1][0] == match["name"]:
-            kinds[opened.pop()[1]], kinds[index] = Kind.OPENING, Kind.CLOSING
+            kinds.append(_half(text, match))
+        elif not match["tag"] or match["empty"] or name.lower() in _VOID:
+            kinds.append((Kind.EMPTY, name))
+        else:
+            kinds.append((Kind.PLACEHOLDER, name))
+            if not match["end"]:
+                opened.append((name, index))
+            elif opened and opened[-1][0] == name:
+                kinds[opened.pop()[1]], kinds[index] = (Kind.OPENING, name), (Kind.CLOSING, name)
     return kinds
+
+
+def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
+    """Returns whether a placeholder begins or ends a pair, as in ``%1$shere%2$s``.
+
+    It is next to a word, and on its other side there is none.
+    """
+    is_behind_word = text[match.start() - 1 : match.start()].isalnum()
+    is_before_word = text[match.end() : match.end() + 1].isalnum()
+    # Placeholders of one syntax belong to each other.
+    name = match[0][0]
+    if is_before_word and not is_behind_word and name in "%{$":
+        return Kind.START, name
+    is_behind_text = is_behind_word or (match.start() > 0 and text[match.start() - 1] in ".!?…")
+    if is_behind_text and not is_before_word and name in "%{$":
+        return Kind.END, name
+    return Kind.PLACEHOLDER, ""
 
 
 _BEGIN = re.compile(r"\{\s*[\w.]+\s*,\s*(plural|select|selectordinal)\s*,")

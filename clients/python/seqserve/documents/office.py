@@ -44,8 +44,11 @@ _DOCX = Table(
     piece=_field,
 )
 _ODT = Table(
-    namespaces={f"{_OPEN_DOCUMENT}{each}:1.0": each for each in ("text", "office", "draw")}
-    | {f"{_OPEN_DOCUMENT}svg-compatible:1.0": "svg"},
+    namespaces={
+        f"{_OPEN_DOCUMENT}text:1.0": "text",
+        f"{_OPEN_DOCUMENT}office:1.0": "office",
+        f"{_OPEN_DOCUMENT}svg-compatible:1.0": "svg",
+    },
     roles={
         **dict.fromkeys(("text:p", "text:h"), Role.BLOCK),
         **dict.fromkeys(("text:tab", "text:line-break"), Role.KEPT),

@@ -35,7 +35,8 @@ class Kind(Enum):
     BREAK = "break"
     """What divides the text, and stays as it is."""
     EDGE = "edge"
-    """Beside a break within an element: what closes and opens the element in a translation."""
+    """A place within a run: ``text`` ends the run before a translation that begins there, and
+    ``written`` begins it again behind one that ends there."""
 
 
 class Piece(NamedTuple):
@@ -96,7 +97,8 @@ class Element:
             yield self.closing
 
 
-def _leaf(piece: Piece, syntax: Syntax) -> Element:
+def leaf(piece: Piece, syntax: Syntax) -> Element:
+    """Returns the element that a piece is, with what it says."""
     if piece.kind is Kind.PLACEHOLDER:
         text = syntax.read(piece.raw) if piece.text is None else piece.text
         return Element(piece, text, has_placeholder=True)
@@ -143,7 +145,7 @@ def paired(pieces: Sequence[Piece], syntax: Syntax) -> tuple[list[Element], list
         while opened and (half := pieces[opened[-1]]).kind is Kind.START and half.name != name:
             inner = levels.pop()
             opened.pop()
-            levels[-1] += [_leaf(half._replace(kind=Kind.PLACEHOLDER), syntax), *inner]
+            levels[-1] += [leaf(half._replace(kind=Kind.PLACEHOLDER), syntax), *inner]
 
     for index, piece in enumerate(pieces):
         kind = piece.kind
@@ -167,7 +169,7 @@ def paired(pieces: Sequence[Piece], syntax: Syntax) -> tuple[list[Element], list
         elif kind in (Kind.OPENING, Kind.CLOSING, Kind.BREAK):
             loose.append(index)
         else:
-            levels[-1].append(_leaf(piece._replace(kind=kind), syntax))
+            levels[-1].append(leaf(piece._replace(kind=kind), syntax))
     without_halves()
     return levels[0], sorted([*loose, *opened])
 

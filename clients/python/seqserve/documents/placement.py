@@ -58,6 +58,7 @@ class _Word(NamedTuple):
     end: int
     source: int | None
     """Where it comes from; None if nothing is known of that."""
+    source_end: int
     counts: bool
     """Whether it is a word."""
 
@@ -114,7 +115,8 @@ class _Writer:
         placed_marks: list[tuple[int, int, int, Mark, tuple[int, int]]] = []
         for mark in marks:
             if not mark.is_point:
-                chosen = self._chosen(mark, free, whole == (mark.begin, mark.end))
+                is_whole = whole == (mark.begin, mark.end)
+                chosen = self._chosen(mark, free, is_whole, words[1])
                 begin, end = self._with_kept(mark, *self._place(chosen, place))
                 free = _without(free, chosen)
                 placed_marks.append((begin, end, 0, mark, chosen))
@@ -147,7 +149,9 @@ class _Writer:
         is_behind = behind.isalnum() and not mark.is_glued and (mark.is_apart or at == place[0])
         return " " * is_before, " " * is_behind
 
-    def _chosen(self, mark: Mark, free: list[tuple[int, int]], is_whole: bool) -> tuple[int, int]:
+    def _chosen(
+        self, mark: Mark, free: list[tuple[int, int]], is_whole: bool, last: int
+    ) -> tuple[int, int]:
         if is_whole and len(free) == 1:
             return free[0]
         best_gain, best = 0, (0, 0)
@@ -168,7 +172,7 @@ class _Writer:
         nearest = min(known, key=lambda index: self._distance(mark, index), default=None)
         if nearest is not None:
             return nearest, nearest + 1
-        begin = free[-1][1] if free else 0
+        begin = free[-1][1] if free else last
         return begin, begin
 
     def _value(self, mark: Mark, word: _Word) -> int:
@@ -177,10 +181,10 @@ class _Writer:
         return -1 if word.counts and word.source is not None else 0
 
     def _distance(self, mark: Mark, index: int) -> int:
-        source = self._words[index].source
-        if source is None:
+        word = self._words[index]
+        if word.source is None:
             return len(self._source)
-        return max(mark.begin - source, source - mark.end, 0)
+        return max(mark.begin - word.source_end + 1, word.source - mark.end, 0)
 
     def _place(self, words: tuple[int, int], within: tuple[int, int]) -> tuple[int, int]:
         first, last = words
@@ -301,14 +305,14 @@ def _words(translation: Translation, cuts: Sequence[int]) -> list[_Word]:
     words = []
     for unit in _UNIT.finditer(translation.text):
         for begin, end in _parts(unit, begins, cuts):
-            votes: Counter[int] = Counter()
+            votes: Counter[tuple[int, int]] = Counter()
             # The first link may begin before the word.
             first = max(0, bisect_right(begins, begin) - 1)
             for link in links[first : bisect_right(begins, end - 1)]:
-                votes[link.source_begin] += max(0, _common(link, begin, end))
-            source, count = votes.most_common(1)[0] if votes else (0, 0)
+                votes[link[:2]] += max(0, _common(link, begin, end))
+            (source, last), count = votes.most_common(1)[0] if votes else ((0, 0), 0)
             counts = translation.text[begin].isalnum()
-            words.append(_Word(begin, end, source if count else None, counts))
+            words.append(_Word(begin, end, source if count else None, last, counts))
     return words
 
 

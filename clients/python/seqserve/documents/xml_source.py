@@ -30,7 +30,7 @@ class Node:
     """An element, or what is in one."""
 
     __slots__ = (
-        *("name", "attributes", "children", "has_text", "has_words", "has_block"),
+        *("name", "attributes", "children", "has_text", "has_words", "has_block", "is_mixed"),
         *("_source", "_begin", "_inner", "_last", "_end"),
     )
 
@@ -46,6 +46,8 @@ class Node:
         """Whether a text within it is more than white space, and has a letter."""
         self.has_block = False
         """Whether an element within it is a text for itself."""
+        self.is_mixed = False
+        """Whether it has a text in no other element."""
         self._source, self._begin = source, begin
         self._inner = self._last = self._end = begin
 
@@ -192,10 +194,11 @@ class _Builder:
         node, _ = self._last
         if node.name != TEXT:
             self._begin(TEXT, None, "_end")
-        if not self._texts or any(each.name in self._texts for each in self._open[-2:]):
-            parent = self._open[-1]
-            parent.has_text |= not text.isspace()
-            parent.has_words = parent.has_words or has_words(text)
+        holders = self._open[-2:] if self._open[-1].name == CDATA else self._open[-1:]
+        if not text.isspace() and (not self._texts or holders[0].name in self._texts):
+            for holder in holders:
+                holder.has_text = holder.is_mixed = True
+                holder.has_words = holder.has_words or has_words(text)
 
     def _default(self, _: str) -> None:
         if self._last[0].name != TEXT:

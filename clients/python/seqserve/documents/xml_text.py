@@ -141,6 +141,7 @@ class _Reader:
         while True:
             texts = [each for each in inner.children if each.has_text]
             if len(texts) != 1 or any(each.name in (TEXT, CDATA) for each in inner.children):
+                # White space beside it is text too.
                 return inner, opening, closing
             [only] = texts
             if self._role(only, inner, True) not in (Role.INLINE, Role.FIELD):
@@ -191,8 +192,8 @@ class _Reader:
             elif role in (Role.NOTHING, Role.FORMAT) or node.name == TEXT:
                 self._add(Kind.EMPTY, node.raw, written="")
             elif (piece := self._table.piece(node)) or role is Role.KEPT or node.has_block:
-                self._add(Kind.CLOSING, "", begin.name, written="")
-                self._add(Kind.EDGE, "", written=opening)
+                edge = Piece(Kind.EDGE, "", text=closing, written=opening)
+                self.pieces += [Piece(Kind.CLOSING, "", begin.name, written=""), edge]
                 if piece:
                     self.pieces.append(piece._replace(written=f"{opening}{node.raw}{closing}"))
                 elif node.has_block:
@@ -201,8 +202,7 @@ class _Reader:
                     self._add(Kind.BREAK, node.closing)
                 else:
                     self._add(Kind.BREAK, node.raw)
-                self._add(Kind.EDGE, "", written=closing)
-                self.pieces.append(begin._replace(raw=""))
+                self.pieces += [edge, begin._replace(raw="")]
             else:
                 self._add(Kind.EMPTY, node.raw, written=f"{opening}{node.raw}{closing}")
         self._add(Kind.CLOSING, run.closing, begin.name, written="")
