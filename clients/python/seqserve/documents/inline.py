@@ -51,16 +51,26 @@ def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
 
 
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
+    begin = 0
+    for index, piece in enumerate(pieces):
+        if piece.kind is Kind.BREAK:
+            yield from _undivided(pieces[begin:index], syntax)
+            yield piece.raw
+            begin = index + 1
+    yield from _undivided(pieces[begin:], syntax)
+
+
+def _undivided(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
     elements, loose = paired(pieces, syntax)
     if not loose:
         yield from _of_elements(elements, syntax)
         return
     begin = 0
     for index in loose:
-        yield from _parts(pieces[begin:index], syntax)
+        yield from _undivided(pieces[begin:index], syntax)
         yield pieces[index].raw
         begin = index + 1
-    yield from _parts(pieces[begin:], syntax)
+    yield from _undivided(pieces[begin:], syntax)
 
 
 def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Passage]:

@@ -60,7 +60,10 @@ class Piece(NamedTuple):
         return self.raw if self.written is None else self.written
 
 
-@dataclass(frozen=True, slots=True)
+_OPENINGS, _CLOSINGS = (Kind.OPENING, Kind.START), (Kind.CLOSING, Kind.END)
+
+
+@dataclass(slots=True)
 class Element:
     """A piece, or the pieces from a tag to its counterpart."""
 
@@ -140,7 +143,7 @@ def paired(pieces: Sequence[Piece], syntax: Syntax) -> tuple[list[Element], list
     opened: list[int] = []
     loose = []
 
-    def without_halves(name: str = "") -> None:
+    def close_halves(name: str | None) -> None:
         # A half without its counterpart is a placeholder.
         while opened and (half := pieces[opened[-1]]).kind is Kind.START and half.name != name:
             inner = levels.pop()
@@ -148,38 +151,30 @@ def paired(pieces: Sequence[Piece], syntax: Syntax) -> tuple[list[Element], list
             levels[-1] += [leaf(half._replace(kind=Kind.PLACEHOLDER), syntax), *inner]
 
     for index, piece in enumerate(pieces):
-        kind = piece.kind
-        if kind is Kind.CLOSING:
-            without_halves()
-        elif kind is Kind.END:
-            if _has_start(pieces, opened, piece.name):
-                without_halves(piece.name)
-            else:
-                kind = Kind.PLACEHOLDER
-        elif kind is Kind.START and len(opened) >= _MAX_DEPTH:
-            kind = Kind.PLACEHOLDER
-        if kind in (Kind.OPENING, Kind.START) and len(opened) < _MAX_DEPTH:
+        if piece.kind in _OPENINGS and len(opened) < _MAX_DEPTH:
             levels.append([])
             opened.append(index)
-        elif kind is Kind.END or (
-            kind is Kind.CLOSING and opened and pieces[opened[-1]].name == piece.name
-        ):
+        elif piece.kind in _CLOSINGS and _is_open(pieces, opened, piece):
+            close_halves(piece.name if piece.kind is Kind.END else None)
             children = levels.pop()
             levels[-1].append(_around(pieces[opened.pop()], children, piece))
-        elif kind in (Kind.OPENING, Kind.CLOSING, Kind.BREAK):
+        elif piece.kind in (Kind.OPENING, Kind.CLOSING, Kind.BREAK):
             loose.append(index)
         else:
-            levels[-1].append(leaf(piece._replace(kind=kind), syntax))
-    without_halves()
+            if piece.kind in (Kind.START, Kind.END):
+                piece = piece._replace(kind=Kind.PLACEHOLDER)
+            levels[-1].append(leaf(piece, syntax))
+    close_halves(None)
     return levels[0], sorted([*loose, *opened])
 
 
-def _has_start(pieces: Sequence[Piece], opened: Sequence[int], name: str) -> bool:
-    for index in reversed(opened):
-        if pieces[index].kind is not Kind.START:
-            return False
-        if pieces[index].name == name:
-            return True
+def _is_open(pieces: Sequence[Piece], opened: Sequence[int], closing: Piece) -> bool:
+    is_half = closing.kind is Kind.END
+    for opening in (pieces[index] for index in reversed(opened)):
+        if opening.kind is Kind.OPENING or is_half:
+            is_same = opening.name == closing.name
+            if is_same or opening.kind is Kind.OPENING:
+                return is_same and is_half is (opening.kind is Kind.START)
     return False
 
 

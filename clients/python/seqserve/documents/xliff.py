@@ -21,6 +21,7 @@ from seqserve.documents.xml_text import Role, Table
 # A code and its end, which may be elements far from each other: by what they belong together.
 _STARTS = {"bx": "rid", "bpt": "rid", "sc": "id", "sm": "id"}
 _ENDS = {"ex": "rid", "ept": "rid", "ec": "startRef", "em": "startRef"}
+_POSITIONS = {"open": Kind.START, "close": Kind.END}
 # Names of codes that begin and end an element, as Angular writes them.
 _NAMED = re.compile(r"(?P<start>START|OPEN|BEGIN)_|(?:CLOSE|END)_")
 _STATE = re.compile(r"(\sstate\s*=\s*)(?:\"[^\"]*\"|'[^']*')")
@@ -36,17 +37,14 @@ def _code(node: Node) -> Piece | None:
         kind = Kind.START if halves is _STARTS else Kind.END
         # A mark of an annotation stands for no word.
         return Piece(kind, node.raw, attributes.get(halves[name], id_), text="")
-    if name == "it" and (kind := _POSITIONS.get(attributes.get("pos", ""))):
-        return Piece(kind, node.raw, attributes.get("rid", id_), text="")
+    if name == "it" and (position := _POSITIONS.get(attributes.get("pos", ""))):
+        return Piece(position, node.raw, attributes.get("rid", id_), text="")
     if name not in ("x", "ph", "it", "cp"):
         return None
     if named := _NAMED.match(id_):
         kind = Kind.START if named["start"] else Kind.END
         return Piece(kind, node.raw, re.sub(r"_\d+$", "", id_[named.end() :]), text="")
     return Piece(Kind.PLACEHOLDER, node.raw, text="")
-
-
-_POSITIONS = {"open": Kind.START, "close": Kind.END}
 
 
 def _role(node: Node, _: Node) -> Role | None:

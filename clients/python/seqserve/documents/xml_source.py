@@ -201,7 +201,10 @@ class _Builder:
                 holder.has_words = holder.has_words or has_words(text)
 
     def _default(self, _: str) -> None:
-        if self._last[0].name != TEXT:
+        # References to entities, or what is around the root.
+        if len(self._open) == 1:
+            self._begin(OTHER, None, "_end")
+        elif self._last[0].name != TEXT:
             self._begin(TEXT, None, "_end")
 
     def _other(self, *_: str) -> None:

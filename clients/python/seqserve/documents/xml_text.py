@@ -183,14 +183,14 @@ class _Reader:
         for node in run.children:
             role = roles.get(node.name)
             if role is Role.RUN_TEXT:
-                self._add(Kind.EMPTY, node.opening, written="")
+                self._add_nothing(node.opening)
                 self._add_run_texts(node)
-                self._add(Kind.EMPTY, node.closing, written="")
+                self._add_nothing(node.closing)
             elif node.name in self._table.characters:
                 character = self._table.characters[node.name]
                 self.pieces.append(Piece(Kind.TEXT, node.raw, text=character))
             elif role in (Role.NOTHING, Role.FORMAT) or node.name == TEXT:
-                self._add(Kind.EMPTY, node.raw, written="")
+                self._add_nothing(node.raw)
             elif (piece := self._table.piece(node)) or role is Role.KEPT or node.has_block:
                 edge = Piece(Kind.EDGE, "", text=closing, written=opening)
                 self.pieces += [Piece(Kind.CLOSING, "", begin.name, written=""), edge]
@@ -207,16 +207,23 @@ class _Reader:
                 self._add(Kind.EMPTY, node.raw, written=f"{opening}{node.raw}{closing}")
         self._add(Kind.CLOSING, run.closing, begin.name, written="")
 
+    def _add_nothing(self, raw: str) -> None:
+        last = self.pieces[-1]
+        if last.kind in (Kind.OPENING, Kind.EMPTY) and last.written == "":
+            self.pieces[-1] = last._replace(raw=last.raw + raw)
+        else:
+            self._add(Kind.EMPTY, raw, written="")
+
     def _add_run_texts(self, text: Node) -> None:
         for node in text.children:
             if node.name == TEXT:
                 self._add(Kind.TEXT, node.raw)
             elif node.name == CDATA:
-                self._add(Kind.EMPTY, node.opening, written="")
+                self._add_nothing(node.opening)
                 self.pieces.append(Piece(Kind.TEXT, node.inner, syntax=IN_CDATA))
-                self._add(Kind.EMPTY, node.closing, written="")
+                self._add_nothing(node.closing)
             else:
-                self._add(Kind.EMPTY, node.raw, written="")
+                self._add_nothing(node.raw)
 
     def _format(self, node: Node) -> str:
         """Returns the format of a run, without what means nothing in a translation."""

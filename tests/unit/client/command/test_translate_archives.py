@@ -13,7 +13,8 @@ from ..fake_server import FakeServer
 Run = Callable[..., tuple[int, str, str]]
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 DOCX = f'<w:document {W}><w:p><w:r><w:t xml:space="preserve">{{}}</w:t></w:r></w:p></w:document>'
-ODT = '<o:d xmlns:o="urn:o" xmlns:text="urn:t"><text:p>{}</text:p></o:d>'
+TEXT = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+ODT = f'<o:d xmlns:o="urn:o" {TEXT}><text:p>{{}}</text:p></o:d>'
 EPUB = '<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{}</p></body></html>'
 PICTURE = bytes(range(256)) * 300
 
