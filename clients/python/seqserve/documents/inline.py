@@ -22,7 +22,7 @@ from seqserve.documents.syntax import Syntax
 __all__ = ["Kind", "Piece", "joined_passages", "passages"]
 
 # To place markup takes as many steps as there are tags and words, multiplied.
-_MAX_PIECES = 1000
+_MAX_MARKS = 1000
 _MAX_STEPS = 2_000_000
 _MAX_KEPT = DECLARATIONS["keep"].max_items
 
@@ -85,15 +85,14 @@ def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Pass
 
 def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
     split = partial(_split, inner, syntax)
-    if sum(each.size for each in inner) > _MAX_PIECES and len(inner) > 1:
-        yield from _parts(_separate(inner, syntax), syntax)
-        return
     builder = MarkedText(syntax)
     marks, write = builder.add(inner, syntax.write)
     raw, text = builder.text, builder.text.strip(" ")
     # White space around it is written with it where it belongs to an element.
     lead = raw[: len(raw) - len(raw.lstrip(" "))]
-    if len(marks) * len(text) > _MAX_STEPS or len(builder.kept) > _MAX_KEPT or not fits(text):
+    count = _count(marks)
+    is_marked_too_much = count > _MAX_MARKS or count * len(text) > _MAX_STEPS
+    if is_marked_too_much or len(builder.kept) > _MAX_KEPT or not fits(text):
         yield from _parts(_separate(inner, syntax), syntax)
         return
     first, last = inner[0].piece, inner[-1].piece
@@ -155,6 +154,10 @@ def _written(
         links = tuple(Link(*(place + lead for place in link)) for link in links)
     before, after = edges
     return before + placed(Translation(text, links), source, marks, write) + after
+
+
+def _count(marks: Sequence[Mark]) -> int:
+    return sum(1 + _count(mark.children) for mark in marks)
 
 
 def _split(elements: Iterable[Element], syntax: Syntax) -> Iterator[Passage]:

@@ -93,8 +93,8 @@ class MarkedText:
             return text[1:]
         if is_mark and is_behind_space and own is marks:
             # A model reads "Hello, good day", not "Hello , good day".
-            self._parts[-1] = self._parts[-1][:-1]
-            self._parts = self._parts if self._parts[-1] else self._parts[:-1]
+            if last := self._parts.pop()[:-1]:
+                self._parts.append(last)
             self._length -= 1
             for each, place in self._points:
                 each[place] = each[place]._replace(begin=self._length, end=self._length)

@@ -73,16 +73,19 @@ def _kinds(text: str, matches: list[re.Match[str]]) -> list[tuple[Kind, str]]:
 def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
     """Returns whether a placeholder begins or ends a pair, as in ``%1$shere%2$s``.
 
-    It is next to a word, and on its other side there is none.
+    It is next to a word, and on its other side there is none. Of two letters, because a letter may
+    be a unit: ``{hours}h{minutes}``.
     """
-    is_behind_word = text[match.start() - 1 : match.start()].isalnum()
-    is_before_word = text[match.end() : match.end() + 1].isalnum()
+    before, behind = (
+        text[max(0, match.start() - 2) : match.start()],
+        text[match.end() : match.end() + 2],
+    )
     # Placeholders of one syntax belong to each other.
     name = match[0][0]
-    if is_before_word and not is_behind_word and name in "%{$":
+    if name in "%{$" and len(behind) == 2 and behind.isalpha() and not before[-1:].isalnum():
         return Kind.START, name
-    is_behind_text = is_behind_word or (match.start() > 0 and text[match.start() - 1] in ".!?…")
-    if is_behind_text and not is_before_word and name in "%{$":
+    is_behind_text = len(before) == 2 and (before.isalpha() or before[1] in ".!?…")
+    if name in "%{$" and is_behind_text and not behind[:1].isalnum():
         return Kind.END, name
     return Kind.PLACEHOLDER, ""
 

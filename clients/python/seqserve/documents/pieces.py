@@ -72,8 +72,6 @@ class Element:
     """Of a text or a placeholder: what it says."""
     children: tuple[Element, ...] = ()
     closing: Piece | None = None
-    size: int = 1
-    """Number of its pieces."""
     has_text: bool = False
     """Whether it has a text that is more than white space."""
     has_words: bool = False
@@ -122,7 +120,6 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
         "".join(child.text for child in children) if is_kept or is_run else "",
         tuple(children),
         closing,
-        2 + sum(child.size for child in children),
         has_text and not is_kept,
         has_words,
         is_kept or any(child.has_placeholder for child in children),
