@@ -54,6 +54,8 @@ class Piece(NamedTuple):
     """As the document has it."""
     name: str = ""
     """Of a tag; one that opens belongs to one of the same name that closes."""
+    why: str = ""
+    """Why what divides the text stays, as in :attr:`.Passage.copied`."""
 
 
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
@@ -69,7 +71,7 @@ def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
             before += part
             continue
         before += part.before
-        if not part.text and not part.fault:
+        if not (part.text or part.copied or part.fault):
             before += part.source
             continue
         line += before.count("\n")
@@ -116,7 +118,8 @@ def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
     begin = 0
     for index in loose:
         yield from _parts(pieces[begin:index], syntax)
-        yield pieces[index].raw
+        raw, why = pieces[index].raw, pieces[index].why
+        yield Passage(line=0, source=raw, copied=why) if why and has_words(raw) else raw
         begin = index + 1
     yield from _parts(pieces[begin:], syntax)
 
@@ -141,7 +144,9 @@ def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
 
 def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Passage]:
     if not any(each.has_words(syntax) for each in elements):
-        yield _raw(piece for each in elements for piece in each.pieces())
+        raw = _raw(piece for each in elements for piece in each.pieces())
+        is_seen = any(each.is_read(syntax) for each in elements)
+        yield Passage(line=0, source=raw, copied="no letter") if is_seen else raw
         return
     head, inner, tail = _trimmed(elements, syntax)
     builder = _MarkedText(syntax)
