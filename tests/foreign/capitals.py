@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import re
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+
+from tests.support.capitals import capitals
 
 from seqserve.documents.archive import opened, rewrite, text_of
 from seqserve.documents.formats import ARCHIVES, Format, parser_of
-from seqserve.documents.passage import Link, Passage, Translation
+from seqserve.documents.passage import Passage
 
 Answer = Callable[[Passage], str]
 
@@ -55,23 +55,7 @@ def in_capitals(kind: Format, content: bytes) -> Run:
         if not passage.has_words or passage.fault:
             return same(passage)
         run.kept.extend(passage.kept)
-        return passage.before + passage.written(_capitals(passage.text, passage.kept))
+        return passage.before + passage.written(capitals(passage))
 
     run.content = rewritten(kind, content, answer)
     return run
-
-
-def _capitals(text: str, kept: Iterable[str]) -> Translation:
-    stays = [re.escape(each) for each in sorted(kept, key=len, reverse=True)]
-    parts, links, length = [], [], 0
-    places = [0]
-    for unit in re.finditer("|".join([*stays, r"\w+", r"[^\w\s]"]), text):
-        places += unit.span()
-    for number, (begin, end) in enumerate(pairwise([*places, len(text)])):
-        part = text[begin:end]
-        new = part if part in kept else part.upper()
-        if number % 2:
-            links.append(Link(begin, end, length, length + len(new)))
-        parts.append(new)
-        length += len(new)
-    return Translation("".join(parts), tuple(links))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.support.capitals import capitals
 
 from seqserve.documents.markdown import parse
 from seqserve.documents.passage import Translation
@@ -15,21 +16,21 @@ from seqserve.documents.passage import Translation
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def written(markdown: str, translations: dict[str, str]) -> str:
-    """The document with these texts translated; others stay."""
-    passages = list(parse(markdown.splitlines(keepends=True)))
-    assert set(translations) <= {each.text for each in passages}
+def upper(markdown: str) -> str:
     return "".join(
-        each.before
-        + (each.written(Translation(translations[each.text])) if each.text in translations else "")
-        + ("" if each.text in translations else each.source)
-        for each in passages
+        each.before + (each.written(capitals(each)) if each.has_words else each.source)
+        for each in parse(markdown.splitlines(keepends=True))
     )
 
 
-def upper(markdown: str) -> str:
-    texts = {each.text for each in parse(markdown.splitlines(keepends=True)) if each.text}
-    return written(markdown, {text: text.upper() for text in texts})
+def written(markdown: str, text: str, translation: str) -> str:
+    """The document with this text translated; others stay."""
+    passages = list(parse(markdown.splitlines(keepends=True)))
+    assert text in [each.text for each in passages]
+    return "".join(
+        each.before + (each.written(Translation(translation)) if each.text == text else each.source)
+        for each in passages
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("- a\n", "a", "# b", "- \\# b\n"),
         ("a\n===\n", "a", "> b", "\\> b\n===\n"),
         ("# 1. a\n", "1. a", "1. b", "# 1. b\n"),
-        ("`x` a\n", "a", "- b", "`x` - b\n"),
+        ("[^1] a\n", "a", "- b", "[^1] - b\n"),
         ("|a|\n|-|\n", "a", "b|c", "|b\\|c|\n|-|\n"),
         ("a", "a", "-5 + 3 = 1.5, ~2 * 3 & 4 < 5!", "-5 + 3 = 1.5, ~2 * 3 & 4 < 5!"),
         ("a", "a", "__b__ and snake_case", "\\_\\_b\\_\\_ and snake_case"),
@@ -76,7 +77,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
 def test_a_translation_changes_no_structure(
     markdown: str, text: str, translation: str, expected: str | None
 ) -> None:
-    found = written(markdown, {text: translation})
+    found = written(markdown, text, translation)
     assert found == expected or (expected is None and shown(found) == [("paragraph", translation)])
 
 
@@ -111,5 +112,5 @@ def test_the_reader_sees_the_translation(words: list[str], is_apart: bool) -> No
         ("## ", " ##\n", "heading"),
         ("| ", " |\n|---|\n", "th"),
     ):
-        found = written(f"{before}word{behind}", {"word": translation})
+        found = written(f"{before}word{behind}", "word", translation)
         assert shown(found) == [(kind, translation)], found
