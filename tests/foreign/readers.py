@@ -16,6 +16,13 @@ from seqserve.documents.formats import Format
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 # What no reader sees, or nobody translates.
+# Addresses, placeholders and tags within texts.
+_PLACEHOLDER = re.compile(r"https?://\S+|<[^<>]*>|%\([^)]*\)[a-z]|%\w+%|%[-.\d]*[a-z]|\{[^{}]*\}")
+_OF_SITES = re.compile(
+    r"!\[[^\]\n]*\](?:\[[^\]\n]*\]|\([^)\n]*\))?|\{[:#.][^}\n]*\}|\{\w+=[^}\n]*\}"
+    r"|/{3,}[ \t]*[\w-]+|:{3,}.*|\[![\w-]+\]|(?m:^\*\[\w+\]:)|--8<--.*"
+    r"|(?<=\])\[[^\]\n]*\]"
+)
 _HTML = {"script", "style", "code", "pre", "template", "textarea", "svg", "math", "kbd", "samp"}
 _HTML |= {"var", "noscript", "iframe", "head"}
 _WORD_TEXTS = "//*[local-name()='t'][not(ancestor::*[local-name()='del'])]"
@@ -25,7 +32,8 @@ _ODT_UNSEEN = {"tracked-changes", "annotation", "annotation-end", "script", "seq
 
 def lower_words(kind: Format, content: bytes) -> set[str]:
     """The words that a reader sees, and that are not in capitals."""
-    words = (word for text in _READERS[kind](content) for word in _WORD.findall(text))
+    texts = (_PLACEHOLDER.sub(" ", text) for text in _READERS[kind](content))
+    words = (word for text in texts for word in _WORD.findall(text))
     return {word for word in words if word != word.upper()}
 
 
@@ -47,7 +55,8 @@ def _texts(root: xml._Element, is_unseen: Callable[[xml._Element], bool]) -> Ite
 
 
 def _markdown(content: bytes) -> Iterator[str]:
-    yield from _html(_MARKDOWN.render(content.decode()).encode() or b"<p>")
+    text = _OF_SITES.sub("", content.decode())
+    yield from _html(_MARKDOWN.render(text).encode() or b"<p>")
 
 
 def _parts(content: bytes, pattern: str) -> Iterator[xml._Element]:
@@ -87,7 +96,7 @@ def _po(content: bytes) -> Iterator[str]:
     _, *entries = re.split(r"\n\s*\n", content.decode())
     for entry in entries:
         for text in re.findall(r'^msgstr.*(?:\n".*)*', entry, re.MULTILINE):
-            yield re.sub(r"\\.|msgstr", " ", text)
+            yield re.sub(r"\\.|msgstr", " ", re.sub(r'"\s*\n\s*"', "", text))
 
 
 _READERS: dict[Format, Callable[[bytes], Iterator[str]]] = {

@@ -1,4 +1,4 @@
-"""Documents that other projects wrote: untranslated to the byte, and translated to the last word."""
+"""Documents of other projects: untranslated to the byte, and translated to the last word."""
 
 from __future__ import annotations
 

@@ -84,7 +84,8 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def _parts(source: str) -> Iterator[str | Passage]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
-    yield Passage(line=1, source=source[:end], copied="data")
+    if front:
+        yield Passage(line=1, source=front[0], copied="data")
     rows = [*_LINE.finditer(source, end)]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [row.start() for row in rows]
@@ -144,7 +145,7 @@ def _text(source: str, token: Token, places: list[int], ends: list[int]) -> _Tex
     Its lines are joined by spaces; by line feeds where a break is marked, or a line is no text.
     """
     assert token.map
-    number, last = token.map
+    number, last = token.map[0], max(token.map[1], token.map[0] + 1)
     contents = token.content.split("\n")
     is_broken = any(map(_HARD_BREAK.search, contents[:-1]))
     lines: list[str] = []
@@ -183,9 +184,7 @@ def _of_text(
     return _in_source(parts, source, text, 0)
 
 
-def _in_source(
-    parts: Iterable[Passage], source: str, text: _Text, begin: int
-) -> Iterator[Passage]:
+def _in_source(parts: Iterable[Passage], source: str, text: _Text, begin: int) -> Iterator[Passage]:
     """Yields passages of a text as the document has them, with what is between its lines."""
     for part in parts:
         middle = begin + len(part.before)
@@ -194,9 +193,7 @@ def _in_source(
         divide = part.split_passages and partial(
             _divided, part.split_passages, source, text, middle
         )
-        yield replace(
-            part, before=source[first:at], source=source[at:last], split_passages=divide
-        )
+        yield replace(part, before=source[first:at], source=source[at:last], split_passages=divide)
         begin = end
 
 

@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock, reference
 from mdit_py_plugins.container import container_plugin
 from mdit_py_plugins.deflist import deflist_plugin
@@ -17,7 +18,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 # What a paragraph ends before.
-_ENDS = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+_ENDS: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
 _INDENT = 4
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[+!]?)[ \t]+\S[^\n]*")
 _CODE = re.compile(

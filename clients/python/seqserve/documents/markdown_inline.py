@@ -15,6 +15,7 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
 from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
@@ -40,21 +41,27 @@ _SPANS = {
     Kind.PLACEHOLDER: rf"{ADDRESS}|{_SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
     r"|(?<!\w)\+\+[\w\"][^+\n]{0,40}(?:\+[^+\n]{1,40}){0,4}\+\+(?!\w)"
     r"|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])|\[\[[^\[\]|\n]{1,500}\]\]",
-    # A page of a wiki that has another name in the text.
-    Kind.OPENING: r"\[\[[^\[\]|\n]{1,500}\|(?P<label>[^\[\]\n]{1,500})\]\]",
+    # A page of a wiki that has another name in the text, and a text with attributes.
+    Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||\[)(?P<label>[^\[\]\n]{1,500})"
+    r"(?:\]\]|\]\{[^{}\n]{1,500}\})",
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
 ALONE = re.compile(
     rf"(?:\s|{_COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*"
 )
 """Matches a line that does not go on in the next one."""
+_LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")
 _Rule: TypeAlias = Callable[[StateInline, bool], bool]
 _Place: TypeAlias = tuple[int, int, Piece]
 _ELEMENTS = {"em", "strong", "s", "a"}
 _POINTS = {
-    **dict.fromkeys(["code_inline", "math_inline", "link_open"], Kind.PLACEHOLDER),
-    **dict.fromkeys(["softbreak", "hardbreak"], Kind.BREAK),
+    "code_inline": Kind.PLACEHOLDER,
+    "math_inline": Kind.PLACEHOLDER,
+    # Of an address between angles.
+    "link_open": Kind.PLACEHOLDER,
     "image": Kind.EMPTY,
+    "softbreak": Kind.BREAK,
+    "hardbreak": Kind.BREAK,
 }
 
 
@@ -65,6 +72,9 @@ def pieces(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
         text: Its lines, without what comes before them; at a line feed the text is divided.
         references: Addresses of links by their labels, as markdown-it has them.
     """
+    # A site may add the addresses of more labels to each page.
+    labels = map(normalizeReference, _LABEL.findall(text))
+    references = {**{label: {"href": "", "title": ""} for label in labels}, **references}
     begin = 0
     while begin < len(text):
         end = begin + _MOST_AT_ONCE
@@ -100,7 +110,7 @@ class _State(StateInline):
         for rule in self.md.inline.ruler2.getRules(""):
             rule(self)
 
-    def pushPending(self) -> Token:  # noqa: N802
+    def pushPending(self) -> Token:
         token = super().pushPending()
         token.hidden = True
         return token
@@ -164,7 +174,7 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _placed(rule: _Rule, state: _State, silent: bool) -> bool:
+def _placed(rule: _Rule, state: StateInline, silent: bool) -> bool:
     begin, count = state.pos, len(state.tokens)
     if not rule(state, silent):
         return False
@@ -181,7 +191,7 @@ def _placed(rule: _Rule, state: _State, silent: bool) -> bool:
     return True
 
 
-def _span(state: _State, silent: bool) -> bool:
+def _span(state: Any, silent: bool) -> bool:
     end, kind = state.spans.get(state.pos, (0, None))
     if kind is None or end > state.posMax:
         return False
@@ -191,7 +201,7 @@ def _span(state: _State, silent: bool) -> bool:
     return True
 
 
-def _text(state: _State, silent: bool) -> bool:
+def _text(state: Any, silent: bool) -> bool:
     # As the parser's own rule, but it ends where a span begins, whatever its first character is.
     at = bisect_right(state.begins, state.pos)
     end = state.begins[at] if at < len(state.begins) else state.posMax

@@ -46,7 +46,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
         for speech in _speeches(cue):
             for part in _passages(speech, _WEB if is_web else _PLAIN):
                 before += part.before
-                if part.text:
+                if part.text or part.copied:
                     yield replace(part, line=part.line + number - 1, before=before)
                     before = ""
             number += len(speech)

@@ -60,6 +60,94 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("::: tip My title\nSome *text*.\n:::\n", "::: tip MY TITLE\nSOME *TEXT*.\n:::\n"),
+        (":::note[My title]{.a}\nText\n:::\n", ":::note[MY TITLE]{.a}\nTEXT\n:::\n"),
+        ("/// note | My title\ntext\n///\n", "/// note | MY TITLE\nTEXT\n///\n"),
+        ("+++\ntitle = 'a'\n+++\nb\n", "+++\ntitle = 'a'\n+++\nB\n"),
+        ("---\ntitle: a\n---\nb\n", "---\ntitle: a\n---\nB\n"),
+        ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
+        ("> [!tip]- Title\n> text\n", "> [!tip]- TITLE\n> TEXT\n"),
+        ("$$\na = b\n$$\n\nso $a_1 = b$ is\n", "$$\na = b\n$$\n\nSO $a_1 = b$ IS\n"),
+        ("it costs $5, or $6\n", "IT COSTS $5, OR $6\n"),
+        (
+            '!!! note "The title"\n    some\n    text\n\n    - item\n\nmore\n',
+            '!!! note "THE TITLE"\n    SOME TEXT\n\n    - ITEM\n\nMORE\n',
+        ),
+        ("??? tip\n    text\n", "??? tip\n    TEXT\n"),
+        (
+            '=== "First"\n\n    text\n\n=== "Second"\n\n        code\n',
+            '=== "FIRST"\n\n    TEXT\n\n=== "SECOND"\n\n        code\n',
+        ),
+        ("# Title {#my-id .cls}\n", "# TITLE {#my-id .cls}\n"),
+        ("a [text]{.mark} b\n{: .cls }\n", "A [TEXT]{.mark} B\n{: .cls }\n"),
+        (
+            '{{< note >}}\nsome\ntext\n{{< /note >}}\nsee {{< ref "a b" >}} now\n',
+            '{{< note >}}\nSOME TEXT\n{{< /note >}}\nSEE {{< ref "a b" >}} NOW\n',
+        ),
+        (
+            "{% if a %}\nsome {{ user.name }} text\n{% endif %}\n",
+            "{% if a %}\nSOME {{ user.name }} TEXT\n{% endif %}\n",
+        ),
+        (
+            "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\nsome {props.d} text\n",
+            "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\nSOME {props.d} TEXT\n",
+        ),
+        (
+            '<Tabs groupId={a}>\n<Tab>\n\nsome <Tip text="b">word</Tip>\n\n</Tab>\n</Tabs>\n',
+            '<Tabs groupId={a}>\n<Tab>\n\nSOME <Tip text="b">WORD</Tip>\n\n</Tab>\n</Tabs>\n',
+        ),
+        ("see [[Page]] and [[page|this *page*]]\n", "SEE [[Page]] AND [[page|THIS *PAGE*]]\n"),
+        ("press <kbd>Ctrl</kbd>+<kbd>C</kbd> now\n", "PRESS <kbd>Ctrl</kbd>+<kbd>C</kbd> NOW\n"),
+        (
+            'a <b>bold</b> <span translate="no">Word</span> b\n',
+            'A <b>BOLD</b> <span translate="no">Word</span> B\n',
+        ),
+        (
+            "<details>\n<summary>More</summary>\n\ntext\n\n</details>\n",
+            "<details>\n<summary>MORE</summary>\n\nTEXT\n\n</details>\n",
+        ),
+        (
+            "Term\n: The *meaning*\n\n- [ ] task\n- [x] done\n",
+            "TERM\n: THE *MEANING*\n\n- [ ] TASK\n- [x] DONE\n",
+        ),
+        ("a[^1].\n\n[^1]: note\n\n    more\n", "A[^1].\n\n[^1]: NOTE\n\n    MORE\n"),
+        ("*[HTML]: Some text\n*[CSS]: more\n", "*[HTML]: SOME TEXT\n*[CSS]: MORE\n"),
+        (
+            '--8<-- "a.md"\n\n[TOC]\n\n:smile: and ++ctrl+c++\n',
+            '--8<-- "a.md"\n\n[TOC]\n\n:smile: AND ++ctrl+c++\n',
+        ),
+        # A label whose address another file has.
+        ("the [text][label-of-site] here\n", "THE [TEXT][label-of-site] HERE\n"),
+        ("use `code` in *the `x` text*\n", "USE `code` IN *THE `x` TEXT*\n"),
+    ],
+)
+def test_what_sites_add(markdown: str, expected: str) -> None:
+    assert upper(markdown) == expected
+
+
+def test_a_passage_that_is_not_translated_stays_to_the_byte() -> None:
+    markdown = "> a `b`\n>   c\\\n> d **e\n> f** 1\r\n\r\n1. g\r\n   h\r\n"
+    assert "".join(each.before + each.source for each in parse([markdown])) == markdown
+
+
+@pytest.mark.parametrize(
+    ("markdown", "copied", "left"),
+    [
+        ("---\na: b\n---\n\n```\nc\n```\n\n12\n", ["data", "code", "no letter"], []),
+        ("[a]: http://b 'c d'\n\n$$\nx\n$$\n", ["data", "code"], []),
+        ("> <p>\n> text\n> </p>\n", [], ["is HTML within a quote, which is not read"]),
+        (">" * 120 + " text\n", [], ["is at a place where no text is read"]),
+    ],
+)
+def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -> None:
+    found = [*parse(markdown.splitlines(keepends=True))]
+    assert [each.copied for each in found if each.copied] == copied
+    assert [each.fault for each in found if each.fault] == left
+
+
+@pytest.mark.parametrize(
     ("markdown", "text", "translation", "expected"),
     [
         ("a", "a", "1. b", "1\\. b"),
