@@ -43,7 +43,6 @@ _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(
     r"(?P<mark>---|\+\+\+)[ \t]*\r?\n.*?^(?:(?P=mark)|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M
 )
-_HARD_BREAK = re.compile(r" {2,}$|(?<!\\)(?:\\\\)*\\$")
 _CELLS = ("td_open", "th_open")
 _TITLED = ("indented_open", "container_colons_open", "container_slashes_open")
 _COPIED = {
@@ -52,7 +51,9 @@ _COPIED = {
     "reference": "data",
 }
 # Marks of blocks, where they stand between texts.
-_MARKERS = re.compile(r"(?m)^[\s>]*(?:\[\^[^\]\n]+\]:|:{3,}.*|/{3,}.*|(?:!!!|\?\?\?|===).*)|^\".*")
+_MARKERS = re.compile(
+    r"(?m)^[ \t>]*+(?:\[\^[^\]\n]+\]:|:{3,}.*|/{3,}.*|(?:!!!|\?\?\?|===).*)|^\".*"
+)
 
 
 class _Text(NamedTuple):
@@ -147,7 +148,7 @@ def _text(source: str, token: Token, places: list[int], ends: list[int]) -> _Tex
     assert token.map
     number, last = token.map[0], max(token.map[1], token.map[0] + 1)
     contents = token.content.split("\n")
-    is_broken = any(map(_HARD_BREAK.search, contents[:-1]))
+    is_broken = any(map(_ends_in_break, contents[:-1]))
     lines: list[str] = []
     begins: list[int] = []
     for content in map(str.strip, contents):
@@ -165,6 +166,10 @@ def _text(source: str, token: Token, places: list[int], ends: list[int]) -> _Tex
         lines[at] += "\n" if is_broken or any(map(ALONE.fullmatch, pair)) else " "
     starts = [0, *accumulate(map(len, lines[:-1]))]
     return _Text("".join(lines), starts, begins, begins[-1] + len(lines[-1]))
+
+
+def _ends_in_break(line: str) -> bool:
+    return line.endswith("  ") or bool((len(line) - len(line.rstrip("\\"))) % 2)
 
 
 def _line(source: str, content: str, begin: int, end: int) -> str:

@@ -48,7 +48,9 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
 @cache
 def _markup(others: str) -> re.Pattern[str]:
     placeholders = f"{others}|{PLACEHOLDER}" if others else PLACEHOLDER
-    return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
+    return re.compile(
+        rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--(?:[^<]|<(?!!--))*?-->", re.S
+    )
 
 
 def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
@@ -70,8 +72,9 @@ def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
     return kinds
 
 
-_BEGIN = re.compile(r"\{\s*[\w.]+\s*,\s*(plural|select|selectordinal)\s*,")
-_BRACE = re.compile(r"'[{}](?:[^']|'')*'|[{}]")
+_BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal)\s*+,")
+# A quote without an end takes the rest.
+_BRACE = re.compile(r"'[{}](?:[^']|'')*+(?:'|\Z)|[{}]")
 # Deeper messages are texts; nobody writes them.
 _MAX_DEPTH = 16
 
