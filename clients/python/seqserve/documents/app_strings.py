@@ -121,13 +121,13 @@ _ANDROID_TABLE = Table(
 )
 
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_SPACE = r"(?:\s|/\*.*?\*/|//[^\r\n]*)"
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_SPACE = r"(?>\s|/\*.*?\*/|//[^\r\n]*)"
 _ENTRY = re.compile(
-    rf"(?:{_STRING}|[\w.$/-]+){_SPACE}*(?:={_SPACE}*\"(?P<value>(?:[^\"\\]|\\.)*)\"{_SPACE}*)?;",
+    rf"(?:{_STRING}|[\w.$/-]+){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;",
     re.S,
 )
-_GAP = re.compile(rf"{_SPACE}*", re.S)
+_GAP = re.compile(rf"{_SPACE}*+", re.S)
 _ESCAPE = re.compile(r"\\[uU][\da-fA-F]{4}|\\[0-7]{3}|\\.", re.S)
 _APPLE_CHARACTERS = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
 _APPLE_SPECIAL = re.compile(r'["\\\n\r\t]')

@@ -164,6 +164,24 @@ def _kind(token: Token) -> Kind:
     return Kind.BREAK
 
 
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
+_MARKED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|[\s\"']notranslate\b", re.IGNORECASE)
+
+
+def tag_kind(raw: str) -> tuple[Kind, str, str, str]:
+    """Returns the piece that a tag or a comment is, alone; what it begins is text or stays."""
+    tag = _TAG.match(raw)
+    if tag is None:
+        return Kind.EMPTY, raw, "", ""
+    name = tag[2].lower()
+    why = "code" if name in _NOT_TEXT else "marked" if _MARKED.search(raw) else ""
+    if name in _INLINE_VOID or (tag[3] and name in _INLINE):
+        return Kind.EMPTY, raw, name, ""
+    if name in _INLINE or (why and name not in _VOID):
+        return Kind.CLOSING if tag[1] else Kind.OPENING, raw, name, why
+    return Kind.BREAK, raw, name, ""
+
+
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
 

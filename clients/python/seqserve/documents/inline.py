@@ -18,6 +18,7 @@ from seqserve.documents.passage import Link, Passage, Translation, fits
 from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired, raw_of
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
+from seqserve.words import has_words
 
 __all__ = ["Kind", "Piece", "joined_passages", "passages"]
 
@@ -40,7 +41,7 @@ def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
             before += part
             continue
         before += part.before
-        if not part.text and not part.fault:
+        if not (part.text or part.copied or part.fault):
             before += part.source
             continue
         line += before.count("\n")
@@ -55,7 +56,7 @@ def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
     for index, piece in enumerate(pieces):
         if piece.kind is Kind.BREAK:
             yield from _undivided(pieces[begin:index], syntax)
-            yield piece.raw
+            yield _copied(piece)
             begin = index + 1
     yield from _undivided(pieces[begin:], syntax)
 
@@ -68,14 +69,22 @@ def _undivided(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passag
     begin = 0
     for index in loose:
         yield from _undivided(pieces[begin:index], syntax)
-        yield pieces[index].raw
+        yield _copied(pieces[index])
         begin = index + 1
     yield from _undivided(pieces[begin:], syntax)
 
 
+def _copied(piece: Piece) -> str | Passage:
+    if piece.why and has_words(piece.raw):
+        return Passage(line=0, source=piece.raw, copied=piece.why)
+    return piece.raw
+
+
 def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
     if not any(each.has_words for each in elements):
-        yield _raw(elements)
+        is_seen = any(each.is_read for each in elements)
+        raw = _raw(elements)
+        yield Passage(line=0, source=raw, copied="no letter") if is_seen else raw
         return
     head, inner, tail, syntax = _trimmed(elements, syntax)
     yield head

@@ -112,7 +112,7 @@ def _behind_space(body: str, at: int) -> int:
     return space.end() if space else at
 
 
-_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
+_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?')
 
 
 def parse(lines: Lines) -> Iterator[Passage]:

@@ -48,7 +48,9 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
 @cache
 def _markup(others: str) -> re.Pattern[str]:
     placeholders = f"{others}|{PLACEHOLDER}" if others else PLACEHOLDER
-    return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
+    return re.compile(
+        rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--(?:[^<]|<(?!!--))*?-->", re.S
+    )
 
 
 def _kinds(text: str, matches: list[re.Match[str]]) -> list[tuple[Kind, str]]:
@@ -76,10 +78,8 @@ def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
     It is next to a word, and on its other side there is none. Of two letters, because a letter may
     be a unit: ``{hours}h{minutes}``.
     """
-    before, behind = (
-        text[max(0, match.start() - 2) : match.start()],
-        text[match.end() : match.end() + 2],
-    )
+    before = text[max(0, match.start() - 2) : match.start()]
+    behind = text[match.end() : match.end() + 2]
     # Placeholders of one syntax belong to each other.
     name = match[0][0]
     if name in "%{$" and len(behind) == 2 and behind.isalpha() and not before[-1:].isalnum():
@@ -90,8 +90,9 @@ def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
     return Kind.PLACEHOLDER, ""
 
 
-_BEGIN = re.compile(r"\{\s*[\w.]+\s*,\s*(plural|select|selectordinal)\s*,")
-_BRACE = re.compile(r"'[{}](?:[^']|'')*'|[{}]")
+_BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal)\s*+,")
+# A quote without an end takes the rest.
+_BRACE = re.compile(r"'[{}](?:[^']|'')*+(?:'|\Z)|[{}]")
 # Deeper messages are texts; nobody writes them.
 _MAX_DEPTH = 16
 

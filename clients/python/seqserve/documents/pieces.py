@@ -47,6 +47,8 @@ class Piece(NamedTuple):
     """As the document has it."""
     name: str = ""
     """Of a tag; one that opens belongs to one of the same name that closes."""
+    why: str = ""
+    """Why what divides the text stays, as in :attr:`.Passage.copied`."""
     text: str | None = None
     """What it says, if that is not what its syntax reads."""
     written: str | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -46,7 +47,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
         for speech in _speeches(cue):
             for part in _passages(speech, _WEB if is_web else _PLAIN):
                 before += part.before
-                if part.text:
+                if part.text or part.copied:
                     yield replace(part, line=part.line + number - 1, before=before)
                     before = ""
             number += len(speech)
@@ -124,11 +125,10 @@ def _wrapped(part: Passage, lines: int, end: str, translation: Translation) -> s
     text = part.written(translation)
     words = _WORD.findall(text)
     sizes = [len(_MARKUP.sub("", word)) for word in words]
-    for width in range(sum(sizes) // lines, sum(sizes) + len(sizes)):
-        wrapped = _filled(words, sizes, width)
-        if len(wrapped) <= lines:
-            return end.join(wrapped)
-    return text
+    widths = range(sum(sizes) // lines, sum(sizes) + len(sizes))
+    # The least width at which they fit.
+    at = bisect_left(widths, True, key=lambda width: len(_filled(words, sizes, width)) <= lines)
+    return end.join(_filled(words, sizes, widths[at])) if at < len(widths) else text
 
 
 def _filled(words: list[str], sizes: list[int], width: int) -> list[str]:

@@ -19,7 +19,7 @@ from seqserve.documents.passage import Lines, ParseError, Passage, Translation
 from seqserve.documents.syntax import Syntax
 
 _DELIMITERS = ",;\t|"
-_CELL = r'"(?:[^"]|"")*"'
+_CELL = r'"(?:[^"]|"")*+"'
 
 
 class _Cell(NamedTuple):
@@ -76,7 +76,7 @@ def _first_row(source: str, delimiter: str) -> Iterator[_Cell]:
 def _cells(source: str, delimiter: str) -> Iterator[_Cell]:
     mark = re.escape(delimiter)
     # Few programs quote cells between tabs, so quotes there may be of the text.
-    quoted, plain = (r'"(?:[^"\r\n]|"")*"', "") if delimiter == "\t" else (_CELL, '(?!")')
+    quoted, plain = (r'"(?:[^"\r\n]|"")*+"', "") if delimiter == "\t" else (_CELL, '(?!")')
     pattern = re.compile(rf"(?P<cell>{quoted}|{plain}[^{mark}\r\n]*)(?P<end>{mark}|\r\n|\r|\n|\Z)")
     at, row, column, line = 0, 1, 0, 1
     while at <= len(source):
