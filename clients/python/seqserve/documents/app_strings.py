@@ -49,8 +49,8 @@ def parse_android(lines: Lines) -> Iterator[Passage]:
 
 def _add(parent: Node, is_list: bool, parts: list[str | Passage]) -> None:
     for node in parent.children:
-        if node.attributes.get("translatable") == "false" or not node.children:
-            parts.append(node.raw)
+        if node.attributes.get("translatable") == "false":
+            parts.append(Passage(line=1, source=node.raw, copied="marked"))
             continue
         parts.append(node.opening)
         if node.name == "string" or (node.name == "item" and is_list):
@@ -62,7 +62,7 @@ def _add(parent: Node, is_list: bool, parts: list[str | Passage]) -> None:
 
 def _text(node: Node) -> Iterator[str | Passage]:
     if _RESOURCE.fullmatch(node.inner):
-        yield node.inner
+        yield Passage(line=1, source=node.inner, copied="data")
     elif [each.name for each in node.children] == [CDATA]:
         [section] = node.children
         yield section.opening

@@ -189,7 +189,7 @@ def _escaped(text: str) -> str:
 def _role(element: XmlNode, _: XmlNode) -> Role | None:
     is_named_so = "notranslate" in element.attributes.get("class", "").split()
     is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
-    return Role.KEPT if is_kept else None
+    return Role.MARKED if is_kept else None
 
 
 _SYNTAX = Syntax(read=html.unescape, write=_escaped)

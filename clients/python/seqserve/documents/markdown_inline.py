@@ -146,7 +146,7 @@ def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place
         begin, end, piece = places[index]
         if piece.why and piece.kind is Kind.OPENING:
             rest = range(index + 1, len(places))
-            closing = (n for n in rest if places[n][2][0::2] == (Kind.CLOSING, piece.name))
+            closing = (n for n in rest if places[n][2][0:3:2] == (Kind.CLOSING, piece.name))
             if (last := next(closing, None)) is not None:
                 index, end = last, places[last][1]
                 piece = Piece(Kind.PLACEHOLDER, text[begin:end])

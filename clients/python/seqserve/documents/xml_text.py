@@ -34,8 +34,10 @@ class Role(Enum):
     """It is at a place, and not read."""
     SPACE = "space"
     """It is white space."""
-    KEPT = "kept"
+    KEPT = "code"
     """It divides a text, and is not read."""
+    MARKED = "marked"
+    """It divides a text, and says that it is not to be translated."""
     NOTHING = "nothing"
     """A hint that means nothing in a translation."""
     RUN = "run"
@@ -130,10 +132,10 @@ class _Reader:
             return piece
         if role is Role.PROTECTED:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
-        kinds = {Role.KEPT: Kind.BREAK, Role.SPACE: Kind.SPACE}
-        return Piece(
-            kinds.get(role, Kind.EMPTY), node.raw, written="" if role is Role.NOTHING else None
-        )
+        if role in (Role.KEPT, Role.MARKED):
+            return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
+        kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
+        return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
 
     def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
         """Returns the element whose texts are all in an element, and what is before and after."""
