@@ -73,6 +73,7 @@ class Table:
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     syntax: Syntax = XML
+    in_cdata: Syntax = IN_CDATA
 
     def read(self, source: str) -> Node:
         """Reads the elements of a document."""
@@ -167,8 +168,9 @@ class _Reader:
         elif node.name == TEXT:
             self.pieces += self._table.texts(node.raw, self._table.syntax)
         else:
-            self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=IN_CDATA))
-            self.pieces += self._table.texts(node.inner, IN_CDATA)
+            syntax = self._table.in_cdata
+            self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=syntax))
+            self.pieces += self._table.texts(node.inner, syntax)
             self._add(Kind.CLOSING, node.closing, CDATA)
 
     def _add_run(self, run: Node) -> None:
@@ -193,7 +195,11 @@ class _Reader:
                 self.pieces.append(Piece(Kind.TEXT, node.raw, text=character))
             elif role in (Role.NOTHING, Role.FORMAT) or node.name == TEXT:
                 self._add_nothing(node.raw)
-            elif (piece := self._table.piece(node)) or role is Role.KEPT or node.has_block:
+            elif (
+                (piece := self._table.piece(node))
+                or role is Role.KEPT
+                or (node.has_text and role is not Role.POINT)
+            ):
                 edge = Piece(Kind.EDGE, "", text=closing, written=opening)
                 self.pieces += [Piece(Kind.CLOSING, "", begin.name, written=""), edge]
                 if piece:
@@ -202,6 +208,11 @@ class _Reader:
                     self._add(Kind.BREAK, node.opening)
                     self.read(node, False)
                     self._add(Kind.BREAK, node.closing)
+                elif node.has_text:
+                    inner, before, after = self._unwrapped(node)
+                    self._add(Kind.OPENING, before, node.name, f"{opening}{before}")
+                    self.read(inner, True)
+                    self._add(Kind.CLOSING, after, node.name, f"{after}{closing}")
                 else:
                     self._add(Kind.BREAK, node.raw)
                 self.pieces += [edge, begin._replace(raw="")]
