@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from seqserve.documents.archive import is_text, opened, rewrite, text_of
+from seqserve.documents.archive import opened, rewrite, text_of, texts_of
 from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
 from seqserve.documents.passage import ParseError, Parser
 from seqserve.errors import OptionError
@@ -61,7 +61,7 @@ async def _translated(
 
 def _parts(file: File, kind: Format) -> dict[str, str]:
     with opened(io.BytesIO(file.content), file.name, _MAX_UNPACKED) as archive:
-        parts = [part for part in archive.infolist() if is_text(kind, part)]
+        parts = texts_of(kind, archive)
         if (size := sum(part.file_size for part in parts)) > _MAX_TEXT:
             raise OptionError(f"{file.name}: has text of {size:,} bytes; {_MAX_TEXT:,} can be read")
         return {part.filename: text_of(archive, part) for part in parts}

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from html import escape, unescape
 from itertools import islice
 from typing import TypeAlias
 
 from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
-from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.passage import Passage, Translation, parts, parts_of, translation_of
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.passage import (
+    ParseError,
+    Passage,
+    Translation,
+    parts,
+    parts_of,
+    translation_of,
+)
+from seqserve.documents.xml_source import Node
+from seqserve.documents.xml_text import Role, Table
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
-from seqserve_gateway.failure import Failure
+from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.languages import sources_of
 
 Parse: TypeAlias = Callable[[str], Iterable[Passage]]
@@ -30,14 +34,6 @@ _MOST_PASSAGES = 20_000
 _MOST_KEPT = DECLARATIONS["keep"].max_items
 # Beams that find alternatives worth reading.
 _LEAST_BEAMS = 5
-# Markup without an end takes the rest: looking for the end of each would take quadratic time.
-_MARKUP = re.compile(
-    r"(?P<data><!\[CDATA\[.*?(?:\]\]>|\Z))"
-    r"|(?P<other><!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|<![^>]*(?:>|\Z))"
-    r"|<(?P<end>/?)(?P<name>[\w:.-]+)(?:\s[^<>]*?)?(?P<empty>/?)>",
-    re.DOTALL,
-)
-_XML = Syntax(read=unescape, write=partial(escape, quote=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,36 +226,40 @@ def _joined(answers: Sequence[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(texts)) or [""]
 
 
-def xml(text: str, ignored: Collection[str] = ()) -> Iterator[Passage]:
-    """Yields the passages of XML as translators exchange it: tags follow the words they enclose.
+def xml(
+    text: str,
+    ignored: Collection[str] = (),
+    splitting: Collection[str] = (),
+    non_splitting: Collection[str] = (),
+    *,
+    has_outline: bool = True,
+) -> Iterator[Passage]:
+    """Returns the passages of XML as translators exchange it: tags follow the words they enclose.
 
     Args:
         text: XML, or a part of it.
         ignored: Names of elements that stay as they are, with their content.
+        splitting: Names of elements that divide the text.
+        non_splitting: Names of elements that do not.
+        has_outline: Whether elements beside which there is no text divide it, as paragraphs do.
 
-    Source: Extensible Markup Language 1.0, section 3.1.
+    Raises:
+        Failure: It is not well-formed.
     """
-    return passages(list(_pieces(text, ignored)), _XML)
+    inline: set[int] = set()
 
+    def role(node: Node, parent: Node) -> Role:
+        if node.name in ignored:
+            return Role.PROTECTED
+        if node.name in splitting:
+            return Role.STRUCTURE
+        is_within = not has_outline or parent.is_mixed or id(parent) in inline
+        if not is_within and node.name not in non_splitting:
+            return Role.STRUCTURE
+        inline.add(id(node))
+        return Role.INLINE if node.has_text else Role.POINT
 
-def _pieces(text: str, ignored: Collection[str]) -> Iterator[Piece]:
-    end = 0
-    for match in _MARKUP.finditer(text):
-        if match.start() < end:
-            # Inside an element that stays as it is.
-            continue
-        yield Piece(Kind.TEXT, text[end : match.start()])
-        end = match.end()
-        if match["name"] in ignored and not match["end"] and not match["empty"]:
-            close = re.compile(rf"</{re.escape(match['name'])}\s*>").search(text, end)
-            end = close.end() if close else len(text)
-        yield Piece(_kind(match, ignored), text[match.start() : end], match["name"] or "")
-    yield Piece(Kind.TEXT, text[end:])
-
-
-def _kind(match: re.Match[str], ignored: Collection[str]) -> Kind:
-    if match["data"]:
-        return Kind.BREAK
-    if match["other"] or match["empty"] or match["name"] in ignored:
-        return Kind.EMPTY
-    return Kind.CLOSING if match["end"] else Kind.OPENING
+    try:
+        return Table(roles={}, namespaces=None, is_text=True, role=role).passages(text)
+    except ParseError as error:
+        raise refusal("text", f"{error}; with tag_handling=xml it must be") from None

@@ -111,7 +111,8 @@ def packed(text: bytes) -> bytes:
 
 
 async def test_the_text_of_an_archive_is_translated() -> None:
-    letter = packed(b"<o><text:p>good <text:span>morning</text:span></text:p></o>")
+    begin = '<o xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:p>'
+    letter = packed(f"{begin}good <text:span>morning</text:span></text:p></o>".encode())
     async with translating("en-de") as (client, _):
         answer = await client.post(
             "/translate_file", data=ENGLISH, files={"file": ("letter.odt", letter)}
@@ -121,7 +122,7 @@ async def test_the_text_of_an_archive_is_translated() -> None:
         assert archive.namelist() == ["mimetype", "content.xml"]
         assert archive.infolist()[0].compress_type == zipfile.ZIP_STORED
         text = archive.read("content.xml").decode()
-    assert text == "<o><text:p>GOOD <text:span>MORNING</text:span></text:p></o>"
+    assert text == f"{begin}GOOD <text:span>MORNING</text:span></text:p></o>"
 
 
 @pytest.mark.parametrize(

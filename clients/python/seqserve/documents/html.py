@@ -5,15 +5,17 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from functools import partial
 from itertools import groupby, pairwise
 
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
 from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
+from seqserve.documents.xml_source import Node as XmlNode
+from seqserve.documents.xml_source import escaped
+from seqserve.documents.xml_text import Role, Table
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
@@ -42,10 +44,12 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
 
 def parse_xhtml(lines: Lines) -> Iterator[Passage]:
-    """Yields the passages of a document that is XML, too, and may lack the names of HTML."""
-    return passages(
-        _pieces("".join(lines)), _SYNTAX._replace(write=partial(html.escape, quote=False))
-    )
+    """Yields the passages of a document that is XML; what is not is read as HTML."""
+    source = "".join(lines)
+    try:
+        return _XHTML.passages(source)
+    except ParseError:
+        return passages(_pieces(source), _XHTML.syntax)
 
 
 def _pieces(source: str) -> list[Piece]:
@@ -182,4 +186,21 @@ def _escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
 
 
+def _role(element: XmlNode, _: XmlNode) -> Role | None:
+    is_named_so = "notranslate" in element.attributes.get("class", "").split()
+    is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
+    return Role.KEPT if is_kept else None
+
+
 _SYNTAX = Syntax(read=html.unescape, write=_escaped)
+_XHTML = Table(
+    roles={
+        **dict.fromkeys(_INLINE, Role.INLINE),
+        **dict.fromkeys(_INLINE_VOID, Role.POINT),
+        **dict.fromkeys(_NOT_TEXT, Role.KEPT),
+    },
+    other=Role.STRUCTURE,
+    is_text=True,
+    role=_role,
+    syntax=_SYNTAX._replace(write=escaped),
+)

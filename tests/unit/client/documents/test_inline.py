@@ -57,10 +57,16 @@ def written(html: str, target: str, words: str) -> str:
         ("<b>give up</b> it", "gib es auf", "give it up", "<b>gib</b> es auf"),
         # All of what is around it, punctuation too.
         ("a <a><b>b!</b></a> c", "C B! A", "c b ! a", "C <a><b>B!</b></a> A"),
-        ("a <img> b", "B A", "b a", "B A<img> "),
+        ("a <img> b", "B A", "b a", "B A <img>"),
+        ("We like <img src=x>!", "Uns gefällt!", "We like !", "Uns gefällt <img src=x>!"),
+        ("a <img>, b", "A, B", "a , b", "A <img>, B"),
+        ("a <img>, b", "A B", "a b", "A <img> B"),
+        ("a <img> <wbr>b", "B A", "b a", "B A <img> <wbr>"),
+        ("a <img><wbr> b c", "A B C", "a b c", "A <img><wbr> B C"),
+        ("a<b> </b>b <i>c</i>", "B A C", "b a c", "B A<b> </b><i>C</i>"),
         ("a <img> b c", "C A B", "c a b", "C A <img> B"),
         ("a<img src=x> b <wbr>c", "C B A", "c b a", "C B <wbr>A<img src=x>"),
-        ("<!-- x -->a <b></b>b<img>", "B A", "b a", "<!-- x -->B A<b></b><img>"),
+        ("<!-- x -->a <b></b>b<img>", "B A", "b a", "<!-- x -->B A <b></b><img>"),
         ("a &amp; <u>b</u>&nbsp;c", "A & B C", "a & b c", "A &amp; <u>B</u> C"),
         ("<b title='b > c'>a</b> b", "<B A", "b b a", "&lt;B <b title='b > c'>A</b>"),
         # Within a word: the whole word.
