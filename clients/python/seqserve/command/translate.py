@@ -50,7 +50,7 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   html       .html, .htm, .xhtml
   srt, vtt   .srt, .vtt: subtitles
   jsonl      .jsonl: the field that --field names
-  json       .json: all texts, with messages of ICU
+  json, arb  .json, .arb: all texts, with messages of ICU; not what keys with @ have in .arb
   po         .po, .pot: translations that are empty
   android    .xml: strings of an Android app
   strings    .strings: strings of an app of Apple's systems
