@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seqserve.documents.archive import opened, rewrite, text_of, texts_of
+from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, Format, format_of, parser_of
 from seqserve.documents.passage import ParseError, Parser
 from seqserve.errors import OptionError
@@ -41,11 +42,9 @@ async def translated_file(call: Call, file: File, source: str, target: str, fiel
             parts = await call.in_thread(lambda: _parts(file, kind))
             written = await _translated(call, parts, parser, source, target)
             return File(name, await call.in_thread(lambda: _packed(file, kind, written)))
-        text = file.content.decode("utf-8-sig")
+        text, mark, encoding = decoded(file.content)
         [written_text] = (await _translated(call, {"": text}, parser, source, target)).values()
-        return File(name, written_text.encode())
-    except UnicodeDecodeError:
-        raise refusal(field, "is not UTF-8") from None
+        return File(name, (mark + written_text).encode(encoding))
     except (ParseError, OptionError) as error:
         raise refusal(field, str(error)) from None
 

@@ -87,6 +87,15 @@ def grpc_target(target: str) -> str:
     return "ipv4:" + ",".join(dict.fromkeys(addresses))
 
 
+def servers_of(target: str) -> list[str]:
+    """Lists the servers that commas separate in a target, each as a target."""
+    scheme = _SCHEME.match(target)
+    prefix = scheme[0] if scheme else ""
+    if prefix not in ("", "ipv4:", "ipv6:"):
+        return [target]
+    return [prefix + part.strip() for part in target.removeprefix(prefix).split(",")]
+
+
 def is_local(target: str) -> bool:
     """Returns whether every address of a target is on this machine."""
     parts = [part.strip() for part in target.split(",")]

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,19 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
     if high is not None and result > high:
         raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
     return result
+
+
+def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
+    """Finds the name that may have been meant: one that begins or ends so, else one spelled alike.
+
+    Args:
+        name: What was written.
+        names: What there is.
+        least: Characters that say enough for what begins or ends so.
+    """
+    longer = [each for each in names if len(name) >= least and each.startswith(name)]
+    longer += [each for each in names if len(name) >= least and each.endswith(name)]
+    return next(iter(longer or difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 
 def is_enum(kind: Any) -> bool:

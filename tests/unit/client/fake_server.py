@@ -181,6 +181,12 @@ class FakeServer(
                 return model_pb2.GetModelResponse(model=model)
         context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
 
+    def SetTraffic(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        if request.model == "missing":
+            context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
+        return model_pb2.SetTrafficResponse(models=MODELS)
+
     def ListGlossaries(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
         return model_pb2.ListGlossariesResponse(glossaries=GLOSSARIES)

@@ -231,6 +231,7 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
     ("argv", "reason"),
     [
         (["--por", "1"], "there is no option --por (did you mean --port?)"),
+        (["--prov", "1"], "there is no option --prov (did you mean --provider?)"),
         (["--provder=cpu", "text"], "there is no option --provder (did you mean --provider?)"),
         (
             ["text", "-x"],

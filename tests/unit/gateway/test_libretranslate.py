@@ -101,6 +101,15 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
         assert each.headers["content-disposition"].startswith("attachment")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])
+async def test_a_file_keeps_its_encoding_and_its_mark(encoding: str) -> None:
+    file = ("a.txt", "\ufeffgood\n".encode(encoding))
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
+        fetched = await client.get(answer.json()["translatedFileUrl"])
+    assert fetched.content.decode(encoding) == "\ufeffGOOD\n"
+
+
 def packed(text: bytes) -> bytes:
     """A document of OpenDocument with one part of text and one that stays."""
     file = io.BytesIO()
@@ -136,6 +145,7 @@ async def test_the_text_of_an_archive_is_translated() -> None:
         (("a.pdf", b"%PDF"), ".srt"),
         (("a.jsonl", b"{}"), ".srt"),
         (("a.txt", b"\xff"), "UTF-8"),
+        (("a.txt", "good".encode("utf-32-le")), "has NUL characters as utf-32-le has them"),
     ],
 )
 async def test_file_that_cannot_be_read_is_refused(file: tuple[str, bytes], reason: str) -> None:
