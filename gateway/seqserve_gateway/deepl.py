@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -127,9 +126,14 @@ def _parse_of(fields: Fields) -> Parse:
     if handling == "html":
         return lambda text: html.parse([text])
     if handling == "xml":
-        names = fields.texts("ignore_tags") if fields.has("ignore_tags") else []
-        ignored = {name.strip() for each in names for name in each.split(",")}
-        return partial(xml, ignored=ignored)
+        ignored, splitting, non_splitting = (
+            [name.strip() for each in fields.texts(field) for name in each.split(",")]
+            if fields.has(field)
+            else []
+            for field in ("ignore_tags", "splitting_tags", "non_splitting_tags")
+        )
+        has_outline = fields.flag("outline_detection") or not fields.has("outline_detection")
+        return lambda text: xml(text, ignored, splitting, non_splitting, has_outline=has_outline)
     if handling:
         raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
     return plain

@@ -92,6 +92,35 @@ async def test_ignored_elements_stay_as_they_are() -> None:
     assert "<ph>b</ph>" in answer.json()["translations"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "sources"),
+    [
+        ({}, {"one", "two six"}),
+        ({"outline_detection": "0"}, {"one two six"}),
+        ({"outline_detection": False}, {"one two six"}),
+        ({"splitting_tags": "c, x"}, {"one", "two", "six"}),
+        ({"non_splitting_tags": ["b"]}, {"one two six"}),
+    ],
+)
+async def test_options_of_xml_tell_what_divides_a_text(
+    fields: dict[str, object], sources: set[str]
+) -> None:
+    text = "<b>one</b> <b>two <c>six</c></b>"
+    async with translating("en-de") as (client, server):
+        body = {"text": [text], "target_lang": "DE", "tag_handling": "xml", **fields}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.json()["translations"][0]["text"] == "<b>ONE</b> <b>TWO <c>SIX</c></b>"
+    assert {request.source for request in server.requests} == sources
+
+
+async def test_what_is_no_xml_is_refused() -> None:
+    async with translating("en-de") as (client, _):
+        body = {"text": ["a <b"], "target_lang": "DE", "tag_handling": "xml"}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("text: line 1 is not well-formed XML")
+
+
 async def test_sentences_may_be_kept_together() -> None:
     async with translating("en-de") as (client, server):
         await client.post("/v2/translate", json={**TEXTS, "split_sentences": "0"})

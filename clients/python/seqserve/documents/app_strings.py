@@ -6,6 +6,7 @@ https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/Loadi
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 
@@ -15,12 +16,10 @@ from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import (
-    CDATA,
     ENTITY,
     REFERENCE,
     TEXT,
     Node,
-    character,
     escaped,
     root_of,
 )
@@ -49,8 +48,8 @@ def parse_android(lines: Lines) -> Iterator[Passage]:
 
 def _add(parent: Node, is_list: bool, parts: list[str | Passage]) -> None:
     for node in parent.children:
-        if node.attributes.get("translatable") == "false" or not node.children:
-            parts.append(node.raw)
+        if node.attributes.get("translatable") == "false":
+            parts.append(Passage(line=1, source=node.raw, copied="marked"))
             continue
         parts.append(node.opening)
         if node.name == "string" or (node.name == "item" and is_list):
@@ -62,12 +61,7 @@ def _add(parent: Node, is_list: bool, parts: list[str | Passage]) -> None:
 
 def _text(node: Node) -> Iterator[str | Passage]:
     if _RESOURCE.fullmatch(node.inner):
-        yield node.inner
-    elif [each.name for each in node.children] == [CDATA]:
-        [section] = node.children
-        yield section.opening
-        yield from passages([*pieces(section.inner, _IN_CDATA)], _IN_CDATA)
-        yield section.closing
+        yield Passage(line=1, source=node.inner, copied="data")
     elif [each.name for each in node.children] == [TEXT]:
         yield from passages([*_quoted(node.inner)], _ANDROID)
     else:
@@ -87,7 +81,7 @@ def _quoted(raw: str) -> Iterator[Piece]:
 def _android_character(escape: re.Match[str]) -> str:
     raw = escape[0]
     if raw[0] == "&":
-        return character(raw)
+        return html.unescape(raw)
     return chr(int(raw[2:], 16)) if len(raw) > 2 else _ANDROID_CHARACTERS.get(raw[1], raw[1])
 
 
@@ -117,7 +111,11 @@ def _android_texts(raw: str, syntax: Syntax) -> Iterator[Piece]:
 
 
 _ANDROID_TABLE = Table(
-    roles={"g": Role.PROTECTED}, other=Role.INLINE, texts=_android_texts, syntax=_ANDROID
+    roles={"g": Role.PROTECTED},
+    other=Role.INLINE,
+    texts=_android_texts,
+    syntax=_ANDROID,
+    in_cdata=_IN_CDATA,
 )
 
 

@@ -89,8 +89,8 @@ def _related(
 
 def _in_book(archive: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]) -> set[str]:
     names: set[str] = set()
-    for package in _elements(archive, parts["META-INF/container.xml"]):
-        path = package.get("full-path", "")
+    packages = _elements(archive, parts["META-INF/container.xml"])
+    for path in {each.get("full-path", "") for each in packages}:
         for item in _elements(archive, parts.get(path)):
             if item.get("media-type") in _PAGES:
                 names.add(_path(posixpath.dirname(path), unquote(item.get("href", ""))))

@@ -78,7 +78,10 @@ def _pieces(source: str) -> list[Piece]:
 
 
 def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yields what stays within a text as one piece, from its first tag to its last."""
+    """Yields what stays within a text as one piece, from its first tag to its last.
+
+    The model reads it between backticks, so that no other word of its text is kept as it is.
+    """
     opened: list[Piece] = []
     depth = 0
     for piece in pieces:
@@ -93,7 +96,7 @@ def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
         if not depth:
             text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
             raw = "".join(each.raw for each in opened)
-            yield Piece(Kind.PLACEHOLDER, raw, text=html.unescape(text))
+            yield Piece(Kind.PLACEHOLDER, raw, text=f"`{html.unescape(text)}`")
             opened = []
         elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
             yield from opened
@@ -217,7 +220,7 @@ def _role(element: XmlNode, _: XmlNode) -> Role | None:
     is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
     if not is_kept:
         return None
-    return Role.PROTECTED if element.name in _KEPT_INLINE else Role.KEPT
+    return Role.PROTECTED if element.name in _KEPT_INLINE else Role.MARKED
 
 
 _SYNTAX = Syntax(read=html.unescape, write=_escaped)

@@ -15,7 +15,7 @@ from functools import partial
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.marked_text import BLANK, MarkedText
 from seqserve.documents.passage import Link, Passage, Translation, fits
-from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired, raw_of
+from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
@@ -82,7 +82,7 @@ def _copied(piece: Piece) -> str | Passage:
 
 def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
     if not any(each.has_words for each in elements):
-        is_seen = any(each.is_read for each in elements)
+        is_seen = any(each.has_text or each.has_placeholder for each in elements)
         raw = _raw(elements)
         yield Passage(line=0, source=raw, copied="no letter") if is_seen else raw
         return
@@ -93,12 +93,11 @@ def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Pass
 
 
 def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
-    split = partial(_split, inner, syntax)
     builder = MarkedText(syntax)
     marks, write = builder.add(inner, syntax.write)
     raw, text = builder.text, builder.text.strip(" ")
-    # White space around it is written with it where it belongs to an element.
-    lead = raw[: len(raw) - len(raw.lstrip(" "))]
+    # White space around it is written with it where it belongs to a run.
+    lead = len(raw) - len(raw.lstrip(" "))
     count = _count(marks)
     is_marked_too_much = count > _MAX_MARKS or count * len(text) > _MAX_STEPS
     if is_marked_too_much or len(builder.kept) > _MAX_KEPT or not fits(text):
@@ -114,10 +113,8 @@ def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
         source=_raw(inner),
         text=text,
         kept=tuple(builder.kept),
-        written=partial(
-            _written, source=raw, lead=len(lead), marks=marks, write=write, edges=edges
-        ),
-        split_passages=split if marks else None,
+        written=partial(_written, source=raw, lead=lead, marks=marks, write=write, edges=edges),
+        split_passages=partial(_split, inner, syntax) if marks else None,
     )
 
 
@@ -185,4 +182,4 @@ def _separate(elements: Iterable[Element], syntax: Syntax) -> list[Piece]:
 
 
 def _raw(elements: Iterable[Element]) -> str:
-    return raw_of(piece for each in elements for piece in each.pieces())
+    return "".join(piece.raw for each in elements for piece in each.pieces())

@@ -143,7 +143,7 @@ class _State(StateInline):
                     written = f"][{self.src[label:begin]}]"
                 yield begin, end, Piece(kind, raw, token.tag, written=written)
             elif token.type in _POINTS and begin < end:
-                text = token.content if token.type == "code_inline" else None
+                text = f"`{token.content}`" if token.type == "code_inline" else None
                 yield begin, end, Piece(_POINTS[token.type], raw, text=text)
 
 
@@ -159,7 +159,7 @@ def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place
             )
             if found := next(closing, None):
                 index, first, last, _ = found
-                piece = Piece(Kind.PLACEHOLDER, text[begin:last], text=text[end:first])
+                piece = Piece(Kind.PLACEHOLDER, text[begin:last], text=f"`{text[end:first]}`")
                 end = last
         yield begin, end, piece._replace(why="")
         index += 1

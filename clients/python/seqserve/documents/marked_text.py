@@ -102,11 +102,12 @@ class MarkedText:
 
     def _add_point(self, element: Element, marks: list[Mark], write: Callable[[str], str]) -> None:
         begin, markup = self._length, _markup(element, write)
+        is_behind_space = self._ends_with_space() and begin > 0
         if element.has_placeholder:
             stand_in = self._stand_in(element)
             self._append(self._behind_points(stand_in, marks) if self._points else stand_in)
             begin = self._length - len(stand_in)
-            marks.append(Mark(begin, self._length, markup, is_kept=True))
+            marks.append(Mark(begin, self._length, markup, is_kept=True, is_apart=is_behind_space))
             return
         is_space = element.piece.kind is Kind.SPACE or any(each.text for each in element.children)
         if is_space and not self._ends_with_space():
@@ -115,9 +116,9 @@ class MarkedText:
         elif self._points and self._points[-1][0] is marks and not self._is_spaced:
             marks[-1] = marks[-1]._replace(opening=marks[-1].opening + markup)
         elif markup:
-            is_apart = self._is_spaced or (not self._points and self._ends_with_space())
+            is_apart = self._is_spaced or (not self._points and is_behind_space)
             self._points.append((marks, len(marks)))
-            marks.append(Mark(begin, begin, markup, is_apart=is_apart and begin > 0))
+            marks.append(Mark(begin, begin, markup, is_apart=is_apart))
             self._is_spaced = False
 
     def _stand_in(self, element: Element) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -112,21 +112,19 @@ def leaf(piece: Piece, syntax: Syntax) -> Element:
 
 
 def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Element:
-    has_words = any(child.has_words for child in children)
-    has_text = any(child.has_text for child in children)
-    # A field without a letter, such as a page number.
-    is_kept = piece.name == FIELD and has_text and not has_words
-    is_run = piece.syntax is not None and piece.written is not None
-    return Element(
-        piece,
-        "".join(child.text for child in children) if is_kept or is_run else "",
-        tuple(children),
-        closing,
-        has_text and not is_kept,
-        has_words,
-        is_kept or any(child.has_placeholder for child in children),
-        piece if is_run and has_text else base_of(children),
-    )
+    element = Element(piece, "", tuple(children), closing)
+    element.has_text = any(child.has_text for child in children)
+    element.has_words = any(child.has_words for child in children)
+    element.has_placeholder = any(child.has_placeholder for child in children)
+    if piece.name == FIELD and element.has_text and not element.has_words:
+        # A field without a letter, such as a page number.
+        element.has_text, element.has_placeholder = False, True
+    element.base = base_of(children)
+    if element.is_run:
+        element.base = piece if element.has_text else None
+    if element.is_run or not element.has_text:
+        element.text = "".join(child.text for child in children)
+    return element
 
 
 def base_of(elements: Sequence[Element]) -> Piece | None:
@@ -175,8 +173,3 @@ def _is_open(pieces: Sequence[Piece], opened: Sequence[int], closing: Piece) -> 
             if is_same or opening.kind is Kind.OPENING:
                 return is_same and is_half is (opening.kind is Kind.START)
     return False
-
-
-def raw_of(pieces: Iterable[Piece]) -> str:
-    """Returns pieces as the document has them."""
-    return "".join(piece.raw for piece in pieces)

@@ -7,21 +7,12 @@ https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+from seqserve.documents.aligned_words import Word, words_of
 from seqserve.documents.passage import Link, Translation
 from seqserve.words import has_words
-
-# A word with what joins its parts, or one other character.
-_UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")
-# Scripts that put no space between words, where tokens take their place: Thai to Khmer, Chinese,
-# Japanese.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
 
 
 class Mark(NamedTuple):
@@ -53,16 +44,6 @@ class Mark(NamedTuple):
         return self.is_kept or self.is_space or self.begin == self.end
 
 
-class _Word(NamedTuple):
-    begin: int
-    end: int
-    source: int | None
-    """Where it comes from; None if nothing is known of that."""
-    source_end: int
-    counts: bool
-    """Whether it is a word."""
-
-
 def placed(
     translation: Translation, source: str, marks: Sequence[Mark], write: Callable[[str], str]
 ) -> str:
@@ -75,7 +56,7 @@ def placed(
         write: Writes text as the format wants it.
     """
     translation, places = _without_kept(translation, source, marks)
-    words = _words(translation, sorted(places.values()))
+    words = words_of(translation, sorted(places.values()))
     return _Writer(translation.text, source, words, places).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
     )
@@ -86,7 +67,7 @@ class _Writer:
         self,
         text: str,
         source: str,
-        words: list[_Word],
+        words: list[Word],
         places: Mapping[int, int],
     ) -> None:
         self._text, self._source, self._words = text, source, words
@@ -123,7 +104,7 @@ class _Writer:
         taken = sorted((begin, end) for begin, end, *_ in placed_marks)
         for mark in marks:
             if mark.is_point:
-                rank, at, mark = self._at(mark, words, place, taken)
+                at, rank = self._at(mark, words, place, taken)
                 placed_marks.append((at, at, rank, mark, (0, 0)))
         parts = []
         last = place[0]
@@ -142,7 +123,7 @@ class _Writer:
 
     def _spaces(self, mark: Mark, at: int, place: tuple[int, int]) -> tuple[str, str]:
         """Returns the white space that a point needs on both sides, as it had in the source."""
-        if mark.is_space or mark.is_kept:
+        if mark.is_space or (mark.is_kept and self._places.get(mark.begin) == at):
             return "", ""
         before, behind = self._text[place[0] : at][-1:], self._text[at : place[1]][:1]
         is_before = mark.is_apart and at > place[0] and not before.isspace()
@@ -175,7 +156,7 @@ class _Writer:
         begin = free[-1][1] if free else last
         return begin, begin
 
-    def _value(self, mark: Mark, word: _Word) -> int:
+    def _value(self, mark: Mark, word: Word) -> int:
         if word.source is not None and mark.begin <= word.source < mark.end:
             return 1
         return -1 if word.counts and word.source is not None else 0
@@ -208,19 +189,14 @@ class _Writer:
         words: tuple[int, int],
         within: tuple[int, int],
         taken: list[tuple[int, int]],
-    ) -> tuple[int, int, Mark]:
+    ) -> tuple[int, int]:
+        """Returns where a point is, and its rank there."""
         at = self._places.get(mark.begin, -1) if mark.is_kept else -1
         if within[0] <= at <= within[1]:
-            return self._ranks[mark.begin], _outside(at, taken), mark
+            return _outside(at, taken), self._ranks[mark.begin]
         at = _outside(self._behind(mark.begin, words, within), taken)
-        if not mark.is_kept:
-            # A space before it stays before that.
-            is_behind_space = mark.is_apart and self._text[at : within[1]][:1].isspace()
-            return 0, at + is_behind_space, mark
-        if at == within[0]:
-            return 0, at, mark._replace(opening=f"{mark.opening} ")
-        is_apart = self._source[mark.begin - 1 : mark.begin].isspace()
-        return 0, at, mark._replace(opening=f" {mark.opening}" if is_apart else mark.opening)
+        # A space before it stays before that.
+        return at + (mark.is_apart and self._text[at : within[1]][:1].isspace()), 0
 
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
         before = [
@@ -291,44 +267,3 @@ def _without(free: list[tuple[int, int]], taken: tuple[int, int]) -> list[tuple[
         else:
             rest.append((begin, end))
     return [run for run in rest if run[0] < run[1]]
-
-
-def _words(translation: Translation, cuts: Sequence[int]) -> list[_Word]:
-    """Divides a translation into words; a word comes from where most of its characters do.
-
-    Args:
-        translation: The translation.
-        cuts: Places where words end too, in order.
-    """
-    links = sorted(translation.alignment, key=lambda link: link.target_begin)
-    begins = [link.target_begin for link in links]
-    words = []
-    for unit in _UNIT.finditer(translation.text):
-        for begin, end in _parts(unit, begins, cuts):
-            votes: Counter[tuple[int, int]] = Counter()
-            # The first link may begin before the word.
-            first = max(0, bisect_right(begins, begin) - 1)
-            for link in links[first : bisect_right(begins, end - 1)]:
-                votes[link[:2]] += max(0, _common(link, begin, end))
-            (source, last), count = votes.most_common(1)[0] if votes else ((0, 0), 0)
-            counts = translation.text[begin].isalnum()
-            words.append(_Word(begin, end, source if count else None, last, counts))
-    return words
-
-
-def _common(link: Link, begin: int, end: int) -> int:
-    return min(end, link.target_end) - max(begin, link.target_begin)
-
-
-def _parts(
-    unit: re.Match[str], begins: Sequence[int], cuts: Sequence[int]
-) -> list[tuple[int, int]]:
-    begin, end = unit.span()
-    places = {begin, end, *_between(cuts, begin, end)}
-    if _UNSPACED.search(unit[0]):
-        places.update(_between(begins, begin, end))
-    return list(pairwise(sorted(places)))
-
-
-def _between(places: Sequence[int], begin: int, end: int) -> Sequence[int]:
-    return places[bisect_right(places, begin) : bisect_right(places, end - 1)]

@@ -77,9 +77,10 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def _add(parent: Node, is_text: bool, parts: list[str | Passage]) -> None:
     for node in parent.children:
         is_inner = _is_text(node, is_text)
-        if node.name in ("trans-unit", "segment") and is_inner:
-            parts.append(_unit(node))
-        elif node.name in ("trans-unit", "segment") or not node.children:
+        if node.name in ("trans-unit", "segment"):
+            marked = Passage(line=1, source=node.raw, copied="marked")
+            parts.append(_unit(node) if is_inner else marked)
+        elif not node.children:
             parts.append(node.raw)
         else:
             parts.append(node.opening)
@@ -97,7 +98,7 @@ def _unit(unit: Node) -> str | Passage:
         children.setdefault(child.name, child)
     source, old = children.get("source"), children.get("target")
     if source is None or not source.inner or (old and not _is_empty(old)):
-        return unit.raw
+        return Passage(line=1, source=unit.raw, copied="translated") if old else unit.raw
     if is_message(source.text):
         fault = "is a message of ICU, which is not translated in XLIFF"
         return Passage(line=1, source=unit.raw, fault=fault)

@@ -216,11 +216,6 @@ class _Builder:
             raise ParseError(self._parser.CurrentLineNumber, reason)
 
 
-def character(reference: str) -> str:
-    """Returns the character that a reference means."""
-    return html.unescape(reference)
-
-
 def escaped(text: str) -> str:
     """Writes a text between tags."""
     return html.escape(text, quote=False)
@@ -228,7 +223,7 @@ def escaped(text: str) -> str:
 
 def read_text(raw: str) -> str:
     """Reads a text between tags."""
-    return _REFERENCE.sub(lambda match: character(match[0]), raw)
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), raw)
 
 
 XML = Syntax(read=read_text, write=escaped, escape=_REFERENCE, keeps_space=True)

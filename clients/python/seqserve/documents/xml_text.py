@@ -34,8 +34,10 @@ class Role(Enum):
     """It is at a place, and not read."""
     SPACE = "space"
     """It is white space."""
-    KEPT = "kept"
+    KEPT = "code"
     """It divides a text, and is not read."""
+    MARKED = "marked"
+    """It divides a text, and says that it is not to be translated."""
     NOTHING = "nothing"
     """A hint that means nothing in a translation."""
     RUN = "run"
@@ -71,6 +73,7 @@ class Table:
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     syntax: Syntax = XML
+    in_cdata: Syntax = IN_CDATA
 
     def read(self, source: str) -> Node:
         """Reads the elements of a document."""
@@ -130,10 +133,10 @@ class _Reader:
             return piece
         if role is Role.PROTECTED:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
-        kinds = {Role.KEPT: Kind.BREAK, Role.SPACE: Kind.SPACE}
-        return Piece(
-            kinds.get(role, Kind.EMPTY), node.raw, written="" if role is Role.NOTHING else None
-        )
+        if role in (Role.KEPT, Role.MARKED):
+            return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
+        kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
+        return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
 
     def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
         """Returns the element whose texts are all in an element, and what is before and after."""
@@ -165,8 +168,9 @@ class _Reader:
         elif node.name == TEXT:
             self.pieces += self._table.texts(node.raw, self._table.syntax)
         else:
-            self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=IN_CDATA))
-            self.pieces += self._table.texts(node.inner, IN_CDATA)
+            syntax = self._table.in_cdata
+            self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=syntax))
+            self.pieces += self._table.texts(node.inner, syntax)
             self._add(Kind.CLOSING, node.closing, CDATA)
 
     def _add_run(self, run: Node) -> None:
@@ -191,7 +195,11 @@ class _Reader:
                 self.pieces.append(Piece(Kind.TEXT, node.raw, text=character))
             elif role in (Role.NOTHING, Role.FORMAT) or node.name == TEXT:
                 self._add_nothing(node.raw)
-            elif (piece := self._table.piece(node)) or role is Role.KEPT or node.has_block:
+            elif (
+                (piece := self._table.piece(node))
+                or role is Role.KEPT
+                or (node.has_text and role is not Role.POINT)
+            ):
                 edge = Piece(Kind.EDGE, "", text=closing, written=opening)
                 self.pieces += [Piece(Kind.CLOSING, "", begin.name, written=""), edge]
                 if piece:
@@ -200,6 +208,11 @@ class _Reader:
                     self._add(Kind.BREAK, node.opening)
                     self.read(node, False)
                     self._add(Kind.BREAK, node.closing)
+                elif node.has_text:
+                    inner, before, after = self._unwrapped(node)
+                    self._add(Kind.OPENING, before, node.name, f"{opening}{before}")
+                    self.read(inner, True)
+                    self._add(Kind.CLOSING, after, node.name, f"{after}{closing}")
                 else:
                     self._add(Kind.BREAK, node.raw)
                 self.pieces += [edge, begin._replace(raw="")]

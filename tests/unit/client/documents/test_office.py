@@ -171,6 +171,13 @@ ITALIC = "<w:rPr><w:i/></w:rPr>"
             ["a", "box", "b"],
             f"{run('A')}<w:r><w:pict><w:p>{run('BOX')}</w:p></w:pict></w:r>{run('B')}",
         ),
+        (
+            f"<w:r><w:t>to </w:t><w:ruby><w:rt>{run('t')}</w:rt><w:rubyBase>{run('Tokyo')}"
+            "</w:rubyBase></w:ruby><w:t> go</w:t></w:r>",
+            ["to Tokyo go"],
+            f"{run('TO ')}<w:r><w:ruby><w:rt>{run('t')}</w:rt><w:rubyBase>{run('TOKYO')}"
+            f"</w:rubyBase></w:ruby></w:r>{run(' GO')}",
+        ),
         ("<w:r><w:t><![CDATA[a & b]]> c</w:t></w:r>", ["a & b c"], run("A &amp; B C")),
         (f"\n{run('a ')}<!-- c -->\n{run('b')}\n", ["a b"], f"\n{run('A ')}<!-- c -->{run('B')}\n"),
     ],
