@@ -11,7 +11,7 @@ from seqserve.documents.passage import Link, Passage, Translation
 def capitals(passage: Passage) -> Translation:
     """A passage in capitals, aligned word by word; what the server keeps stays."""
     text, kept = passage.text, passage.kept
-    stays = [re.escape(each) for each in sorted(kept, key=len, reverse=True)]
+    stays = [rf"(?<!\w){re.escape(each)}(?!\w)" for each in sorted(kept, key=len, reverse=True)]
     parts, links, length = [], [], 0
     places = [0]
     for unit in re.finditer("|".join([*stays, r"\w+", r"[^\w\s]"]), text):

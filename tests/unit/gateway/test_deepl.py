@@ -128,9 +128,41 @@ async def test_sentences_may_be_kept_together() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "segmentation", "source"),
+    [
+        ({"split_sentences": 0}, "none", "a b\nc"),
+        ({"split_sentences": False}, "none", "a b\nc"),
+        ({"split_sentences": True}, "sentences", "a b\nc"),
+        ({"split_sentences": "nonewlines"}, "sentences", "a b c"),
+        (
+            {"formality": "prefer_more", "context": "", "show_billed_characters": 1},
+            "sentences",
+            "a b\nc",
+        ),
+    ],
+)
+async def test_options_are_obeyed(
+    options: dict[str, object], segmentation: str, source: str
+) -> None:
+    async with translating("en-de") as (client, server):
+        body = {"text": ["a b\nc"], "source_lang": "EN", "target_lang": "DE", **options}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.status_code == 200, answer.text
+    [request] = server.requests
+    assert (request.options.segmentation, request.source) == (segmentation, source)
+
+
+@pytest.mark.parametrize(
     ("fields", "name"),
     [
         ({"target_lang": "DE"}, "text"),
+        ({"text": "a", "target_lang": "DE", "context": "of ships"}, "context"),
+        (
+            {"text": "a", "target_lang": "DE", "custom_instructions": "be brief"},
+            "custom_instructions",
+        ),
+        ({"text": "a", "target_lang": "DE", "split_sentences": "2"}, "split_sentences"),
+        ({"text": "a", "target_lang": "DE", "formality": "polite"}, "formality"),
         ({"text": "a"}, "target_lang"),
         ({"text": "a", "target_lang": "XX"}, "target_lang"),
         ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),

@@ -22,6 +22,7 @@ class Format(Enum):
     VTT = "vtt"
     JSON_LINES = "jsonl"
     JSON = "json"
+    ARB = "arb"
     PO = "po"
     ANDROID = "android"
     STRINGS = "strings"
@@ -46,6 +47,7 @@ _SUFFIXES = {
     ".jsonl": Format.JSON_LINES,
     ".ndjson": Format.JSON_LINES,
     ".json": Format.JSON,
+    ".arb": Format.ARB,
     ".po": Format.PO,
     ".pot": Format.PO,
     ".xml": Format.ANDROID,
@@ -66,6 +68,7 @@ _PARSERS = {
     Format.VTT: "subtitles.parse",
     Format.JSON_LINES: "json_files.parse_lines",
     Format.JSON: "json_files.parse",
+    Format.ARB: "json_files.parse_arb",
     Format.PO: "gettext.parse",
     Format.ANDROID: "app_strings.parse_android",
     Format.STRINGS: "app_strings.parse_apple",

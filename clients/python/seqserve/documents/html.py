@@ -25,7 +25,9 @@ _NOT_TEXT |= {"var", "noscript", "iframe", "noembed", "noframes", "plaintext", "
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
+_KEPT_INLINE = _INLINE | {"code", "kbd", "samp", "var"}
 _INLINE_VOID = {"img", "wbr"}
+_WITHIN = {"", *_KEPT_INLINE, *_INLINE_VOID}
 # What a document that begins with a part of a table is a part of; elsewhere such tags mean nothing.
 _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "table"}
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
@@ -67,12 +69,39 @@ def _pieces(source: str) -> list[Piece]:
         for (kind, name, begin), (_, _, end) in pairwise(places)
     ]
     # A text and the character references within it are one.
-    runs = groupby(pieces, key=lambda piece: piece.kind is Kind.TEXT)
+    runs = groupby(_with_whole_elements(pieces), key=lambda piece: piece.kind is Kind.TEXT)
     return [
         piece
         for is_text, run in runs
         for piece in ([Piece(Kind.TEXT, "".join(each.raw for each in run))] if is_text else run)
     ]
+
+
+def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
+    """Yields what stays within a text as one piece, from its first tag to its last.
+
+    The model reads it between backticks, so that no other word of its text is kept as it is.
+    """
+    opened: list[Piece] = []
+    depth = 0
+    for piece in pieces:
+        name, is_end = opened[0].name if opened else piece.name, piece.raw.startswith("</")
+        if piece.kind is Kind.BREAK and piece.name == name and name in _KEPT_INLINE:
+            depth += -1 if is_end else 1
+        if depth <= 0 and not opened:
+            depth = 0
+            yield piece
+            continue
+        opened.append(piece)
+        if not depth:
+            text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
+            raw = "".join(each.raw for each in opened)
+            yield Piece(Kind.PLACEHOLDER, raw, text=f"`{html.unescape(text)}`")
+            opened = []
+        elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
+            yield from opened
+            opened, depth = [], 0
+    yield from opened
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
@@ -189,7 +218,9 @@ def _escaped(text: str) -> str:
 def _role(element: XmlNode, _: XmlNode) -> Role | None:
     is_named_so = "notranslate" in element.attributes.get("class", "").split()
     is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
-    return Role.MARKED if is_kept else None
+    if not is_kept:
+        return None
+    return Role.PROTECTED if element.name in _KEPT_INLINE else Role.MARKED
 
 
 _SYNTAX = Syntax(read=html.unescape, write=_escaped)
@@ -197,7 +228,8 @@ _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),
         **dict.fromkeys(_INLINE_VOID, Role.POINT),
-        **dict.fromkeys(_NOT_TEXT, Role.KEPT),
+        **dict.fromkeys(_NOT_TEXT - _KEPT_INLINE, Role.KEPT),
+        **dict.fromkeys(_NOT_TEXT & _KEPT_INLINE, Role.PROTECTED),
     },
     other=Role.STRUCTURE,
     is_text=True,

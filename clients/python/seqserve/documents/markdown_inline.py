@@ -122,6 +122,7 @@ class _State(StateInline):
 
     def places(self) -> Iterator[_Place]:
         """Yields where each piece that is no text begins and ends."""
+        label = 0
         for token in self.tokens:
             begin, end = token.meta.get("place", (0, 0))
             if token.tag == "strong":
@@ -134,9 +135,16 @@ class _State(StateInline):
                 yield begin, end, Piece(token.meta["kind"], raw, "[[")
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
                 kind = Kind.OPENING if token.nesting > 0 else Kind.CLOSING
-                yield begin, end, Piece(kind, raw, token.tag)
+                written = None
+                if token.type == "link_open":
+                    label = end
+                elif token.type == "link_close" and raw in ("]", "][]"):
+                    # Its text is the label of its address, which stays.
+                    written = f"][{self.src[label:begin]}]"
+                yield begin, end, Piece(kind, raw, token.tag, written=written)
             elif token.type in _POINTS and begin < end:
-                yield begin, end, Piece(_POINTS[token.type], raw)
+                text = f"`{token.content}`" if token.type == "code_inline" else None
+                yield begin, end, Piece(_POINTS[token.type], raw, text=text)
 
 
 def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place]:
@@ -145,11 +153,14 @@ def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place
     while index < len(places):
         begin, end, piece = places[index]
         if piece.why and piece.kind is Kind.OPENING:
-            rest = range(index + 1, len(places))
-            closing = (n for n in rest if places[n][2][0:3:2] == (Kind.CLOSING, piece.name))
-            if (last := next(closing, None)) is not None:
-                index, end = last, places[last][1]
-                piece = Piece(Kind.PLACEHOLDER, text[begin:end])
+            rest = ((n, *places[n]) for n in range(index + 1, len(places)))
+            closing = (
+                each for each in rest if (each[3].kind, each[3].name) == (Kind.CLOSING, piece.name)
+            )
+            if found := next(closing, None):
+                index, first, last, _ = found
+                piece = Piece(Kind.PLACEHOLDER, text[begin:last], text=f"`{text[end:first]}`")
+                end = last
         yield begin, end, piece._replace(why="")
         index += 1
 

@@ -98,7 +98,7 @@ class Passage:
     @property
     def has_words(self) -> bool:
         """Whether there is something to translate; if not, the passage stays to the byte."""
-        return has_words(self.text)
+        return has_words(self.text) and not self.copied
 
 
 Lines: TypeAlias = Iterable[str]

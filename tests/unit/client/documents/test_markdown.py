@@ -118,6 +118,11 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
             '--8<-- "a.md"\n\n[TOC]\n\n:smile: and ++ctrl+c++\n',
             '--8<-- "a.md"\n\n[TOC]\n\n:smile: AND ++ctrl+c++\n',
         ),
+        # A text that is the label of its address.
+        (
+            "see [the page] or [b][]\n\n[the page]: c\n[b]: d\n",
+            "SEE [THE PAGE][the page] OR [B][b]\n\n[the page]: c\n[b]: d\n",
+        ),
         # A label whose address another file has.
         ("the [text][label-of-site] here\n", "THE [TEXT][label-of-site] HERE\n"),
         ("use `code` in *the `x` text*\n", "USE `code` IN *THE `x` TEXT*\n"),
