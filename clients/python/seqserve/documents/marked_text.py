@@ -155,8 +155,8 @@ def _placeholders(element: Element) -> Iterator[Element]:
 
 def _markup(element: Element, write: Callable[[str], str]) -> str:
     piece = element.piece
-    if piece.kind is Kind.TEXT and not element.has_placeholder:
-        return write(element.text) if element.text else ""
+    if piece.kind is Kind.TEXT:
+        return write(element.text)
     if piece.kind is Kind.EDGE:
         return ""
     own = piece.syntax.write if piece.syntax else write
@@ -169,5 +169,5 @@ def _without_runs(elements: Sequence[Element], name: str) -> Iterator[Element]:
     for element in elements:
         if element.is_run and (element.piece.name == name or not element.has_text):
             yield from element.children
-        elif element.piece.kind is not Kind.EDGE:
+        elif element.piece.kind is not Kind.EDGE and (element.text or element.piece.raw):
             yield element
