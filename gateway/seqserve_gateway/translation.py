@@ -257,7 +257,7 @@ def xml(
         if not is_within and node.name not in non_splitting:
             return Role.STRUCTURE
         inline.add(id(node))
-        return Role.INLINE if node.has_text else Role.POINT
+        return Role.INLINE
 
     try:
         return Table(roles={}, namespaces=None, is_text=True, role=role).passages(text)

@@ -113,7 +113,7 @@ class _Reader:
                 is_inner = role is Role.BLOCK or (is_text if self._table.is_text else False)
                 self.read(node, is_inner)
                 self._add(Kind.BREAK, node.closing)
-            elif role in (Role.INLINE, Role.FIELD) and node.has_text:
+            elif role in (Role.INLINE, Role.FIELD) and node.children:
                 name = FIELD if role is Role.FIELD else node.name
                 inner, opening, closing = self._unwrapped(node)
                 self._add(Kind.OPENING, opening, name)

@@ -285,6 +285,11 @@ def test_paragraphs(text: str, expected: str) -> None:
             "A<o:note><text:p>B</text:p></o:note>",
         ),
         ("a <o:frame><o:image/></o:frame>, c", ["a, c"], "A <o:frame><o:image/></o:frame>, C"),
+        (
+            "a<text:span> </text:span>b<text:span><text:s/></text:span>c <text:span/>d",
+            ["a b c d"],
+            "A<text:span> </text:span>B<text:span><text:s/></text:span>C <text:span/>D",
+        ),
         ("a <![CDATA[b & c]]> d", ["a b & c d"], "A <![CDATA[B & C]]> D"),
         (
             "a<text:tracked-changes><text:p>gone</text:p></text:tracked-changes> b",
