@@ -43,6 +43,12 @@ REVIEW = '<target state="needs-review-translation">'
             "<alt-trans><source>x</source><target>y</target></alt-trans>",
         ),
         (
+            '<source>a. b</source><seg-source><mrk mid="1">a.</mrk> <mrk mid="2">b</mrk>'
+            "</seg-source>",
+            '<source>a. b</source><seg-source><mrk mid="1">a.</mrk> <mrk mid="2">b</mrk>'
+            f'</seg-source>{REVIEW}<mrk mid="1">«a.»</mrk> <mrk mid="2">«b»</mrk></target>',
+        ),
+        (
             '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>',
             '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>'
             f'{REVIEW}«a»<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>«b»<ept id="2"/></target>',
