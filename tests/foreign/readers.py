@@ -25,8 +25,11 @@ _OF_SITES = re.compile(
 )
 _HTML = {"script", "style", "code", "pre", "template", "textarea", "svg", "math", "kbd", "samp"}
 _HTML |= {"var", "noscript", "iframe", "head"}
-_WORD_TEXTS = "//*[local-name()='t'][not(ancestor::*[local-name()='del'])]"
+_WORD_TEXTS = (
+    "//*[local-name()='t'][not(ancestor::*[local-name()='del' or local-name()='moveFrom'])]"
+)
 _ODT_TEXTS = "//*[local-name()='body']//*[local-name()='p' or local-name()='h']"
+_ODT_TEXTS += "[not(ancestor::*[local-name()='tracked-changes'])]"
 _ODT_UNSEEN = {"tracked-changes", "annotation", "annotation-end", "script", "sequence-decls"}
 
 
