@@ -29,6 +29,7 @@ _WORD_TEXTS = (
     "//*[local-name()='t'][not(ancestor::*[local-name()='del' or local-name()='moveFrom'])]"
 )
 _ODT_TEXTS = "//*[local-name()='body']//*[local-name()='p' or local-name()='h']"
+_ODT_TEXTS += "[not(ancestor::*[local-name()='tracked-changes'])]"
 _ODT_UNSEEN = {"tracked-changes", "annotation", "annotation-end", "script", "sequence-decls"}
 
 

@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from seqserve.documents.formats import ARCHIVES, Format
+from seqserve.documents.passage import ParseError
 
 from .capitals import in_capitals, rewritten, same
 from .corpus import SUFFIXES, documents, untranslated
@@ -16,6 +17,8 @@ from .readers import lower_words
 
 pytestmark = pytest.mark.foreign
 LEAST = 60
+REFUSED = {"normalize.docx"}
+"""Documents that are not in their format."""
 
 
 @pytest.mark.parametrize("kind", SUFFIXES, ids=lambda kind: kind.value)
@@ -24,14 +27,19 @@ def test_a_document_comes_back_whole(kind: Format) -> None:
     assert len(found) >= LEAST, "run make build/foreign/.ready"
     for path in found:
         content = path.read_bytes()
-        assert _parts(kind, rewritten(kind, content, same)) == _parts(kind, content), path
+        if path.name not in REFUSED:
+            assert _parts(kind, rewritten(kind, content, same)) == _parts(kind, content), path
 
 
 @pytest.mark.parametrize("kind", SUFFIXES, ids=lambda kind: kind.value)
 def test_each_word_that_a_reader_sees_is_translated_or_in_the_report(kind: Format) -> None:
     missed = {}
     for path in documents(kind):
-        run = in_capitals(kind, untranslated(kind, path.read_bytes()))
+        try:
+            run = in_capitals(kind, untranslated(kind, path.read_bytes()))
+        except ParseError:
+            assert path.name in REFUSED
+            continue
         known = {word for text in run.kept for word in re.findall(r"[^\W\d_]{2,}", text)}
         if words := lower_words(kind, run.content) - known:
             missed[str(path)] = sorted(words)[:20]

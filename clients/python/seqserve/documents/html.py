@@ -78,10 +78,7 @@ def _pieces(source: str) -> list[Piece]:
 
 
 def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yields what stays within a text as one piece, from its first tag to its last.
-
-    The model reads it between backticks, so that no other word of its text is kept as it is.
-    """
+    """Yields what stays within a text as one piece, from its first tag to its last."""
     opened: list[Piece] = []
     depth = 0
     for piece in pieces:
@@ -96,12 +93,20 @@ def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
         if not depth:
             text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
             raw = "".join(each.raw for each in opened)
-            yield Piece(Kind.PLACEHOLDER, raw, text=f"`{html.unescape(text)}`")
+            yield Piece(Kind.PLACEHOLDER, raw, text=stand_in(name, html.unescape(text)))
             opened = []
         elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
             yield from opened
             opened, depth = [], 0
     yield from opened
+
+
+def stand_in(name: str, text: str) -> str:
+    """Returns what a model reads for an element that stays: its text.
+
+    Code may be a word that the sentence has, too, and which is not kept there.
+    """
+    return text if name in _INLINE else f"`{text}`"
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:

@@ -21,7 +21,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from seqserve.documents.html import tag_kind
+from seqserve.documents.html import stand_in, tag_kind
 from seqserve.documents.inline import Kind, Piece
 from seqserve.words import ADDRESS
 
@@ -159,7 +159,9 @@ def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place
             )
             if found := next(closing, None):
                 index, first, last, _ = found
-                piece = Piece(Kind.PLACEHOLDER, text[begin:last], text=f"`{text[end:first]}`")
+                piece = Piece(
+                    Kind.PLACEHOLDER, text[begin:last], text=stand_in(piece.name, text[end:first])
+                )
                 end = last
         yield begin, end, piece._replace(why="")
         index += 1

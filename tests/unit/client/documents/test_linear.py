@@ -1,4 +1,4 @@
-"""A text that grows takes as much more time: in quadratic time these would take minutes or hours."""
+"""A text that grows takes as much more time; in quadratic time these would take minutes."""
 
 from __future__ import annotations
 
