@@ -10,14 +10,18 @@ write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :
     )
 
     async def shout(call: Call) -> Response:
-        texts = json.loads(call.body)["q"]                       # bounded, and read to its end
+        texts = call.json()["q"]                                 # bounded, and read to its end
         call.token = call.request.query_params.get("api_key")    # unless it is a bearer token
-        results = await call.generate_all(texts, beam_size=4)    # windowed, low priority, in order
-        return JSONResponse([result.text for result in results])
+        read = operator.attrgetter("text")                       # keeps no more of each result
+        results = await call.generate_all(texts, read, beam_size=4)  # windowed, low priority
+        return JSONResponse(results)
 
 - **The server** is ``call.client``, a :class:`seqserve.AsyncClient`; or ``call.message`` and
   ``call.messages`` for messages of ``seqserve.v1`` as they are. Pass ``timeout_s=call.left_s``.
-- **Bodies** are bytes; ``call.check_json()`` refuses one that is not said to be JSON.
+- **Bodies** are bytes; ``call.check_json()`` refuses one that is not said to be JSON, and
+  ``call.json()`` counts its values before it makes them.
+- **Documents** are read by ``call.reading``, in processes with limits, once the server has accepted
+  the token.
 - **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
   sets ``call.token`` before its first call. It reaches the server with every call of the request.
 - **Cancellation**: if the client disconnects, or the deadline passes, the endpoint is cancelled,

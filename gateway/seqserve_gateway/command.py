@@ -160,7 +160,7 @@ def main(argv: list[str]) -> int:
     )
     _check(options)
     certificate = options.certificate()
-    from seqserve_gateway.admission import MAX_TOTAL_BYTES, Admission, Bodies
+    from seqserve_gateway.admission import Admission, Bodies
     from seqserve_gateway.app import FORMS, app_of
     from seqserve_gateway.endpoint import Gateway
     from seqserve_gateway.listener import listener_at, run, within_files
@@ -171,7 +171,7 @@ def main(argv: list[str]) -> int:
     gateway = Gateway(
         upstream=Upstream(settings),
         admission=Admission(options.max_requests, rate=float("inf")),
-        bodies=Bodies(options.max_body_bytes, max(options.max_body_bytes, MAX_TOTAL_BYTES)),
+        bodies=Bodies(options.max_body_bytes),
         max_timeout_s=options.max_timeout_s,
     )
     public = PublicAddress.parse(options.public_url) if options.public_url else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from httpx import ASGITransport, AsyncClient
 from starlette.responses import PlainTextResponse
@@ -10,6 +12,7 @@ from tests.clock import Clock
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import gateway_of, opened
 
+from seqserve_gateway.admission import Admission
 from seqserve_gateway.app import Guard, Readiness
 from seqserve_gateway.v1 import FORM
 
@@ -55,8 +58,7 @@ async def test_server_is_not_asked_for_every_probe(server: FakeServer) -> None:
 
 
 async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
-    gateway = gateway_of(server)
-    gateway.admission.free = 0
+    gateway = replace(gateway_of(server), admission=Admission(calls=0))
     async with opened(gateway, FORM) as client:
         assert (await client.post("/v1/generate", json={})).status_code == 429
         for path in ("/healthz", "/readyz", "/metrics"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
@@ -39,27 +38,6 @@ def test_malformed_token_is_no_valid_one() -> None:
 def test_own_token_is_not_sent_in_clear_either() -> None:
     with pytest.raises(OptionError, match="in clear"):
         Upstream(UpstreamSettings(target=REMOTE, token="own"))
-
-
-async def test_a_function_beside_the_loop_keeps_its_turn_when_its_caller_is_gone() -> None:
-    upstream = Upstream(UpstreamSettings(target="localhost:1"))
-    has_begun, may_end = threading.Event(), threading.Event()
-    ran = []
-
-    def first() -> None:
-        has_begun.set()
-        may_end.wait()
-        ran.append("first")
-
-    gone = asyncio.create_task(upstream.in_thread(first))
-    await asyncio.to_thread(has_begun.wait)
-    gone.cancel()
-    waiting = asyncio.create_task(upstream.in_thread(lambda: ran.append("second")))
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    may_end.set()
-    await waiting
-    assert ran == ["first", "second"]
 
 
 async def test_call_is_answered_by_a_server_that_comes_back_as_the_other_one_goes() -> None:
