@@ -1,10 +1,15 @@
-"""Bounds on requests: how many run and start, and how much memory and time their bodies take."""
+"""Bounds on requests: how many run and start, and how much memory and time they take.
+
+Callers share places and memory. One of them may hold three times what it leaves free, so that one
+alone has most of it, and there is always room for another one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -12,8 +17,48 @@ from starlette.requests import Request
 
 from seqserve_gateway.failure import Failure
 
-MAX_TOTAL_BYTES = 64 << 20
-"""Memory for the bodies of all requests in progress, unless one alone may have more."""
+MAX_MEMORY_BYTES = 96 << 20
+"""Memory for all requests in progress, unless one alone may have more."""
+BYTES_OF_BODY = 8
+"""Memory that a byte of a body takes: as it came, as text, in the call, and in the answer. A text
+with one rare character takes four bytes for each."""
+BYTES_OF_VALUE = 300
+"""Memory that a text of an array takes, beyond its bytes, and that of its answer."""
+_MOST_OF_FREE = 3
+
+
+def caller_of(request: Request) -> str:
+    """Returns by what callers are told apart: the address, because anybody can make up a token."""
+    return request.client.host if request.client else ""
+
+
+class Shared:
+    """A number of places, or bytes, that callers share."""
+
+    def __init__(self, size: int) -> None:
+        """Starts with all of it free."""
+        self.free = size
+        """What is left."""
+        self._held: Counter[str] = Counter()
+
+    def take(self, caller: str, size: int, code: str, what: str) -> None:
+        """Takes a part for a caller.
+
+        Raises:
+            Failure: Nothing is left, with ``code``, or too little for a caller with so much.
+        """
+        if size > self.free:
+            raise Failure(code, f"too many {what} are under way; wait for one to end")
+        if size and self._held[caller] > _MOST_OF_FREE * (self.free - size):
+            reason = f"too many {what} of this caller are under way; wait for one to end"
+            raise Failure("RESOURCE_EXHAUSTED", reason)
+        self.free -= size
+        self._held[caller] += size
+
+    def give_back(self, caller: str, size: int) -> None:
+        """Frees what a caller has taken."""
+        self.free += size
+        self._held -= Counter({caller: size})
 
 
 class Admission:
@@ -36,8 +81,7 @@ class Admission:
         """
         self.is_open = True
         """Whether calls are admitted; set to False when the process is to end."""
-        self.free = calls
-        """Number of calls that may still start."""
+        self._places = Shared(calls)
         self._rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._filled_s = float(burst), clock()
         self._calls = calls
@@ -45,24 +89,21 @@ class Admission:
     @property
     def in_progress(self) -> int:
         """Number of calls that have started and not ended."""
-        return self._calls - self.free
+        return self._calls - self._places.free
 
     @contextmanager
-    def call(self) -> Generator[None, None, None]:
+    def call(self, caller: str = "") -> Generator[None, None, None]:
         """Holds a place for a call."""
-        self._admit()
-        self.free -= 1
-        try:
-            yield
-        finally:
-            self.free += 1
-
-    def _admit(self) -> None:
         if not self.is_open:
             raise Failure("UNAVAILABLE", "the gateway is shutting down")
-        if not self.free:
-            reason = "too many calls are under way; wait for one to end"
-            raise Failure("RESOURCE_EXHAUSTED", reason)
+        self._places.take(caller, 1, "RESOURCE_EXHAUSTED", "calls")
+        try:
+            self._pace()
+            yield
+        finally:
+            self._places.give_back(caller, 1)
+
+    def _pace(self) -> None:
         if not math.isinf(self._rate):
             now_s = self._clock()
             filled = self._tokens + (now_s - self._filled_s) * self._rate
@@ -73,55 +114,77 @@ class Admission:
             self._tokens -= 1
 
 
+class Body:
+    """The body of a request, and the memory that its request holds."""
+
+    def __init__(self, memory: Shared, caller: str, content: bytes = b"") -> None:
+        """Takes no memory yet."""
+        self.caller, self.content = caller, content
+        self._memory, self._size = memory, 0
+
+    def take_memory(self, size: int) -> None:
+        """Takes memory before it is used, until the request ends.
+
+        Raises:
+            Failure: There is too little.
+        """
+        self._memory.take(self.caller, size, "UNAVAILABLE", "long requests")
+        self._size += size
+
+    def give_back(self) -> None:
+        """Frees the memory."""
+        self._memory.give_back(self.caller, self._size)
+
+
 class Bodies:
     """Reads the bodies of requests: each bounded in size and time, all together in memory."""
 
     def __init__(
         self,
         max_bytes: int = 1 << 20,
-        max_total_bytes: int = MAX_TOTAL_BYTES,
+        max_memory_bytes: int = MAX_MEMORY_BYTES,
         timeout_s: float = 20.0,
     ) -> None:
         """Starts with no body.
 
         Args:
             max_bytes: Maximum size of one body.
-            max_total_bytes: Maximum size of all bodies of requests that have no answer yet.
+            max_memory_bytes: Memory for all requests that have no answer yet, at least for one.
             timeout_s: Time that a client has to send its body.
         """
         self._max_bytes, self._timeout_s = max_bytes, timeout_s
-        self.free_bytes = max_total_bytes
-        """Memory left for bodies."""
+        self.memory = Shared(max(max_memory_bytes, 2 * BYTES_OF_BODY * max_bytes))
+        """Memory left for requests."""
 
     @asynccontextmanager
-    async def read(self, request: Request) -> AsyncGenerator[bytes, None]:
+    async def read(self, request: Request) -> AsyncGenerator[Body, None]:
         """Reads a body and holds its share of the memory until the block ends.
 
         Raises:
             Failure: The body is too large, arrives too slowly, or finds no memory.
             ClientDisconnect: The client disconnected first.
         """
-        body = bytearray()
+        body = Body(self.memory, caller_of(request))
         try:
             await self._read(request, body)
-            yield bytes(body)
+            yield body
         finally:
-            self.free_bytes += len(body)
+            body.give_back()
 
-    async def _read(self, request: Request, body: bytearray) -> None:
+    async def _read(self, request: Request, body: Body) -> None:
         declared = request.headers.get("content-length", "0")
         self._check(int(declared) if declared.isdecimal() else 0)
+        content = bytearray()
         try:
             async with asyncio.timeout(self._timeout_s):
                 async for chunk in request.stream():
-                    self._check(len(body) + len(chunk))
-                    if len(chunk) > self.free_bytes:
-                        raise Failure("UNAVAILABLE", "too many bodies are under way")
-                    body += chunk
-                    self.free_bytes -= len(chunk)
+                    self._check(len(content) + len(chunk))
+                    body.take_memory(len(chunk) * BYTES_OF_BODY)
+                    content += chunk
         except TimeoutError:
             reason = f"the body did not arrive within {self._timeout_s:g} s"
             raise Failure("DEADLINE_EXCEEDED", reason, 408) from None
+        body.content = bytes(content)
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from seqserve.auth import token_of
 from seqserve.errors import CallError
 from seqserve.metadata import REQUEST_ID, request_id
 from seqserve.results import Result
+from seqserve_gateway.admission import BYTES_OF_VALUE, Body
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
@@ -33,6 +35,11 @@ _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
 JSON = "application/json"
 _TRACE = ("traceparent", "tracestate")
+# More than a request may translate.
+_MOST_VALUES = 25_000
+_FEW_VALUES = 1000
+# One without an end takes the rest: looking for the end of each would take quadratic time.
+_JSON_TEXT = re.compile(rb'"[^"\\]*+(?:\\.?+[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _PRINTABLE = re.compile(r"[\x20-\x7e]{1,512}")
 
 
@@ -40,15 +47,15 @@ class Call:
     """A request whose body was read, and which was admitted."""
 
     def __init__(
-        self, request: Request, body: bytes, upstream: Upstream, request_id: str, timeout_s: float
+        self, request: Request, body: Body, upstream: Upstream, request_id: str, timeout_s: float
     ) -> None:
         """Starts the clock of the deadline; an endpoint gets the call, it makes none."""
         self.request = request
         """Path, query and headers; its body is in ``body``."""
-        self.body = body
+        self.body = body.content
         self.request_id = request_id
         """Id of the call in the server's log; it is in every answer as ``x-request-id``."""
-        self._upstream = upstream
+        self._upstream, self._held = upstream, body
         self._deadline_s = time.monotonic() + timeout_s
         self._token = bearer_of(request)
         self._identify()
@@ -87,9 +94,40 @@ class Call:
         """Seconds until the deadline; a moment at least, so that a call can report its end."""
         return max(1e-3, self._deadline_s - time.monotonic())
 
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Runs a function that takes long outside the event loop, when it is its turn."""
-        return await self._upstream.in_thread(function)
+    def json(self, **hooks: Any) -> Any:
+        """Returns the body as JSON, once there is memory for its values.
+
+        Args:
+            hooks: As :func:`json.loads` takes them.
+
+        Raises:
+            ValueError: It is not JSON, or not UTF-8.
+            RecursionError: It is nested too deeply.
+            Failure: It has too many values, or there is too little memory for them.
+        """
+        self.take_memory(_values_of(self.body) * BYTES_OF_VALUE)
+        return json.loads(self.body.decode("utf-8-sig"), **hooks)
+
+    def take_memory(self, size: int) -> None:
+        """Takes memory until the request ends, before it is used.
+
+        Raises:
+            Failure: There is too little, or the caller has too much.
+        """
+        self._held.take_memory(size)
+
+    async def reading(self, function: str, *given: Any) -> Any:
+        """Returns what a function of :mod:`.reading` returns, from a process with limits.
+
+        The server has accepted the caller's token before.
+
+        Raises:
+            Unreadable: The document cannot be read.
+            Failure: It takes too much time or memory, or too many documents wait.
+        """
+        await self.recent(_accepted)
+        caller = self._held.caller
+        return await self._upstream.readers.outcome(caller, self.take_memory, function, *given)
 
     async def recent(self, listing: Callable[[Call], Awaitable[T]]) -> T:
         """Returns what a listing gave for this caller in the last seconds, or lists anew."""
@@ -105,27 +143,51 @@ class Call:
         return self._upstream.messages(method, request, self.left_s)
 
     async def generate_all(
-        self, sources: Sequence[str], **options: Unpack[GenerateOptions]
-    ) -> list[Result]:
-        """Generates from each text of an array, and returns the results in its order.
+        self,
+        sources: Sequence[str],
+        needed: Callable[[Result], S],
+        **options: Unpack[GenerateOptions],
+    ) -> list[S]:
+        """Generates from each text of an array, and returns in its order what is needed of each.
 
         A single text is an ordinary call. Several share a window and have low priority, so that an
         array takes the slots that callers of single texts leave. Arrays that start while others
-        are in progress share :data:`SHARED_WINDOW` with them.
+        are in progress share :data:`SHARED_WINDOW` with them, and callers take turns.
+
+        Args:
+            sources: The texts.
+            needed: Called with each result as it comes: whole ones of a long array would take
+                much memory.
+            **options: Of every text.
         """
         if len(sources) == 1:
-            return [await self.client.generate(sources[0], timeout_s=self.left_s, **options)]
+            result = await self.client.generate(sources[0], timeout_s=self.left_s, **options)
+            return [needed(result)]
         options.setdefault("priority", Priority.LOW)
 
-        async def answered(batch: Sequence[str]) -> list[Result]:
+        async def answered(batch: Sequence[str]) -> list[S]:
             outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
-            return [_result(outcome) for outcome in outcomes]
+            return [needed(_result(outcome)) for outcome in outcomes]
 
         with self._upstream.array() as arrays:
             # One batch runs while the last texts of the other one end.
             size = max(MIN_WINDOW, SHARED_WINDOW // arrays) // _BATCHES
-            answers = await in_window(answered, _batches(sources, size), _BATCHES)
+            answers = await self.in_turns(answered, [*_batches(sources, size)], _BATCHES)
         return [result for answer in answers for result in answer]
+
+    async def in_turns(
+        self, function: Callable[[S], Awaitable[T]], items: Sequence[S], width: int
+    ) -> list[T]:
+        """Awaits a function for each item as :func:`in_window` does, in turns with other callers.
+
+        A single item waits for nobody.
+        """
+
+        async def answered(item: S) -> T:
+            async with self._upstream.turns.turn(self._held.caller):
+                return await function(item)
+
+        return await in_window(function if len(items) == 1 else answered, items, width)
 
     def _identify(self) -> None:
         headers = self.request.headers
@@ -162,6 +224,27 @@ async def in_window(
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [results[number] for number in range(len(results))]
+
+
+async def _accepted(call: Call) -> bool:
+    # The server refuses a token that it does not know.
+    await call.client.models(timeout_s=call.left_s)
+    return True
+
+
+def _values_of(body: bytes) -> int:
+    """Returns an upper bound of the number of values and names in JSON, before there is one."""
+    count, texts = _signs_in(body), (body.count(b'"') - body.count(b'\\"')) // 2
+    if count > _MOST_VALUES >= texts // 2 or count > _FEW_VALUES >= texts:
+        # Most of them may be within texts.
+        count = _signs_in(_JSON_TEXT.sub(b"", body))
+    if count > _MOST_VALUES:
+        raise Failure("INVALID_ARGUMENT", f"the body has more than {_MOST_VALUES:,} values", 413)
+    return count
+
+
+def _signs_in(body: bytes) -> int:
+    return sum(map(body.count, (b",", b"[", b"{")))
 
 
 def _result(outcome: Result | CallError) -> Result:

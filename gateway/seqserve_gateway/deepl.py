@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqserve.arguments import GenerateOptions
-from seqserve.documents import html
 from seqserve.language_codes import AUTO, folded
 from seqserve.model import Glossary
 from seqserve_gateway import RESOURCES
@@ -28,7 +27,8 @@ from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, fields_of
 from seqserve_gateway.languages import name_of, names_of, targets_of
-from seqserve_gateway.translation import Parse, Translated, plain, translated, xml
+from seqserve_gateway.reading import Job
+from seqserve_gateway.translation import Translated, translated
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"
@@ -41,6 +41,11 @@ _REGIONS = {
 _FORMALITIES = ("default", "prefer_more", "prefer_less", "more", "less")
 # What a translation would depend on, and no model reads.
 _WITHOUT_EFFECT = ("context", "custom_instructions", "style_id", "translation_memory_id")
+_XML_TAGS = {
+    "ignored": "ignore_tags",
+    "splitting": "splitting_tags",
+    "non_splitting": "non_splitting_tags",
+}
 # There is no quota; some clients divide by the limit.
 _NO_LIMIT = 1_000_000_000_000
 
@@ -49,9 +54,9 @@ async def _translate(call: Call) -> Response:
     fields = _fields(call)
     texts = [_in_one_line(fields, text) for text in fields.texts("text")]
     options = await _options(call, fields)
-    parse = _parse_of(fields)
+    job = _job_of(fields, texts)
     source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
-    results = await translated(call, texts, parse, source, target, options)
+    results = await translated(call, job, "text", source, target, options)
     billed = [{"billed_characters": len(text)} for text in texts]
     shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
     return JSONResponse(
@@ -121,22 +126,18 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
     return options
 
 
-def _parse_of(fields: Fields) -> Parse:
+def _job_of(fields: Fields, texts: Sequence[str]) -> Job:
     handling = fields.text("tag_handling", "")
-    if handling == "html":
-        return lambda text: html.parse([text])
-    if handling == "xml":
-        ignored, splitting, non_splitting = (
-            [name.strip() for each in fields.texts(field) for name in each.split(",")]
-            if fields.has(field)
-            else []
-            for field in ("ignore_tags", "splitting_tags", "non_splitting_tags")
-        )
-        has_outline = fields.flag("outline_detection") or not fields.has("outline_detection")
-        return lambda text: xml(text, ignored, splitting, non_splitting, has_outline=has_outline)
-    if handling:
+    if handling not in ("", "html", "xml"):
         raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
-    return plain
+    options: dict[str, object] = {
+        argument: [name.strip() for each in fields.texts(field) for name in each.split(",")]
+        for argument, field in _XML_TAGS.items()
+        if handling == "xml" and fields.has(field)
+    }
+    if handling == "xml" and fields.has("outline_detection"):
+        options["has_outline"] = fields.flag("outline_detection")
+    return Job(handling or "plain", texts, options=options)
 
 
 async def _glossary_of(call: Call, id_: str, source: str, target: str) -> str:

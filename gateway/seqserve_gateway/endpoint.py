@@ -200,7 +200,7 @@ class _EndpointApp:
         gateway = self._gateway
         timeout_s = timeout_of(request, gateway.upstream.settings.timeout_s, gateway.max_timeout_s)
         async with gateway.bodies.read(request) as body:
-            with gateway.admission.call():
+            with gateway.admission.call(body.caller):
                 # The calls report the deadline themselves; this ends what a slow reader holds.
                 async with asyncio.timeout(timeout_s + _READ_S), _watch_disconnect(request.receive):
                     call = Call(request, body, gateway.upstream, request_id, timeout_s)

@@ -6,7 +6,6 @@ multipart/form-data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
@@ -104,7 +103,7 @@ def fields_of(call: Call) -> Fields:
     if not call.body:
         return Fields(query)
     if call.media_type == JSON:
-        return Fields(query | _of_json(call.body))
+        return Fields(query | _of_json(call))
     if call.media_type == "multipart/form-data":
         values, files = _of_multipart(call.body, call.request.headers["content-type"])
         return Fields(query | values, files)
@@ -128,9 +127,9 @@ def _too_many() -> Failure:
     return Failure("INVALID_ARGUMENT", f"there are more than {_MOST_FIELDS:,} fields")
 
 
-def _of_json(body: bytes) -> dict[str, Any]:
+def _of_json(call: Call) -> dict[str, Any]:
     try:
-        values = json.loads(body)
+        values = call.json()
     except (ValueError, RecursionError):
         raise Failure("INVALID_ARGUMENT", "the body is not JSON") from None
     if not isinstance(values, dict):

@@ -12,7 +12,7 @@ from seqserve.language_codes import AUTO, folded
 from seqserve.model import LanguagePair
 from seqserve.results import DetectedLanguage
 from seqserve_gateway import RESOURCES
-from seqserve_gateway.call import Call, in_window
+from seqserve_gateway.call import Call
 from seqserve_gateway.failure import refusal
 
 Targets: TypeAlias = dict[str, list[str]]
@@ -47,7 +47,7 @@ async def sources_of(
         )
         return found[0] if found else DetectedLanguage(language=target, confidence=0.0)
 
-    return await in_window(detected, texts, _DETECTIONS)
+    return await call.in_turns(detected, texts, _DETECTIONS)
 
 
 async def targets_of(call: Call) -> Targets:

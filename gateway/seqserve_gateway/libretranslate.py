@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.documents import html
 from seqserve.language_codes import AUTO
 from seqserve.results import DetectedLanguage
 from seqserve_gateway import RESOURCES
@@ -25,10 +24,11 @@ from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.files import SUFFIXES, translated_file
 from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
-from seqserve_gateway.translation import Parse, plain, translated
+from seqserve_gateway.reading import Job
+from seqserve_gateway.translation import translated
 
 _MOST_ALTERNATIVES = 15
-_PARSERS: dict[str, Parse] = {"text": plain, "html": lambda text: html.parse([text])}
+_FORMS = {"text": "plain", "html": "html"}
 
 
 class Downloads:
@@ -36,7 +36,7 @@ class Downloads:
 
     def __init__(
         self,
-        max_bytes: int = 64 << 20,
+        max_bytes: int = 32 << 20,
         kept_s: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,10 +77,11 @@ async def _translate(call: Call) -> Response:
     fields = _fields(call)
     texts = fields.texts("q")
     source, target = fields.code("source"), fields.code("target")
-    if (parse := _PARSERS.get(fields.text("format", "text"))) is None:
+    if (form := _FORMS.get(fields.text("format", "text"))) is None:
         raise refusal("format", f"{fields.text('format')} is not supported; there are text, html")
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
-    results = await translated(call, texts, parse, source, target, alternatives=alternatives)
+    job = Job(form, texts)
+    results = await translated(call, job, "q", source, target, alternatives=alternatives)
     answer: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     if alternatives:
         answer["alternatives"] = [list(result.alternatives) for result in results]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from google.protobuf import json_format
@@ -40,9 +41,9 @@ _NO_INTEGER = "invalid literal for int() with base 10: "
 """Python's own words, which protobuf passes on."""
 
 
-def message_of(body: bytes, message: M) -> M:
-    """Fills a message from the JSON of a body."""
-    facts = _json(body)
+def message_of(load: Callable[..., Any], message: M) -> M:
+    """Fills a message from JSON; ``load`` reads it with the hooks of :func:`json.loads`."""
+    facts = _json(load)
     if not isinstance(facts, dict):
         raise _invalid("the body is not a JSON object")
     try:
@@ -65,11 +66,9 @@ def text_of(message: Message) -> str:
     return json.dumps(facts_of(message), ensure_ascii=False, separators=(",", ":"))
 
 
-def _json(body: bytes) -> Any:
+def _json(load: Callable[..., Any]) -> Any:
     try:
-        return json.loads(
-            body, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
-        )
+        return load(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer)
     except RecursionError:
         raise _invalid("the body is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -81,8 +80,7 @@ def _json(body: bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise _invalid("is given twice", twice)
     return members
 

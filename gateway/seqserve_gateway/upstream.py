@@ -6,10 +6,8 @@ of the context holds it, and the client reads it for every attempt.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,13 +26,18 @@ from seqserve.errors import OptionError
 from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.tls import TLS
 from seqserve_gateway.failure import Failure
+from seqserve_gateway.readers import Readers
+from seqserve_gateway.turns import Turns
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
 METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 """Metadata of the calls that the current task makes."""
+_MOST_BATCHES, _MOST_OWN_BATCHES = 16, 12
+"""Batches of all arrays, and of those of one caller, on the server. The least of them has four
+texts, and by default a server has 64 slots: more would wait there, before the texts of others."""
 _RECENT_S = 5.0
-_MOST_RECENT = 8
+_MOST_RECENT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,10 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
         self._arrays = 0
-        self._thread = ThreadPoolExecutor(1, "seqserve-gateway")
+        self.turns = Turns(_MOST_BATCHES, _MOST_OWN_BATCHES)
+        """For the batches of arrays."""
+        self.readers = Readers()
+        """For documents."""
         self._recent: dict[Hashable, tuple[float, Any]] = {}
         self.is_private = settings.tls is not None or is_local(settings.target)
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
@@ -81,13 +87,6 @@ class Upstream:
             yield self._arrays
         finally:
             self._arrays -= 1
-
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Runs a function outside the event loop, one after another: they may take much memory.
-
-        A started function is completed even if the client disconnects, and the next one waits.
-        """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
     async def recent(self, key: Hashable, listing: Callable[[], Awaitable[T]]) -> T:
         """Returns what a listing gave for a key in the last seconds, or lists anew."""
@@ -128,7 +127,7 @@ class Upstream:
     async def close(self) -> None:
         """Cancels the calls in progress and closes the channel."""
         self._calls.cancel()
-        self._thread.shutdown(wait=False)
+        self.readers.close()
         await self.client.close()
 
     def _metadata(self) -> Pairs:

@@ -56,7 +56,7 @@ def _endpoint(path: str, descriptor: MethodDescriptor) -> Endpoint:
 
 def _from_body(call: Call, message: Message) -> Message:
     call.check_json()
-    return message_of(call.body, message)
+    return message_of(call.json, message)
 
 
 def _from_query(call: Call, message: Message) -> Message:

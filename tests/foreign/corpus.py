@@ -30,7 +30,10 @@ def documents(kind: Format) -> list[Path]:
         for suffix in SUFFIXES[kind]
         for path in FILES.rglob(f"*{suffix}")
         # The tests of pandoc's command are listings of code.
-        if "test/command" not in str(path) and 0 < path.stat().st_size < _MOST_BYTES
+        if "test/command" not in str(path)
+        # It is not well-formed.
+        and path.name != "normalize.docx"
+        and 0 < path.stat().st_size < _MOST_BYTES
     )
     return sorted(found, key=lambda path: hashlib.sha256(str(path).encode()).digest())[:MOST]
 

@@ -66,6 +66,10 @@ def warn_of_misspelt(options: type[Any], environ: Mapping[str, str] | None = Non
         print(warning, file=sys.stderr, flush=True)
 
 
+_LINKED = (
+    ". Kubernetes sets such a variable for a Service called seqserve: write enableServiceLinks:"
+    " false in the spec of the pod, or give the Service another name"
+)
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
@@ -93,7 +97,8 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
             raise ValueError
     except ValueError:
         expected = f"one of {members(kind)}" if is_enum(kind) else _KINDS.get(kind, "valid")
-        raise OptionError(f"{source}: {value!r} is not {expected}") from None
+        advice = _LINKED if source.startswith(_PREFIX) and "://" in str(value) else ""
+        raise OptionError(f"{source}: {value!r} is not {expected}{advice}") from None
     if (fault := rules["fault"]) and (expected := fault(result)):
         raise OptionError(f"{source}: {value!r} is not {expected}")
     low, high = rules["minimum"], rules["maximum"]

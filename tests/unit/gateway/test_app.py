@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from httpx import ASGITransport, AsyncClient
 from starlette.responses import PlainTextResponse
@@ -10,6 +12,7 @@ from tests.clock import Clock
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import gateway_of, opened
 
+from seqserve_gateway.admission import Admission
 from seqserve_gateway.app import Guard, Readiness
 from seqserve_gateway.v1 import FORM
 
@@ -55,8 +58,7 @@ async def test_server_is_not_asked_for_every_probe(server: FakeServer) -> None:
 
 
 async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
-    gateway = gateway_of(server)
-    gateway.admission.free = 0
+    gateway = replace(gateway_of(server), admission=Admission(calls=0))
     async with opened(gateway, FORM) as client:
         assert (await client.post("/v1/generate", json={})).status_code == 429
         for path in ("/healthz", "/readyz", "/metrics"):
@@ -81,6 +83,7 @@ async def test_page_of_another_site_may_not_call(server: FakeServer, origins: li
         answer = await client.get("/v1/models", headers=OTHER_SITE)
         preflight = await client.options("/v1/generate", headers=OTHER_SITE)
     assert answer.status_code == 403
+    assert "--cors-origin" in answer.text
     assert "access-control-allow-origin" not in preflight.headers
 
 
@@ -89,11 +92,13 @@ async def test_page_of_a_named_origin_may_call(server: FakeServer, origins: list
     asks = {
         "access-control-request-method": "POST",
         "access-control-request-headers": "content-type,authorization,x-request-timeout-s",
+        "access-control-request-private-network": "true",
     }
     async with opened(gateway_of(server), FORM, cors_origins=origins) as client:
         preflight = await client.options("/v1/generate", headers=OTHER_SITE | asks)
         answer = await client.post("/v1/generate", json={"source": "a"}, headers=OTHER_SITE)
     assert preflight.status_code == 200
+    assert preflight.headers["access-control-allow-private-network"] == "true"
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origins[0]
     assert "x-request-id" in answer.headers["access-control-expose-headers"].lower()

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from operator import attrgetter
 
 import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.without_socket import Reader, gateway_of, texts_of
+from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, texts_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
 from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
 from seqserve_gateway.endpoint import Endpoint, Form
+from seqserve_gateway.turns import Turns
 
 
 async def shout_all(call: Call) -> Response:
-    results = await call.generate_all(json.loads(call.body)["q"], beam_size=2)
-    return JSONResponse([result.text for result in results])
+    return JSONResponse(await call.generate_all(call.json()["q"], attrgetter("text"), beam_size=2))
 
 
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
@@ -99,3 +99,22 @@ async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: Fake
     answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
     assert len(server.metadata) == len(texts)
+
+
+async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
+    gateway = gateway_of(server)
+    gateway.upstream.turns = Turns(1, 1)
+    app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(60)]
+    async with client_of(app) as first, client_of(app, "10.0.0.2") as second:
+        many = [
+            asyncio.create_task(first.post("/shout", json={"q": ["first"] * 60})) for _ in range(9)
+        ]
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        answer = await second.post("/shout", json={"q": texts})
+        before = texts_of(server).count("first")
+        await asyncio.wait(many)
+    assert answer.json() == [text.upper() for text in texts]
+    # A batch of one, a batch of the other, and a few before; all batches of the first are waiting.
+    least, most = MIN_WINDOW // 2, SHARED_WINDOW // 2
+    assert before <= (len(texts) // least + 4) * most

@@ -11,7 +11,7 @@ import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
-from tests.unit.gateway.without_socket import Reader, gateway_of, opened
+from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, opened
 
 from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.app import app_of
@@ -158,19 +158,25 @@ async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer
             for content in (b" " * 21, parts())
         ]
     assert statuses == [413, 413]
-    assert gateway.bodies.free_bytes == Bodies().free_bytes
+    assert gateway.bodies.memory.free == Bodies(20).memory.free
 
 
-async def test_bodies_share_a_bounded_memory(server: FakeServer) -> None:
-    gateway = replace(gateway_of(server), bodies=Bodies(max_total_bytes=30))
-    async with opened(gateway, FORM) as client:
-        in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
+async def test_requests_share_a_bounded_memory_and_leave_room_for_other_callers(
+    server: FakeServer,
+) -> None:
+    gateway = replace(gateway_of(server), bodies=Bodies(24, max_memory_bytes=0))
+    app, body = app_of(gateway, [FORM]), {"q": "another text"}
+    async with client_of(app) as client, client_of(app, "10.0.0.2") as other:
+        in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on and on"}))
         while not server.requests:
             await asyncio.sleep(0.01)
-        answer = await client.post("/shout", json={"q": "another text"})
+        refused = await client.post("/shout", json=body)
+        answered = await other.post("/shout", json=body)
         in_progress.cancel()
         await asyncio.wait([in_progress])
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert answered.status_code == 200
+    assert gateway.bodies.memory.free == Bodies(24, max_memory_bytes=0).memory.free
 
 
 async def test_body_that_does_not_arrive_takes_no_place(server: FakeServer) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from seqserve_gateway.admission import Body, Shared
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.fields import Fields, fields_of
@@ -28,7 +30,8 @@ async def fields(body: bytes | str, content_type: str, query: str = "") -> Field
     data = body.encode() if isinstance(body, str) else body
     upstream = Upstream(UpstreamSettings(target="localhost:1"))
     try:
-        return fields_of(Call(Request(scope), data, upstream, "id", 1.0))
+        body = Body(Shared(1 << 30), "caller", data)
+        return fields_of(Call(Request(scope), body, upstream, "id", 1.0))
     finally:
         await upstream.close()
 
@@ -82,8 +85,9 @@ async def test_file_keeps_its_name_and_every_byte() -> None:
     ("body", "content_type"),
     [
         ("{", "application/json"),
-        ("[" * 100_000, "application/json"),
+        ("[" * 10_000, "application/json"),
         ("[]", "application/json"),
+        ('{"q": "a"}'.encode("utf-16"), "application/json"),
         (b"\xff", FORM),
         ("&".join("a=1" for _ in range(1001)), FORM),
         ("no parts", "multipart/form-data; boundary=B"),
@@ -102,6 +106,36 @@ async def test_body_that_is_not_what_it_says_is_refused(
     with pytest.raises(Failure) as refused:
         await fields(body, content_type)
     assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"q": "a", "unused": [' + "[]," * 300_000 + "[]]}",
+        '{"q": ["a"' + ',"a"' * 200_000 + "]}",
+        '{"q": "a"' + ',"a":{}' * 150_000 + "}",
+        '{"q": "' + '\\"' * 300_000 + '", "unused": [' + "1," * 30_000 + "1]}",
+        "[" * 1_000_000,
+        '"' * 999_999 + "," * 30_000,
+    ],
+)
+async def test_body_of_too_many_values_is_refused_before_they_are_made(text: str) -> None:
+    body = text.encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(Failure) as refused:
+            await fields(body, "application/json")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert refused.value.status == 413
+    assert peak < 4 * len(body)
+
+
+@pytest.mark.parametrize("q", ["a, b [c] {d}, " * 60_000, '", [{' * 60_000, "\\" * 100_001 + ",["])
+async def test_what_looks_like_values_within_a_text_is_text(q: str) -> None:
+    read = await fields(json.dumps({"q": q, "source": "en"}), "application/json")
+    assert (read.text("q"), read.text("source")) == (q, "en")
 
 
 async def test_json_without_its_header_says_what_is_missing() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.clock import Clock
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import TranslatingServer, translating
+from tests.unit.gateway.without_socket import gateway_of, opened
 
+from seqserve_gateway.admission import Bodies
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.fields import File
-from seqserve_gateway.libretranslate import Downloads
+from seqserve_gateway.libretranslate import FORM, Downloads
 
 ENGLISH = {"source": "en", "target": "de"}
 
@@ -57,6 +60,20 @@ async def test_alternatives_are_the_next_hypotheses() -> None:
     assert len({answer.json()["translatedText"], *answer.json()["alternatives"]}) == 3
     options = server.requests[0].options
     assert options.num_hypotheses == 3 <= options.beam_size
+
+
+async def test_memory_for_alternatives_is_taken_beforehand() -> None:
+    server = TranslatingServer("en-de")
+    gateway = replace(gateway_of(server), bodies=Bodies(100, max_memory_bytes=0))
+    try:
+        async with opened(gateway, FORM) as client:
+            answers = [
+                await client.post("/translate", data={"q": "a", "alternatives": n, **ENGLISH})
+                for n in (15, 1)
+            ]
+    finally:
+        server.stop()
+    assert [answer.status_code for answer in answers] == [503, 200]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from seqserve_gateway.messages import message_of, text_of
 
 def read(body: str | bytes) -> generation_pb2.GenerateRequest:
     data = body.encode() if isinstance(body, str) else body
-    return message_of(data, generation_pb2.GenerateRequest())
+    return message_of(partial(json.loads, data), generation_pb2.GenerateRequest())
 
 
 def test_names_of_protos_and_of_json_are_read() -> None:

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 from tests.unit.client.documents.translating import in_capitals
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import PAIR, translating
 
-from seqserve_gateway.failure import Failure
-from seqserve_gateway.translation import xml
-
-PAIR = {"source": "en", "target": "de"}
+from seqserve.documents.passage import ParseError
+from seqserve_gateway.markup import xml
 
 
 async def translate(client: Any, q: str | list[str], **more: object) -> Any:
@@ -93,8 +91,8 @@ def test_passages_joined_are_the_text(text: str) -> None:
         "<a>" * 100_000,
     ],
 )
-def test_what_is_no_xml_is_refused_by_the_name_of_its_field(text: str) -> None:
-    with pytest.raises(Failure, match=r"text: line 1 (is not well-formed XML|has an element)"):
+def test_what_is_no_xml_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match=r"line 1 (is not well-formed XML|has an element)"):
         xml(text)
 
 

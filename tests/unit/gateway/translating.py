@@ -20,6 +20,7 @@ from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway.app import FORMS
 
+PAIR = {"source": "en", "target": "de"}
 CONFIDENCE = 0.875
 """Of every language that is detected."""
 _NO_SCORER = generation_pb2.Failure(
@@ -38,6 +39,7 @@ class TranslatingServer(FakeServer):
     Attributes:
         pairs: What it lists and translates.
         has_scorer: Whether it aligns what it writes.
+        has_tokens: Whether it refuses every token.
         glossaries: What it lists; each has one entry, ``a`` as ``b``.
         detecting: Makes each detection wait for others.
         listings: How often it has listed its glossaries.
@@ -49,6 +51,7 @@ class TranslatingServer(FakeServer):
         super().__init__()
         self.pairs = [pair.split("-") for pair in pairs]
         self.has_scorer = True
+        self.has_tokens = False
         self.glossaries: list[model_pb2.Glossary] = []
         self.detecting: threading.Barrier | None = None
         self.listings = 0
@@ -82,7 +85,8 @@ class TranslatingServer(FakeServer):
 
     def ListModels(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
-        assert request.with_pairs
+        if self.has_tokens:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "no valid token")
         pairs = [
             model_pb2.LanguagePair(source_language=source, target_language=target)
             for source, target in self.pairs

@@ -34,9 +34,9 @@ def opened(
 
 
 @asynccontextmanager
-async def client_of(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
-    """Runs an application; yields a client of it."""
-    transport = httpx.ASGITransport(app)
+async def client_of(app: Starlette, address: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
+    """Runs an application; yields a client of it, with an address."""
+    transport = httpx.ASGITransport(app, client=(address, 1))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://localhost:5000") as client,

@@ -53,8 +53,9 @@ _ODT = Table(
     roles={
         **dict.fromkeys(("text:p", "text:h"), Role.BLOCK),
         **dict.fromkeys(("text:tab", "text:line-break"), Role.KEPT),
-        **dict.fromkeys(("text:tracked-changes", "office:annotation"), Role.POINT),
-        **dict.fromkeys(("text:ruby-text", "text:number", "svg:title", "svg:desc"), Role.POINT),
+        "text:tracked-changes": Role.DELETED,
+        **dict.fromkeys(("office:annotation", "text:ruby-text", "text:number"), Role.POINT),
+        **dict.fromkeys(("svg:title", "svg:desc"), Role.POINT),
         **dict.fromkeys(("text:span", "text:a", "text:meta", "text:ruby"), Role.INLINE),
         **dict.fromkeys(("text:ruby-base",), Role.INLINE),
         "text:s": Role.SPACE,

@@ -106,7 +106,7 @@ def leaf(piece: Piece, syntax: Syntax) -> Element:
         text = syntax.read(piece.raw) if piece.text is None else piece.text
         return Element(piece, text, has_placeholder=True)
     if piece.kind is not Kind.TEXT:
-        return Element(piece)
+        return Element(piece, " " if piece.kind is Kind.SPACE else "")
     text = (piece.syntax or syntax).read(piece.raw) if piece.text is None else piece.text
     return Element(piece, text, has_text=bool(text.strip()), has_words=has_words(text))
 

@@ -223,7 +223,10 @@ def _without_kept(
         stand_in = source[mark.begin : mark.end]
         begins = (link.target_begin for link in links if link.source_begin == mark.begin)
         begin = next((begin for begin in begins if text.startswith(stand_in, begin)), None)
-        if begin is not None:
+        if begin is None and stand_in.startswith("{"):
+            # Nothing is known of its token.
+            begin = text.find(stand_in)
+        if begin is not None and begin >= 0:
             spans.append((begin, begin + len(stand_in), mark.begin))
     parts: list[str] = []
     rest: list[Link] = []

@@ -104,8 +104,8 @@ def _unit(unit: Node) -> str | Passage:
         return Passage(line=1, source=unit.raw, fault=fault)
     name = f"{source.prefix}target"
     # The target follows the source, and in version 1.2 the source in segments.
-    nodes = unit.children
-    place = nodes.index(old) if old else nodes.index(children.get("seg-source", source)) + 1
+    nodes, segmented = unit.children, children.get("seg-source", source)
+    place = nodes.index(old) if old else nodes.index(segmented) + 1
     tag = old.opening.removesuffix(">").removesuffix("/").rstrip() if old else f"<{name}"
     before = nodes[nodes.index(source) - 1]
     has_indent = old is None and nodes[0] is not source and before.name == TEXT
@@ -117,7 +117,8 @@ def _unit(unit: Node) -> str | Passage:
         opening = f"{unit.opening}{head}{_with_state(f'{tag}>', 'needs-review-translation')}"
     rest = "".join(each.raw for each in nodes[place + (old is not None) :])
     return target(
-        _TABLE.pieces(source, is_text=True),
+        # Its marks of segments are those of the target, too.
+        _TABLE.pieces(segmented if segmented.text == source.text else source, is_text=True),
         XML,
         line=1,
         before="",

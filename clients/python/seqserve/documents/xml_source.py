@@ -22,6 +22,7 @@ REFERENCE = r"&(?:lt|gt|amp|quot|apos|#\d+|#x[\da-fA-F]+);"
 ENTITY = r"&[^\s&;]+;"
 """References to entities, as a pattern."""
 _REFERENCE = re.compile(REFERENCE)
+_NO_ATTRIBUTES: Mapping[str, str] = {}
 TEXT, CDATA, OTHER = "#text", "#cdata", "#other"
 """Names of what is no element: texts, sections of CDATA, and the rest, such as comments."""
 
@@ -39,7 +40,7 @@ class Node:
     ) -> None:
         """Begins at a byte of the source; the parser fills in the rest."""
         self.name = name
-        self.attributes = attributes or {}
+        self.attributes = attributes or _NO_ATTRIBUTES
         """By their names without prefixes."""
         self.children: list[Node] = []
         self.has_text = self.has_words = False

@@ -38,6 +38,8 @@ class Role(Enum):
     """It divides a text, and is not read."""
     MARKED = "marked"
     """It divides a text, and says that it is not to be translated."""
+    DELETED = "deleted"
+    """It divides a text, and no reader sees it."""
     NOTHING = "nothing"
     """A hint that means nothing in a translation."""
     RUN = "run"
@@ -111,7 +113,7 @@ class _Reader:
                 is_inner = role is Role.BLOCK or (is_text if self._table.is_text else False)
                 self.read(node, is_inner)
                 self._add(Kind.BREAK, node.closing)
-            elif role in (Role.INLINE, Role.FIELD) and node.has_text:
+            elif role in (Role.INLINE, Role.FIELD) and node.children:
                 name = FIELD if role is Role.FIELD else node.name
                 inner, opening, closing = self._unwrapped(node)
                 self._add(Kind.OPENING, opening, name)
@@ -133,7 +135,7 @@ class _Reader:
             return piece
         if role is Role.PROTECTED:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
-        if role in (Role.KEPT, Role.MARKED):
+        if role in (Role.KEPT, Role.MARKED, Role.DELETED):
             return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
         kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
         return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
+from random import Random
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Link, Translation
 
-from .marking import marked, passages_of
+from .marking import marked, passages_of, units
 from .test_subtitles import written
 from .translating import in_capitals
 
@@ -230,6 +232,32 @@ def test_any_part_stays_to_the_byte_and_is_xml_with_all_words_when_translated(
     ]
 
 
+@given(st.lists(RUNS), st.randoms(use_true_random=False))
+def test_wherever_words_go_texts_are_in_runs_and_runs_in_no_other(
+    runs: list[str], random: Random
+) -> None:
+    parts = []
+    for passage in passages_of(Format.DOCX, docx_document(f"<w:p>{''.join(runs)}</w:p>")):
+        if not passage.has_words or random.random() < 0.2:
+            # One that fails stays between others.
+            parts.append(passage.before + passage.source)
+            continue
+        sources = units(passage.text, passage)
+        words = [unit[0] for unit in sources]
+        random.shuffle(sources)
+        ends = accumulate(len(word) + 1 for word in words)
+        links = [
+            Link(*source.span(), end - 1 - len(word), end - 1)
+            for source, word, end in zip(sources, words, ends, strict=True)
+        ]
+        parts.append(passage.before + passage.written(Translation(" ".join(words), tuple(links))))
+    for parent in ElementTree.fromstring("".join(parts)).iter():
+        is_run = parent.tag == f"{W}r"
+        for child in parent:
+            in_run = child.tag[len(W) :] in ("t", "br", "tab", "sym", "fldChar", "rPr")
+            assert in_run is is_run or parent.tag == f"{W}rPr", (parent.tag, child.tag)
+
+
 def odt_document(text: str) -> str:
     return f'<o:text xmlns:o="urn:o" xmlns:text="{TEXT}">\n{text}\r\n</o:text>'
 
@@ -285,10 +313,15 @@ def test_paragraphs(text: str, expected: str) -> None:
             "A<o:note><text:p>B</text:p></o:note>",
         ),
         ("a <o:frame><o:image/></o:frame>, c", ["a, c"], "A <o:frame><o:image/></o:frame>, C"),
+        (
+            "a<text:span> </text:span>b<text:span><text:s/></text:span>c <text:span/>d",
+            ["a b c d"],
+            "A<text:span> </text:span>B<text:span><text:s/></text:span>C <text:span/>D",
+        ),
         ("a <![CDATA[b & c]]> d", ["a b & c d"], "A <![CDATA[B & C]]> D"),
         (
             "a<text:tracked-changes><text:p>gone</text:p></text:tracked-changes> b",
-            ["a b"],
+            ["a", "b"],
             "A<text:tracked-changes><text:p>gone</text:p></text:tracked-changes> B",
         ),
     ],

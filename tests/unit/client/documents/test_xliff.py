@@ -43,6 +43,12 @@ REVIEW = '<target state="needs-review-translation">'
             "<alt-trans><source>x</source><target>y</target></alt-trans>",
         ),
         (
+            '<source>a. b</source><seg-source><mrk mid="1">a.</mrk> <mrk mid="2">b</mrk>'
+            "</seg-source>",
+            '<source>a. b</source><seg-source><mrk mid="1">a.</mrk> <mrk mid="2">b</mrk>'
+            f'</seg-source>{REVIEW}<mrk mid="1">«a.»</mrk> <mrk mid="2">«b»</mrk></target>',
+        ),
+        (
             '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>',
             '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>'
             f'{REVIEW}«a»<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>«b»<ept id="2"/></target>',
@@ -116,7 +122,14 @@ def test_version_2(segment: str, expected: str | None) -> None:
         ('a <bpt id="1"/> b', "a {0} b", 'A <bpt id="1"/> B'),
         ('a <ec startRef="1"/>, b', "a {0}, b", 'A <ec startRef="1"/>, B'),
         ('Hello <x id="1"/>, good day.', "Hello {0}, good day.", 'HELLO <x id="1"/>, GOOD DAY.'),
-        ('the <mrk translate="no">New Bee</mrk>s', "the New Bees", None),
+        (
+            'the <mrk translate="no">New Bee</mrk>',
+            "the New Bee",
+            'THE <mrk translate="no">New Bee</mrk>',
+        ),
+        # The server keeps a word where it is a word.
+        ('the <mrk translate="no">Bee</mrk>s', "the {0}s", 'THE <mrk translate="no">Bee</mrk>S'),
+        ('on<mrk translate="no">Bee</mrk> day', "on{0} day", 'ON<mrk translate="no">Bee</mrk> DAY'),
         ("<![CDATA[go <b>here</b> & now]]>", "go here & now", "<![CDATA[GO <b>HERE</b> & NOW]]>"),
         ("a <![CDATA[<]]> b", "a < b", None),
         ("a <!-- c -->b", "a b", "A <!-- c -->B"),

@@ -1,0 +1,95 @@
+"""A process that reads and writes documents, so that one that takes too much ends nothing else.
+
+The system limits its processor time and its memory, so a job beyond them ends, whatever library it
+is in. Jobs come on standard input and replies go to standard output, each after its head.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import struct
+import sys
+import time
+import traceback
+from typing import Any
+
+from seqserve_gateway.reading import outcome
+
+try:
+    import resource
+except ImportError:
+    # Windows: the deadline of the request alone limits a job.
+    resource = None  # type: ignore[assignment]
+
+HEAD = struct.Struct("!Q?")
+"""Before each job and reply: its length, and whether the process ends after it."""
+_KEPT_KIB = 64 << 10
+"""A process that has had more may not give it back to the system, so it ends."""
+
+
+def main(cpu_s: int, memory_bytes: int) -> None:
+    """Works until its input ends.
+
+    Args:
+        cpu_s: Most seconds of the processor for a job.
+        memory_bytes: Most memory of the process.
+    """
+    # Ctrl-C reaches every process of a terminal; this one ends with its input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    # What a library prints must not come between replies.
+    sys.stdout = sys.stderr
+    _give_way(memory_bytes)
+    is_last = False
+    while not is_last and (head := source.read(HEAD.size)):
+        length, _ = HEAD.unpack(head)
+        _limit_cpu(cpu_s)
+        try:
+            reply = pickle.dumps(_reply_to(source.read(length)))
+        except MemoryError:
+            return
+        is_last = _peak_kib() > _KEPT_KIB
+        sink.write(HEAD.pack(len(reply), is_last))
+        sink.write(reply)
+        sink.flush()
+
+
+def _reply_to(job: bytes) -> tuple[Any, str]:
+    # The outcome, and the traceback of an error of the program.
+    value, fault = None, ""
+    try:
+        value = outcome(*pickle.loads(job))
+    except MemoryError:
+        raise
+    except Exception:
+        fault = traceback.format_exc()
+    return value, fault
+
+
+def _give_way(memory_bytes: int) -> None:
+    # Callers that wait for a translation go first, and where memory runs out this process ends.
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(5)
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+
+def _limit_cpu(cpu_s: int) -> None:
+    if resource is not None:
+        limit_s = int(time.process_time()) + cpu_s
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, hard))
+
+
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource is not None else 0
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,230 @@
+"""Texts and files as passages: what is translated of them, and how they are written again.
+
+It runs in the processes of :mod:`.readers`, and imports no more than they need. A process keeps
+nothing between two jobs, because the answers may take minutes: to write a document, it reads it
+again.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from seqserve.documents import html
+from seqserve.documents.archive import opened, rewrite, text_of, texts_of
+from seqserve.documents.encoding import decoded
+from seqserve.documents.formats import ARCHIVES, format_of, parser_of
+from seqserve.documents.passage import (
+    Link,
+    ParseError,
+    Passage,
+    Translation,
+    parts,
+    parts_of,
+    translation_of,
+)
+from seqserve.errors import OptionError
+from seqserve.results import Result
+from seqserve_gateway.markup import xml
+
+# Each takes about a kilobyte until the request ends; hardly more are done by its deadline.
+_MOST_PASSAGES = 20_000
+_MAX_UNPACKED = 64 << 20
+_MAX_TEXT = 4 << 20
+
+
+class Unreadable(Exception):
+    """A text or a file cannot be read; says why, and a status of HTTP."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason, status)
+        self.reason, self.status = reason, status
+
+
+class Job(NamedTuple):
+    """Texts or a file, and how to read them."""
+
+    form: str
+    """``"plain"``, ``"html"``, ``"xml"``, or the name of the file, whose suffix tells more."""
+    texts: Sequence[str] = ()
+    content: bytes | None = None
+    """Of the file."""
+    options: Mapping[str, Any] = {}
+    """Further arguments of the reader of XML."""
+
+
+class Part(NamedTuple):
+    """A passage as it goes to the server."""
+
+    text: str
+    """Empty if there is nothing to translate."""
+    kept: tuple[str, ...] = ()
+    is_marked: bool = False
+    """Whether it needs an alignment, because markup follows its words."""
+
+
+Ranked: TypeAlias = list[tuple[str, bytes]]
+"""Translations, the best one first, each with its links as bytes: a document has many."""
+
+
+class Divided(NamedTuple):
+    """A passage whose markup cannot be placed, so that it divides the text."""
+
+    answers: list[Any]
+    """Of its parts: an ``Answer`` for each."""
+
+
+Answer: TypeAlias = Ranked | Divided | None
+"""Of a passage; None where it stays as it is."""
+
+
+def ranked(result: Result, others: Iterable[str], is_marked: bool) -> Ranked:
+    """Returns what is needed of a result, and of the next best texts."""
+    best = translation_of(result)
+    links = best.alignment if is_marked else ()
+    packed = array("I", (place for link in links for place in link)).tobytes()
+    return [(best.text, packed), *((text, b"") for text in others)]
+
+
+def read(job: Job) -> list[list[Part]]:
+    """Returns the passages of each text of a job; a file may have several texts."""
+    documents, left = [], _MOST_PASSAGES
+    for passages in _documents(job):
+        documents.append([_part(passage) for passage in islice(passages, left + 1)])
+        left -= len(documents[-1])
+        if left < 0:
+            reason = f"there are more than {_MOST_PASSAGES:,} passages to translate"
+            raise Unreadable(f"{reason}; send them in parts", 413)
+    return documents
+
+
+def divided(job: Job, places: Collection[tuple[int, int]]) -> list[list[Part]]:
+    """Returns the parts of passages, which are numbered by their texts and within them."""
+    return [
+        [_part(part) for part in parts_of(passage)]
+        for number, passages in enumerate(_documents(job))
+        for place, passage in enumerate(passages)
+        if (number, place) in places
+    ]
+
+
+def write(job: Job, answers: Sequence[Sequence[Answer] | None]) -> list[list[str]]:
+    """Returns the translations of each text, the best one first.
+
+    Args:
+        job: As it was read.
+        answers: Of the passages of each text; None for a text that stays.
+    """
+    return [*_translations(job, answers).values()]
+
+
+def write_file(job: Job, answers: Sequence[Sequence[Answer] | None]) -> bytes:
+    """Returns the file of a job with the best translations; see :func:`write`."""
+    texts = {name: best for name, (best, *_) in _translations(job, answers).items()}
+    assert job.content is not None
+    kind, packed = format_of(Path(job.form)), io.BytesIO()
+    if kind not in ARCHIVES:
+        _, mark, encoding = decoded(job.content)
+        return (mark + texts[job.form]).encode(encoding)
+    with (
+        opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
+        zipfile.ZipFile(packed, "w") as archive,
+    ):
+        rewrite(source, archive, kind, lambda part: texts[part.filename])
+    return packed.getvalue()
+
+
+def outcome(name: str, *given: Any) -> Any:
+    """Returns what one of the functions above returns, or why it cannot read its job."""
+    functions: dict[str, Callable[..., Any]] = {
+        each.__name__: each for each in (read, divided, write, write_file)
+    }
+    try:
+        return functions[name](*given)
+    except RecursionError:
+        return Unreadable("is nested too deeply", 413)
+    except (ParseError, OptionError) as error:
+        return Unreadable(str(error))
+    except Unreadable as error:
+        return error
+
+
+def _translations(job: Job, answers: Sequence[Sequence[Answer] | None]) -> dict[str, list[str]]:
+    parse = _parser_of(job)
+    translations: dict[str, list[str]] = {}
+    for (name, text), own in zip(_texts(job).items(), answers, strict=True):
+        if own is None:
+            translations[name] = [text]
+            continue
+        passages = zip(parse(text), own, strict=True)
+        translations[name] = _joined([_written(*each) for each in passages])
+    return translations
+
+
+def _documents(job: Job) -> Iterator[Iterable[Passage]]:
+    parse = _parser_of(job)
+    return (parse(text) for text in _texts(job).values())
+
+
+def _texts(job: Job) -> Mapping[str, str]:
+    # By their names in a file.
+    if job.content is None:
+        return {str(number): text for number, text in enumerate(job.texts)}
+    kind = format_of(Path(job.form))
+    if kind not in ARCHIVES:
+        text, _, _ = decoded(job.content)
+        return {job.form: text}
+    with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
+        texts = texts_of(kind, archive)
+        if (size := sum(part.file_size for part in texts)) > _MAX_TEXT:
+            raise OptionError(f"{job.form}: has text of {size:,} bytes; {_MAX_TEXT:,} can be read")
+        return {part.filename: text_of(archive, part) for part in texts}
+
+
+def _parser_of(job: Job) -> Callable[[str], Iterable[Passage]]:
+    if job.content is not None:
+        kind = format_of(Path(job.form))
+        parser = parser_of(kind, field=None, column=None, joins_lines=False)
+        return lambda text: parser(io.StringIO(text, ""))
+    if job.form == "xml":
+        return partial(xml, **job.options)
+    return _plain if job.form == "plain" else lambda text: html.parse([text])
+
+
+def _plain(text: str) -> list[Passage]:
+    return [Passage(line=0, source=part, text=part) for part in parts(text)]
+
+
+def _part(passage: Passage) -> Part:
+    if not passage.has_words:
+        return Part("")
+    return Part(passage.text, passage.kept, passage.split_passages is not None)
+
+
+def _written(passage: Passage, answer: Answer) -> list[str]:
+    if answer is None:
+        return [passage.before + passage.source]
+    if isinstance(answer, Divided):
+        both = zip(parts_of(passage), answer.answers, strict=True)
+        return ["".join(_written(part, own)[0] for part, own in both)]
+    return [passage.before + passage.written(_translation(*each)) for each in answer]
+
+
+def _translation(text: str, packed: bytes) -> Translation:
+    numbers = iter(array("I", packed))
+    return Translation(text, tuple(map(Link, numbers, numbers, numbers, numbers)))
+
+
+def _joined(answers: Sequence[Sequence[str]]) -> list[str]:
+    # A passage without a text of a rank has its best one again.
+    count = max(map(len, answers), default=0)
+    texts = [
+        "".join(each[rank if rank < len(each) else 0] for each in answers) for rank in range(count)
+    ]
+    return list(dict.fromkeys(texts)) or [""]
