@@ -99,7 +99,9 @@ class TranslateOptions(GenerateCallOptions):
     )
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
     report: Path | None = option(
-        None, help="File to write what was translated, copied and left, and why, as JSON."
+        None,
+        help="File to write what was translated, copied and left, and why, as JSON.",
+        has_variable=False,
     )
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
     column: str | None = option(
