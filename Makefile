@@ -64,7 +64,7 @@ test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manif
 	$(BIN)/pytest -m helm tests/deploy
 
 test-foreign: $(VENV)/.ready build/foreign/.ready ## Read and translate documents of other projects, 75 MB of packages.
-	$(BIN)/pytest -m foreign tests/foreign
+	$(BIN)/pytest -m foreign tests/foreign --numprocesses 2
 
 test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found, some minutes.
 	$(BIN)/pytest -m release tests/release

@@ -11,7 +11,11 @@ from seqserve.documents.passage import Link, Passage, Translation
 def capitals(passage: Passage) -> Translation:
     """A passage in capitals, aligned word by word; what the server keeps stays."""
     text, kept = passage.text, passage.kept
-    stays = [rf"(?<!\w){re.escape(each)}(?!\w)" for each in sorted(kept, key=len, reverse=True)]
+    # As the server has it: by itself where it begins or ends with a letter.
+    stays = [
+        rf"(?<!\w(?=\w)){re.escape(each)}(?!(?<=\w)\w)"
+        for each in sorted(kept, key=len, reverse=True)
+    ]
     parts, links, length = [], [], 0
     places = [0]
     for unit in re.finditer("|".join([*stays, r"\w+", r"[^\w\s]"]), text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from typing import Any
@@ -116,6 +117,20 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
     for each in fetched:
         assert each.content == film.replace(b"good morning", b"GOOD MORNING")
         assert each.headers["content-disposition"].startswith("attachment")
+
+
+async def test_the_answer_tells_what_became_of_the_texts() -> None:
+    page = "# good\n\n12\n\n`a`\n\n" + "".join(f"> <p>\n> é{n}\n> </p>\n\n" for n in range(9))
+    async with translating("en-de") as (client, _):
+        files = {"file": ("a.md", page.encode())}
+        answer = await client.post("/translate_file", data=ENGLISH, files=files)
+    report = json.loads(answer.headers["x-translation-report"])
+    left = report.pop("texts_left")
+    copied = {"no letter": 2}
+    assert report == {"translated": 1, "unchanged": 0, "copied": copied, "left": 9}
+    reason = "is HTML within a quote, which is not read"
+    assert len(left) == 5
+    assert left[0] == {"line": 7, "text": "> <p>\n> é0\n> </p>\n", "reason": reason}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,11 @@ from seqserve.command.document_files import (
     STANDARD_INPUT,
     SourceFile,
     archive_output,
+    both_into,
     can_be_read_twice,
     document_output,
+    name_of,
+    write_reports,
 )
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.progress import Progress, is_terminal
@@ -37,9 +40,7 @@ from seqserve.documents.formats import (
 )
 from seqserve.documents.passage import Lines, ParseError, Parser, Passage
 from seqserve.documents.report import Report
-from seqserve.files import written_whole
 from seqserve.options import option, parse
-from seqserve.output import json_line
 
 # They are translated line by line, so nothing can be read wrongly where it is written.
 _STREAMED = {Format.TEXT, Format.JSON_LINES}
@@ -99,7 +100,9 @@ class TranslateOptions(GenerateCallOptions):
     )
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
     report: Path | None = option(
-        None, help="File to write what was translated, copied and left, and why, as JSON."
+        None,
+        help="File to write what was translated, copied and left, and why, as JSON.",
+        has_variable=False,
     )
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
     column: str | None = option(
@@ -164,21 +167,11 @@ def main(argv: list[str]) -> int:
             for file, kind in documents:
                 reports.append((file, Report()))
                 _Translator(client, options, reports[-1][1]).translate(file, kind)
-                print(f"seqserve: {_name_of(file)}: {reports[-1][1]}", file=sys.stderr)
+                print(f"seqserve: {name_of(file)}: {reports[-1][1]}", file=sys.stderr)
     finally:
         if options.report:
-            _write_reports(options.report, reports)
+            write_reports(options.report, reports)
     return 1 if any(report.left for _, report in reports) else 0
-
-
-def _name_of(file: Path) -> str:
-    return "standard input" if file == STANDARD_INPUT else str(file)
-
-
-def _write_reports(path: Path, reports: list[tuple[Path, Report]]) -> None:
-    facts = {"files": [{"file": _name_of(file), **report.facts()} for file, report in reports]}
-    with written_whole(path, "w", encoding="utf-8", option="--report") as file:
-        file.write(f"{json_line(facts)}\n")
 
 
 def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format]]) -> None:
@@ -190,7 +183,7 @@ def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format
         if place in places or (place.exists() and file.exists() and place.samefile(file)):
             raise errors.OptionError(f"--out: {place} would be overwritten; choose another place")
         if not options.format and is_named_as_document(place) and format_of(place) is not kind:
-            name = _name_of(file)
+            name = name_of(file)
             reason = f"is named as {format_of(place).value}, and {name} is taken for {kind.value}"
             hint = "a translation has the format of its source, which --format tells"
             raise errors.OptionError(f"--out: {place} {reason}; {hint}")
@@ -229,7 +222,7 @@ class _Translator:
                 )
                 texts: list[str] = []
                 if kind not in _STREAMED:
-                    writer.output = _into(texts, write)
+                    writer.output = both_into(texts, write)
                 total = None
                 if is_shown and can_be_read_twice(file):
                     with closing(SourceFile(file, options.encoding)) as again:
@@ -289,14 +282,6 @@ class _Translator:
 
 def _progress(is_shown: bool, total: int | None = None) -> Progress:
     return Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
-
-
-def _into(texts: list[str], write: Callable[[str], object]) -> Callable[[str], object]:
-    def both(text: str) -> None:
-        texts.append(text)
-        write(text)
-
-    return both
 
 
 def _tell_failures(writer: DocumentWriter, name: str) -> None:

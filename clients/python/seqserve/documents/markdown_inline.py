@@ -25,8 +25,10 @@ from seqserve.documents.html import stand_in, tag_kind
 from seqserve.documents.inline import Kind, Piece
 from seqserve.words import ADDRESS
 
-# For some texts the parser takes quadratic time, so it gets this many characters at once.
+# For some texts the parser takes quadratic time, so it gets as many characters, and of brackets, at
+# once as are in no text that somebody writes.
 _MOST_AT_ONCE = 4000
+_BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
 _VALUE = r"\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\{[^{}\n]{0,500}\}"
 _COMPONENT = rf"</?[A-Z][\w.:-]*+(?:[^<>{{}}\n\"']|{_VALUE})*+>"
 _SHORTCODE = r"\{\{[^\n]{0,500}?\}\}|\{%[^\n]{0,500}?%\}"
@@ -77,9 +79,13 @@ def pieces(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
     references = {**{label: {"href": "", "title": ""} for label in labels}, **references}
     begin = 0
     while begin < len(text):
-        end = begin + _MOST_AT_ONCE
+        brackets = _BRACKETS.match(text, begin, begin + _MOST_AT_ONCE)
+        end = brackets.end() if brackets else begin + _MOST_AT_ONCE
         if end < len(text):
-            end = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end)) + 1 or end
+            # Before a link, between sentences, or else words.
+            marks = (" ",) if brackets else (". ", "\n", " ")
+            ends = (text.rfind(mark, begin, end) + len(mark) for mark in marks)
+            end = next((each for each in ends if each > begin + len(". ")), end)
         yield from _divided(text[begin:end], references)
         begin = end
 
@@ -149,22 +155,23 @@ class _State(StateInline):
 
 def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place]:
     """Yields code and what is marked as one piece, with what is between its tags."""
-    index = 0
-    while index < len(places):
-        begin, end, piece = places[index]
-        if piece.why and piece.kind is Kind.OPENING:
-            rest = ((n, *places[n]) for n in range(index + 1, len(places)))
-            closing = (
-                each for each in rest if (each[3].kind, each[3].name) == (Kind.CLOSING, piece.name)
-            )
-            if found := next(closing, None):
-                index, first, last, _ = found
-                piece = Piece(
-                    Kind.PLACEHOLDER, text[begin:last], text=stand_in(piece.name, text[end:first])
-                )
-                end = last
+    closings: dict[str, int] = {}
+    # Where each element that stays ends.
+    ends: dict[int, int] = {}
+    for index, (_, _, piece) in reversed([*enumerate(places)]):
+        if piece.kind is Kind.CLOSING:
+            closings[piece.name] = index
+        elif piece.kind is Kind.OPENING and piece.why and piece.name in closings:
+            ends[index] = closings[piece.name]
+    behind = 0
+    for index, (begin, end, piece) in enumerate(places):
+        if index < behind:
+            continue
+        if last := ends.get(index):
+            inner = text[end : places[last][0]]
+            behind, end = last + 1, places[last][1]
+            piece = Piece(Kind.PLACEHOLDER, text[begin:end], text=stand_in(piece.name, inner))
         yield begin, end, piece._replace(why="")
-        index += 1
 
 
 class _Rules(ParserInline):

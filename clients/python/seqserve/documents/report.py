@@ -59,14 +59,14 @@ class Report:
         except ParseError as error:
             self.leave(Passage(line=1), f"the translated document cannot be read: {error}", part)
 
-    def facts(self) -> dict[str, Any]:
-        """Returns it as JSON has it."""
+    def facts(self, most_left: int = _MOST_LEFT) -> dict[str, Any]:
+        """Returns it as JSON has it, with so many of the texts that are left."""
         return {
             "translated": self.translated,
             "unchanged": self._unchanged,
             "copied": dict(self._copied),
             "left": self.left,
-            "texts_left": self._left,
+            "texts_left": self._left[:most_left],
         }
 
     def __str__(self) -> str:
