@@ -45,7 +45,7 @@ _SPANS = {
     r"|(?<!\w)\+\+[\w\"][^+\n]{0,40}(?:\+[^+\n]{1,40}){0,4}\+\+(?!\w)"
     r"|\[\[[^\[\]|\n]{1,500}\]\]",
     # A page of a wiki that has another name in the text, and a text with attributes.
-    Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||\[)(?P<label>[^\[\]\n]{1,500})"
+    Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||(?<!\])\[)(?P<label>[^\[\]\n]{1,500})"
     r"(?:\]\]|\]\{[^{}\n]{1,500}\})",
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
