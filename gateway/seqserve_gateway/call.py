@@ -25,10 +25,10 @@ from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
 S = TypeVar("S")
-MIN_WINDOW = 8
-"""Fewest texts of an array in progress at a time; more would hold up callers that wait."""
-SHARED_WINDOW = 24
-"""Texts of all arrays in progress at a time, while no more than three arrays share them."""
+BATCH = 48
+"""Most texts of an array in one call of the server, which shares its slots among all calls."""
+RICH_BATCH = 12
+"""Most of them where answers have more than a text, and take much memory."""
 _BATCHES = 2
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
@@ -142,9 +142,8 @@ class Call:
     ) -> list[S]:
         """Generates from each text of an array, and returns in its order what is needed of each.
 
-        A single text is an ordinary call. Several share a window and have low priority, so that an
-        array takes the slots that callers of single texts leave. Arrays that start while others
-        are in progress share :data:`SHARED_WINDOW` with them, and callers take turns.
+        A single text is an ordinary call. Several go in batches of low priority: the server gives
+        them the slots that callers of single texts leave. Batches of callers take turns.
 
         Args:
             sources: The texts.
@@ -161,10 +160,10 @@ class Call:
             outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
             return [needed(_result(outcome)) for outcome in outcomes]
 
-        with self._upstream.array() as arrays:
-            # One batch runs while the last texts of the other one end.
-            size = max(MIN_WINDOW, SHARED_WINDOW // arrays) // _BATCHES
-            answers = await self.in_turns(answered, [*_batches(sources, size)], _BATCHES)
+        is_rich = options.get("return_alignment") or options.get("num_hypotheses", 1) > 1
+        batches = [*_batches(sources, RICH_BATCH if is_rich else BATCH)]
+        # One batch runs while the last texts of the other one end.
+        answers = await self.in_turns(answered, batches, _BATCHES)
         return [result for answer in answers for result in answer]
 
     async def in_turns(
