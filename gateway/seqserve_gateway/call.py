@@ -25,11 +25,11 @@ from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
 S = TypeVar("S")
-BATCH = 48
+BATCH = 64
 """Most texts of an array in one call of the server, which shares its slots among all calls."""
 RICH_BATCH = 12
 """Most of them where answers have more than a text, and take much memory."""
-_BATCHES = 2
+_BATCHES = 3
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
@@ -160,25 +160,30 @@ class Call:
             outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
             return [needed(_result(outcome)) for outcome in outcomes]
 
-        is_rich = options.get("return_alignment") or options.get("num_hypotheses", 1) > 1
+        is_rich = options.get("return_alignment") or (options.get("num_hypotheses") or 1) > 1
         batches = [*_batches(sources, RICH_BATCH if is_rich else BATCH)]
-        # One batch runs while the last texts of the other one end.
-        answers = await self.in_turns(answered, batches, _BATCHES)
+        # One batch runs while the last texts of another one end.
+        answers = await self.in_turns(answered, batches, _BATCHES, size=len)
         return [result for answer in answers for result in answer]
 
     async def in_turns(
-        self, function: Callable[[S], Awaitable[T]], items: Sequence[S], width: int
+        self,
+        function: Callable[[S], Awaitable[T]],
+        items: Sequence[S],
+        width: int,
+        size: Callable[[S], int] = lambda item: 1,
     ) -> list[T]:
         """Awaits a function for each item as :func:`in_window` does, in turns with other callers.
 
-        A single item waits for nobody.
+        A lone item of size 1 waits for nobody.
         """
 
         async def answered(item: S) -> T:
-            async with self._upstream.turns.turn(self._held.caller):
+            async with self._upstream.turns.turn(self._held.caller, size(item)):
                 return await function(item)
 
-        return await in_window(function if len(items) == 1 else answered, items, width)
+        is_one = sum(map(size, items)) == 1
+        return await in_window(function if is_one else answered, items, width)
 
     def _identify(self) -> None:
         headers = self.request.headers

@@ -7,8 +7,14 @@ import math
 from collections import Counter, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from seqserve_gateway.failure import Failure
+
+
+class _Waiting(NamedTuple):
+    size: int
+    place: asyncio.Future[None]
 
 
 class Turns:
@@ -21,51 +27,58 @@ class Turns:
         """Starts with all places free.
 
         Args:
-            places: Most tasks at a time.
-            own_places: Most tasks of one caller.
+            places: Of all tasks at a time.
+            own_places: Of the tasks of one caller.
             most_waiting: Most tasks of one caller that wait.
         """
         self._free, self._own, self._most_waiting = places, own_places, most_waiting
         self._running: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, deque[_Waiting]] = {}
 
     @asynccontextmanager
-    async def turn(self, caller: str) -> AsyncGenerator[None, None]:
-        """Waits for a place, and holds it until the block ends.
+    async def turn(self, caller: str, size: int = 1) -> AsyncGenerator[None, None]:
+        """Waits for places, and holds them until the block ends.
+
+        Args:
+            caller: Whose turn it is.
+            size: How many places the task takes; no more than one caller may have.
 
         Raises:
             Failure: Too many tasks of the caller wait already.
         """
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = _Waiting(size, asyncio.get_running_loop().create_future())
         waiting = self._waiting.setdefault(caller, deque())
         if len(waiting) >= self._most_waiting:
             raise Failure("RESOURCE_EXHAUSTED", "too many requests wait for their turn")
-        waiting.append(place)
+        waiting.append(task)
         self._hand_out()
         try:
-            await place
+            await task.place
             yield
         finally:
-            if place.cancelled():
-                self._leave(caller, place)
+            if task.place.cancelled():
+                self._leave(caller, task)
             else:
-                self._free += 1
-                self._running -= Counter([caller])
-                self._hand_out()
+                self._free += size
+                self._running -= Counter({caller: size})
+            self._hand_out()
 
     def _hand_out(self) -> None:
-        caller = next((each for each in self._waiting if self._running[each] < self._own), None)
-        if not self._free or caller is None:
-            return
-        self._free -= 1
-        self._running[caller] += 1
-        place = self._waiting[caller][0]
-        self._leave(caller, place)
-        place.set_result(None)
+        while (caller := next(filter(self._may_have_more, self._waiting), None)) is not None:
+            task = self._waiting[caller][0]
+            if task.size > self._free:
+                return
+            self._free -= task.size
+            self._running[caller] += task.size
+            self._leave(caller, task)
+            task.place.set_result(None)
 
-    def _leave(self, caller: str, place: asyncio.Future[None]) -> None:
+    def _may_have_more(self, caller: str) -> bool:
+        return self._running[caller] + self._waiting[caller][0].size <= self._own
+
+    def _leave(self, caller: str, task: _Waiting) -> None:
         # Those that stay come after the tasks of all others.
         waiting = self._waiting.pop(caller)
-        waiting.remove(place)
+        waiting.remove(task)
         if waiting:
             self._waiting[caller] = waiting

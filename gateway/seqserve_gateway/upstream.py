@@ -32,9 +32,9 @@ T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
 METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 """Metadata of the calls that the current task makes."""
-_MOST_BATCHES, _MOST_OWN_BATCHES = 6, 4
-"""Batches of all arrays, and of the arrays of one caller, on the server: no more texts than the
-share of its queue that a server gives a gateway, and its slots."""
+_MOST_TEXTS, _MOST_OWN_TEXTS = 320, 256
+"""Texts of all arrays, and of the arrays of one caller, on the server: no more than its slots and
+the share of its queue that it gives a gateway."""
 _RECENT_S = 5.0
 _MOST_RECENT = 16
 
@@ -56,7 +56,7 @@ class Upstream:
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
-        self.turns = Turns(_MOST_BATCHES, _MOST_OWN_BATCHES)
+        self.turns = Turns(_MOST_TEXTS, _MOST_OWN_TEXTS)
         """For the batches of arrays."""
         self.readers = Readers()
         """For documents."""

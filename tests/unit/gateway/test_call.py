@@ -84,15 +84,15 @@ async def test_array_is_sent_in_few_calls(
 
 async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) -> None:
     app = app_of(gateway_of(server), [FORM])
-    reader = Reader("/shout", {"q": [f"hang {n}" for n in range(3 * BATCH)]})
+    reader = Reader("/shout", {"q": [f"hang {n}" for n in range(4 * BATCH)]})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while len(server.requests) < 2 * BATCH:
+        while len(server.requests) < 3 * BATCH:
             await asyncio.sleep(0.01)
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(2 * BATCH))
+    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(3 * BATCH))
 
 
 async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: FakeServer) -> None:
@@ -104,11 +104,12 @@ async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: Fake
 
 async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
     gateway = gateway_of(server)
-    gateway.upstream.turns = Turns(1, 1)
-    app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(60)]
+    gateway.upstream.turns = Turns(BATCH, BATCH)
+    app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(BATCH + 1)]
     async with client_of(app) as first, client_of(app, "10.0.0.2") as second:
         many = [
-            asyncio.create_task(first.post("/shout", json={"q": ["first"] * 60})) for _ in range(9)
+            asyncio.create_task(first.post("/shout", json={"q": ["first"] * (BATCH + 1)}))
+            for _ in range(9)
         ]
         while not server.requests:
             await asyncio.sleep(0.01)
