@@ -31,12 +31,12 @@ serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on loca
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
 # Importing the engines that tests and benchmarks compare with takes longer than the tests themselves.
-unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with other engines: 40 s on two cores.
+unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with other engines: a minute on two cores.
 	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
 # In the second run two files take most of the time, so a process that is done takes tests of the other.
-test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, then those against other engines and those of the README.
+test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, also against other engines and of the README: 20 to 40 minutes on two cores.
 	$(BIN)/pytest $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m parity --numprocesses 2 --dist worksteal
 	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py
@@ -158,11 +158,11 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate,detect,parquet]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,gateway,plot,tracing,translate,parquet]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
-	@echo 'Installing the server into $(SERVE_VENV), once: 250 MB, a minute or so without a word from pip.'
+	@echo 'Installing the server into $(SERVE_VENV), once: 280 MB, a minute or so without a word from pip.'
 	test -x $(SERVE_VENV)/bin/python || $(PYTHON) -m venv $(SERVE_VENV)
 	$(SERVE_VENV)/bin/python $(PIP) -e '.[server]'
 	touch $@

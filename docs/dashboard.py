@@ -31,7 +31,7 @@ SHOWN = [
     ["engine: Waiting requests", "engine: Rows of a step"],
 ]
 """Panels, by row and column."""
-CALLERS = (2, 24, 160, 2)
+CALLERS = (2, 24, 400, 2)
 """How many there are in each part."""
 PART_S = 5.0
 _STEP_S = 0.5

@@ -45,6 +45,7 @@ def keyword(option: Declaration) -> str:
     kind = formatannotation(option.kind).replace("list[", "Sequence[").replace("dict[", "Mapping[")
     if option.choices:
         kind = f"Literal{list(option.choices)}".replace("'", '"')
+        kind += " | bool" if "true" in option.choices else ""
     lines = textwrap.wrap(f'"""{option.text}"""', 96, break_long_words=False)
     return "\n".join(["", f"    {option.name}: {kind} | None", *(f"    {line}" for line in lines)])
 

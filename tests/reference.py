@@ -121,16 +121,31 @@ class Reference:
             output = (*output, token)
         return output
 
+    def _is_hopeless(self, beams: list[TokenIds], ended: list[TokenIds], enough: int) -> bool:
+        """Tells whether no beam is expected to rank above the last of those that are enough."""
+        options, score, length = self._options, self._log_probs.score, len(beams[0])
+        if len(ended) < enough:
+            return False
+        ranked = sorted(score(each) / len(each) ** options.length_penalty for each in ended)
+        if options.early_stopping == "never" and options.length_penalty > 0:
+            length = options.max_decoding_length
+        hope = max(map(score, beams)) / length**options.length_penalty
+        self._near([hope], ranked[-enough])
+        return hope <= ranked[-enough]
+
     def _beam(self, start: TokenIds, count: int) -> list[TokenIds]:
         options, score = self._options, self._log_probs.score
         size, width = options.beam_size, 2 * options.beam_size
         if self._end(start):
             return [start]
+        rule = options.early_stopping
+        persists = rule in ("false", "never") and not options.coverage_penalty
         # Without a penalty no later hypothesis is better than the first one that ends on top.
-        waits = bool(options.patience != 1 or options.length_penalty or options.coverage_penalty)
+        penalties = options.length_penalty or options.coverage_penalty
+        waits = bool(rule or options.patience != 1 or penalties)
         enough = max(1, math.floor(size * options.patience + 0.5)) if waits else count
         beams, ended, top_ended = [start], list[TokenIds](), waits
-        while not (top_ended and len(ended) >= enough):
+        while persists or not (top_ended and len(ended) >= enough):
             longer = [(*beam, token) for beam in beams for token, _ in self._top(beam, width)]
             longer.sort(key=score, reverse=True)
             self._near(score(beam) for beam in longer[: width + 1])
@@ -141,10 +156,10 @@ class Reference:
                 break
             spare = [beam for beam in others if not self._end(beam)]
             # An ended beam is not replaced where fewer continuations are possible than looked at.
-            # Where all have ended, the ended ones stay, as in CTranslate2.
+            # Where all have ended, the ended ones stay, as in CTranslate2, not in transformers.
             spares = iter([*spare, *[()] * (width - len(longer))])
             beams = [next(spares, beam) if self._end(beam) else beam for beam in first]
-            beams = [beam for beam in beams if beam]
-            if not beams:
+            beams = [beam for beam in beams if beam and not (rule and self._end(beam))]
+            if not beams or (persists and self._is_hopeless(beams, ended, enough)):
                 break
         return ended

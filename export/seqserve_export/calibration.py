@@ -113,7 +113,7 @@ def choose_scales(
     kept = {}
     for scales in Scales:
         _scale_inputs(model, calibration, scales)
-        kept[scales] = agreement(score_targets(model, sources[:_SENTENCES], targets), targets)
+        kept[scales] = agreement(score_targets(model, sources[:_SENTENCES], targets))
     static, row = kept[Scales.STATIC], kept[Scales.ROW]
     chosen = Scales.ROW if row - static > _MAX_LOSS else Scales.STATIC
     reason = (

@@ -23,7 +23,7 @@ class TargetScores(NamedTuple):
     """What the model makes of a target of T tokens."""
 
     log_probabilities: NDArray[Any]  # of each token, float [T]
-    best: NDArray[Any]  # the token that the model would have chosen in its place, int64 [T]
+    behind: NDArray[Any]  # by how much the best logit in its place is larger, float [T]
     margins: NDArray[Any]  # by how much its logit leads over the second, float [T]
 
 
@@ -33,7 +33,7 @@ def score_targets(
 ) -> list[TargetScores]:
     """Scores targets of sources, in order.
 
-    A target is what greedy search gives exactly where each of its tokens is the best in its place.
+    A target is what greedy search gives where each of its tokens is behind none in its place.
 
     Args:
         model: In evaluation mode.
@@ -61,13 +61,13 @@ def score_targets(
 def _score(model: Transformer, features: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     logits = model.project(features)  # [N, V]
     first, second = logits.topk(2).values.unbind(1)
-    chosen = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(1)
-    return chosen, logits.argmax(1), first - second
+    chosen = logits.gather(1, tokens[:, None])[:, 0]
+    return chosen - logits.logsumexp(1), first - chosen, first - second
 
 
-def agreement(scores: Sequence[TargetScores], targets: Sequence[list[int]]) -> float:
-    """Computes the share of tokens that the model would have chosen in their place."""
-    is_best = [
-        target_scores.best == target for target_scores, target in zip(scores, targets, strict=True)
-    ]
-    return float(np.mean(np.concatenate(is_best)))
+def agreement(scores: Sequence[TargetScores], tie: float = 0.0) -> float:
+    """Computes the share of tokens that the model would have chosen in their place.
+
+    Those count too that are behind the best one by no more than a ``tie``.
+    """
+    return float(np.mean(np.concatenate([target.behind <= tie for target in scores])))

@@ -8,7 +8,7 @@ measured against the model at full precision: by BLEU, chrF and top-1 agreement.
 
 The steps of the artifact, its scorer and the torch model each take as much memory as the weights,
 so they come one after another. Torch reads the targets that the artifact chose: they are greedy
-where each of their tokens is the best in its place.
+where each of their tokens is the best in its place, or ties with it at fp32.
 """
 
 from __future__ import annotations
@@ -128,9 +128,10 @@ def verify(
     log_probabilities = _score(folder, manifest, decoded, held_out.threads)
     trim_memory()
     model, logprob_sensitivity = open_model(), None
+    tolerance = TOLERANCES[manifest.precision]
     scores = score_targets(model, decoded.sources, decoded.targets)
     mean = mean_difference(log_probabilities, scores)
-    if mean > TOLERANCES[manifest.precision].mean_logprob_difference:
+    if mean > tolerance.mean_logprob_difference:
         logprob_sensitivity = sensitivity(model, decoded.sources, decoded.targets, scores)
     del model
     original_scores = scores
@@ -139,14 +140,16 @@ def verify(
     translations = [tokenizer.decode(answer.best.token_ids) for answer in decoded.answers]
     quality: dict[str, Any] = dict.fromkeys(_SCORES) | dict.fromkeys(_SIGNATURES, "")
     if all(pair.target for pair in held_out.pairs):
-        best = _greedy(open_original or open_model, decoded, original_scores, max_length)
+        best = _greedy(
+            open_original or open_model, decoded, original_scores, max_length, tolerance.tie
+        )
         quality = _quality(held_out, [tokenizer.decode(ids) for ids in best], translations)
-    is_equal = list(map(_is_best, scores, decoded.targets))
+    is_equal = [_is_best(target, tolerance.tie) for target in scores]
     verification = Verification(
         data=held_out.name,
         sentences=len(held_out.pairs),
         sentences_equal=sum(is_equal),
-        top1_agreement=round(agreement(original_scores, decoded.targets), 4),
+        top1_agreement=round(agreement(original_scores, tolerance.tie), 4),
         tokens=sum(len(answer.best.token_ids) for answer in decoded.answers),
         # Not max(), which ignores NaN.
         max_logprob_difference=float(np.max(_differences(scores, log_probabilities, decoded))),
@@ -225,20 +228,20 @@ def _differences(
     return differences
 
 
-def _is_best(scores: TargetScores, target: list[int]) -> bool:
-    return bool((scores.best == target).all())
+def _is_best(scores: TargetScores, tie: float) -> bool:
+    return bool((scores.behind <= tie).all())
 
 
 def _greedy(
-    open_model: OpenModel, decoded: _Decoded, scores: Sequence[TargetScores], max_length: int
+    open_model: OpenModel,
+    decoded: _Decoded,
+    scores: Sequence[TargetScores],
+    max_length: int,
+    tie: float,
 ) -> list[list[int]]:
     """Decodes greedily with torch, where that gives anything but what the artifact chose."""
     outputs = [answer.best.token_ids for answer in decoded.answers]
-    others = [
-        index
-        for index, target_scores in enumerate(scores)
-        if not _is_best(target_scores, decoded.targets[index])
-    ]
+    others = [index for index, target in enumerate(scores) if not _is_best(target, tie)]
     if others:
         sources = [decoded.sources[index] for index in others]
         rows = greedy_in_batches(open_model(), sources, max_length, _ROWS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from seqserve_export.artifact import Description, new_place, write_model
 from seqserve_export.fp16_conversion import halve
@@ -21,6 +22,8 @@ from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.files import atomic_folder
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Quantization
+from seqserve_server.artifact.template import Template
+from seqserve_server.offline.offline import Offline
 from seqserve_server.text.tokenizer import Tokenizer
 
 
@@ -88,6 +91,7 @@ def write_artifact(
     Raises:
         OptionError: The model or its name cannot be exported, or the version exists.
         ParityError: The artifact and the model differ; nothing was written.
+        SeqserveError: A server could not load it or not answer; nothing was written.
     """
     place = new_place(repository, description.name, description.version)
     with atomic_folder(place) as folder:
@@ -99,7 +103,28 @@ def write_artifact(
             manifest = prove(open_model, rounding, held_out, manifest, folder)
             if shortlist is not None:
                 attach_shortlist(folder, manifest, shortlist, held_out)
+            serve_once(folder, held_out)
     return place
+
+
+def serve_once(folder: Path, held_out: HeldOut) -> None:
+    """Loads an artifact with all checks of a server, and answers its shortest sentence.
+
+    Raises:
+        SeqserveError: A server could not load it, or not answer.
+    """
+    trim_memory()
+    manifest = Manifest.load(folder)
+    template = manifest.template or Template()
+    languages: Any = {}
+    if template.source_languages:
+        languages["source_language"] = min(template.source_languages)
+    if template.target_languages:
+        languages["target_language"] = max(template.target_languages)
+    text = min((pair.source for pair in held_out.pairs if pair.source.strip()), key=len)
+    slots = int(manifest.generation.get("beam_size", 1))
+    with Offline(folder, workers=1, threads=held_out.threads, slots=slots) as offline:
+        offline.generate(text, **languages)
 
 
 def prove(

@@ -63,6 +63,7 @@ from seqserve_gateway import deepl, libretranslate, openapi, v1
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
+from seqserve_gateway.proxies import Proxied, PublicAddress
 
 FORMS: Sequence[Form] = [v1.FORM, libretranslate.FORM, deepl.FORM]
 """The forms of ``seqserve gateway``."""
@@ -82,6 +83,10 @@ _HEADERS = {
 }
 
 
+_OTHER_SITE = """\
+requests of other sites are not answered, but those that the option --cors-origin of `seqserve
+gateway` names, as --cors-origin https://example.com
+"""
 _TIMEOUT_S = 2.0
 _READY_S = 1.0
 
@@ -93,6 +98,8 @@ def app_of(
     routes: Sequence[BaseRoute] = (),
     allowed_hosts: Sequence[str] | None = None,
     cors_origins: Sequence[str] = (),
+    trusted_proxies: Sequence[str] = (),
+    public: PublicAddress | None = None,
 ) -> Starlette:
     """Makes the application.
 
@@ -104,6 +111,8 @@ def app_of(
             None.
         cors_origins: Origins whose pages may call it, such as ``https://example.com``; ``*`` for
             all.
+        trusted_proxies: Addresses and networks of proxies that name its callers and its address.
+        public: The address that its links have; by default, that of each request.
     """
 
     @asynccontextmanager
@@ -111,13 +120,19 @@ def app_of(
         yield
         await gateway.upstream.close()
 
-    middleware = [Middleware(Guard, allowed_hosts=allowed_hosts, origins=cors_origins)]
+    middleware = [
+        # The guard checks what the sender calls the gateway, not what proxies say.
+        Middleware(Guard, allowed_hosts=allowed_hosts, origins=cors_origins),
+        Middleware(Proxied, trusted=trusted_proxies, public=public),
+    ]
     if cors_origins:
         cors = Middleware(
             CORSMiddleware,
             allow_origins=cors_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", REQUEST_ID, TIMEOUT_HEADER, "traceparent"],
+            # A page of the internet asks so before it calls an address of the reader's network.
+            allow_private_network=True,
             expose_headers=[REQUEST_ID, "retry-after"],
         )
         middleware.insert(0, cors)
@@ -139,7 +154,7 @@ def app_of(
 
 
 async def _to_docs(request: Request) -> Response:
-    return RedirectResponse("docs")
+    return RedirectResponse(f"{root}/docs" if (root := request.scope["root_path"]) else "docs")
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
@@ -202,7 +217,7 @@ class Guard:
             # RFC 9112, section 3.2. A proxy in front may believe another one of them.
             app = PlainTextResponse("a request names one host\n", 400)
         if _is_of_another_site(headers) and not self._is_welcome(headers):
-            app = PlainTextResponse("requests of other sites are not answered\n", 403)
+            app = PlainTextResponse(_OTHER_SITE, 403)
         await app(scope, receive, confined)
 
     def _is_welcome(self, headers: Headers) -> bool:

@@ -105,8 +105,16 @@ class Call:
             RecursionError: It is nested too deeply.
             Failure: It has too many values, or there is too little memory for them.
         """
-        self._held.take_memory(_values_of(self.body) * BYTES_OF_VALUE)
+        self.take_memory(_values_of(self.body) * BYTES_OF_VALUE)
         return json.loads(self.body.decode("utf-8-sig"), **hooks)
+
+    def take_memory(self, size: int) -> None:
+        """Takes memory until the request ends, before it is used.
+
+        Raises:
+            Failure: There is too little, or the caller has too much.
+        """
+        self._held.take_memory(size)
 
     async def reading(self, function: str, *given: Any) -> Any:
         """Returns what a function of :mod:`.reading` returns, from a process with limits.
@@ -118,8 +126,8 @@ class Call:
             Failure: It takes too much time or memory, or too many documents wait.
         """
         await self.recent(_accepted)
-        held = self._held
-        return await self._upstream.readers.outcome(held.caller, held.take_memory, function, *given)
+        caller = self._held.caller
+        return await self._upstream.readers.outcome(caller, self.take_memory, function, *given)
 
     async def recent(self, listing: Callable[[Call], Awaitable[T]]) -> T:
         """Returns what a listing gave for this caller in the last seconds, or lists anew."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from seqserve.address import address_of, is_loopback
 from seqserve.arguments import DEFAULT_TIMEOUT_S
@@ -19,10 +21,11 @@ from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve.tls import read_pair
+from seqserve_gateway.proxies import PublicAddress
 
-# An HTTP client sees an outage at once and may retry; a call that one of several servers refuses
-# while it drains goes to another.
-_DEFAULT_ATTEMPTS = 2
+# An HTTP client sees an outage soon and may retry; a call that one of several servers refuses while
+# it drains goes to another. A server that is back is found twice in this time.
+_DEFAULT_ATTEMPTS, _AWAY_S = 2, 1.0
 _EPILOG = """\
 The gateway is a process of its own, so that HTTP takes no time of the server's, and it may stand in
 front of several servers. A caller's token (Authorization: Bearer) is passed on to the server, which
@@ -34,6 +37,15 @@ examples:
   seqserve gateway --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key
   curl localhost:5000/v1/generate -H 'Content-Type: application/json' \\
     -d '{"source": "The coffee tastes good."}'"""
+
+
+def _no_network(text: str) -> str | None:
+    try:
+        ip_network(text)
+    except ValueError:
+        return "an address or a network, such as 10.0.0.0/8"
+    return None
+
 
 # A server on this machine has the variables of these names.
 _listener = partial(option, group="listener")
@@ -74,6 +86,19 @@ class GatewayOptions(ConnectionOptions):
         help="Origin whose pages may call the gateway from a browser, such as https://example.com;"
         " * for all. By default none.",
     )
+    trusted_proxy: list[str] = _listener(
+        ["127.0.0.1", "::1"],
+        help="Address or network of a proxy in front of the gateway, such as 10.0.0.0/8. Its"
+        " Forwarded or X-Forwarded-For, -Proto, -Host and -Prefix say who calls, and by which"
+        " address. By default this machine.",
+        fault=_no_network,
+    )
+    public_url: str | None = _listener(
+        None,
+        help="Address in links to the gateway, such as https://example.com/mt, whose path a proxy"
+        " takes off. By default that of the request.",
+        fault=lambda url: None if PublicAddress.parse(url) else "a URL such as https://example.com",
+    )
     max_timeout_s: float = _listener(
         300.0, help="Longest deadline that a request may ask for, in seconds.", minimum=0.001
     )
@@ -88,6 +113,12 @@ class GatewayOptions(ConnectionOptions):
     max_http_connections: int = _listener(
         4096, help="Maximum number of connections; further ones are closed.", minimum=1
     )
+    keep_alive_s: float = _listener(
+        75.0,
+        help="Time for which a connection may wait for its next request. Longer than a balancer in"
+        " front of the gateway keeps its connections: 60 s at many, 600 s at some.",
+        minimum=1,
+    )
     drain_timeout_s: float = _own(
         30.0, help="Time that requests have to finish after SIGTERM.", minimum=0
     )
@@ -96,6 +127,8 @@ class GatewayOptions(ConnectionOptions):
         """Returns how to reach the server."""
         default_s = min(DEFAULT_TIMEOUT_S, self.max_timeout_s)
         settings = self.settings(default_s, default_attempts=_DEFAULT_ATTEMPTS)
+        if self.max_attempts is None:
+            settings["retry"] = replace(settings["retry"], away_timeout_s=_AWAY_S)
         return settings if self.lend_token else settings | {"token": None}
 
     def certificate(self) -> tuple[Path, Path] | None:
@@ -111,7 +144,8 @@ class GatewayOptions(ConnectionOptions):
     def hosts(self) -> list[str] | None:
         """Returns the names by which the gateway may be called; None for any."""
         if self.allowed_host or is_loopback(self.host):
-            return [self.host, *self.allowed_host]
+            public = urlsplit(self.public_url or "").hostname
+            return [self.host, *self.allowed_host, *filter(None, [public])]
         return None
 
 
@@ -129,7 +163,8 @@ def main(argv: list[str]) -> int:
     from seqserve_gateway.admission import Admission, Bodies
     from seqserve_gateway.app import FORMS, app_of
     from seqserve_gateway.endpoint import Gateway
-    from seqserve_gateway.listener import ListenerLimits, listener_at, run
+    from seqserve_gateway.listener import listener_at, run, within_files
+    from seqserve_gateway.protocol import ListenerLimits
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
     settings = UpstreamSettings(**options.upstream())
@@ -139,9 +174,21 @@ def main(argv: list[str]) -> int:
         bodies=Bodies(options.max_body_bytes),
         max_timeout_s=options.max_timeout_s,
     )
-    app = app_of(gateway, FORMS, allowed_hosts=options.hosts(), cors_origins=options.cors_origin)
-    limits = ListenerLimits(
-        max_connections=options.max_http_connections, drain_timeout_s=options.drain_timeout_s
+    public = PublicAddress.parse(options.public_url) if options.public_url else None
+    app = app_of(
+        gateway,
+        FORMS,
+        allowed_hosts=options.hosts(),
+        cors_origins=options.cors_origin,
+        trusted_proxies=options.trusted_proxy,
+        public=public,
+    )
+    limits = within_files(
+        ListenerLimits(
+            max_connections=options.max_http_connections,
+            keep_alive_s=options.keep_alive_s,
+            drain_timeout_s=options.drain_timeout_s,
+        )
     )
     with (
         listener_at(options.host, options.port, "--port") as listener,

@@ -15,7 +15,7 @@ from typing import Self
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.errors import CallError, Unreachable
+from seqserve.errors import CallError, InvalidArgument, Unreachable
 
 CLIENT_GONE = 499
 """Status of a request whose client went away; by the convention of nginx, for metrics alone."""
@@ -66,8 +66,10 @@ class Failure(Exception):
         # Do not reveal the address of the server; the command reports the outage.
         is_away = isinstance(error, Unreachable)
         details = "the server behind the gateway cannot be reached" if is_away else error.details
+        # A message that is too large is no full queue, whatever gRPC calls both.
+        is_wrong = isinstance(error, InvalidArgument)
         return cls(
-            error.code,
+            "INVALID_ARGUMENT" if is_wrong else error.code,
             details,
             field=error.field,
             reason=error.reason,

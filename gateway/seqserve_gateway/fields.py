@@ -99,6 +99,10 @@ def fields_of(call: Call) -> Fields:
     if call.media_type == "multipart/form-data":
         values, files = _of_multipart(call.body, call.request.headers["content-type"])
         return Fields(query | values, files)
+    if call.body.startswith(b"{"):
+        # As curl sends it without that header.
+        reason = "the body looks like JSON; send it with Content-Type: application/json"
+        raise Failure("INVALID_ARGUMENT", reason)
     return Fields(query | _of_form(_decoded(call.body)))
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from seqserve.errors import CallError
 from seqserve.language_codes import AUTO, folded
 from seqserve.model import LanguagePair
 from seqserve.results import DetectedLanguage
@@ -48,12 +47,7 @@ async def sources_of(
         )
         return found[0] if found else DetectedLanguage(language=target, confidence=0.0)
 
-    try:
-        return await call.in_turns(detected, texts, _DETECTIONS)
-    except CallError as error:
-        if error.reason == "NO_DETECTOR":
-            raise refusal(FIELDS[0], error.details) from None
-        raise
+    return await call.in_turns(detected, texts, _DETECTIONS)
 
 
 async def targets_of(call: Call) -> Targets:

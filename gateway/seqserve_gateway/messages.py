@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from seqserve.options import nearest
+from seqserve.option_values import nearest
 from seqserve_gateway.failure import Failure, writable
 
 M = TypeVar("M", bound=Message)

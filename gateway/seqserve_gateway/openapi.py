@@ -61,7 +61,9 @@ def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
     style = (RESOURCES / "docs.css").read_text("utf-8")
 
     async def openapi(request: Request) -> Response:
-        return Response(text, media_type="application/json")
+        root = request.scope["root_path"]
+        under = json.dumps(document | {"servers": [{"url": root}]}, indent=1) if root else text
+        return Response(under, media_type="application/json")
 
     async def docs(request: Request) -> Response:
         return HTMLResponse(page)
@@ -83,9 +85,9 @@ def _page(document: dict[str, Any]) -> str:
         [
             '<!doctype html><html lang="en"><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width">',
-            '<title>seqserve over HTTP</title><link rel="stylesheet" href="/docs/style.css">',
+            '<title>seqserve over HTTP</title><link rel="stylesheet" href="docs/style.css">',
             f"<h1>seqserve {escape(document['info']['version'])} over HTTP</h1>",
-            '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>',
+            '<p>The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
             *operations,
             "<h2>Messages</h2>",
             *schemas,

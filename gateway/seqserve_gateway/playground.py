@@ -70,7 +70,8 @@ def main(argv: list[str]) -> int:
     )
     from seqserve_gateway.admission import Admission, Bodies
     from seqserve_gateway.endpoint import Gateway
-    from seqserve_gateway.listener import ListenerLimits, listener_at, run
+    from seqserve_gateway.listener import listener_at, run, within_files
+    from seqserve_gateway.protocol import ListenerLimits
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
     host, port = _host_and_port(options.listen)
@@ -79,9 +80,10 @@ def main(argv: list[str]) -> int:
         upstream=Upstream(settings), admission=Admission(), bodies=Bodies(_MAX_BODY_BYTES)
     )
     app = page_of(gateway, [host, *options.allowed_host])
+    limits = ListenerLimits(max_connections=_MAX_CONNECTIONS, drain_timeout_s=_DRAIN_TIMEOUT_S)
+    limits = within_files(limits)
     with listener_at(host, port, "--listen") as listener, outages_reported():
         _announce(listener, options)
-        limits = ListenerLimits(max_connections=_MAX_CONNECTIONS, drain_timeout_s=_DRAIN_TIMEOUT_S)
         run(app, listener, gateway, limits)
     return 0
 

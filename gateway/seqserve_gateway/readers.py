@@ -1,7 +1,8 @@
 """Processes that read and write documents, for a few callers at a time.
 
 They start when they are first needed. One that a document has ended, by its limit or by the end of
-its request, is replaced by the next job.
+its request, is replaced by the next job. The event loop does not start them: it would fork, and the
+fork of a process in which gRPC runs may crash before it becomes another program.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
+import subprocess
 import sys
-from asyncio import IncompleteReadError, subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from seqserve_gateway.failure import Failure
@@ -38,8 +40,8 @@ class Readers:
         """
         self._limits = (cpu_s, memory_bytes)
         self._turns = Turns(processes, max(1, processes - 1), _MOST_WAITING)
-        self._idle: list[subprocess.Process] = []
-        self._command = [*_COMMAND, *map(str, self._limits)]
+        self._threads = ThreadPoolExecutor(processes, "seqserve-reader")
+        self._idle: list[_Process] = []
 
     async def outcome(self, caller: str, take_memory: Callable[[int], None], *job: Any) -> Any:
         """Returns what :func:`~seqserve_gateway.reading.outcome` returns for a job.
@@ -53,59 +55,83 @@ class Readers:
             Failure: The job took too much time or memory, or too many of the caller wait.
         """
         async with self._turns.turn(caller):
-            process = await self._process()
-            is_last = True
-            try:
-                content, is_last = await _exchanged(process, pickle.dumps(job))
-            except (IncompleteReadError, ConnectionError):
-                raise self._too_much() from None
-            finally:
-                if is_last:
-                    await _ended(process)
-                else:
-                    self._idle.append(process)
-        take_memory(_BYTES_OF_REPLY * len(content))
-        value, fault = pickle.loads(content)
+            reply = await self._reply_to(pickle.dumps(job))
+        if not reply:
+            cpu_s, memory_bytes = self._limits
+            reason = f"takes more than {cpu_s} s or {memory_bytes >> 20} MiB to read"
+            details = f"the document {reason}; send it in parts"
+            raise Failure("INVALID_ARGUMENT", details, 413)
+        take_memory(_BYTES_OF_REPLY * len(reply))
+        value, fault = pickle.loads(reply)
         if fault:
             raise RuntimeError(fault)
         if isinstance(value, Unreadable):
             raise value
         return value
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Ends the processes."""
         while self._idle:
-            await _ended(self._idle.pop())
+            self._idle.pop().end()
+        self._threads.shutdown(wait=False)
 
-    async def _process(self) -> subprocess.Process:
-        while self._idle:
-            process = self._idle.pop()
-            # The system may have ended it, where memory ran out.
-            if process.returncode is None:
-                return process
+    async def _reply_to(self, job: bytes) -> bytes:
+        process = self._idle.pop() if self._idle else _Process(self._limits)
+        if not process.is_running:
+            # The system has ended it, where memory ran out.
+            process.end()
+            process = _Process(self._limits)
         try:
-            return await asyncio.create_subprocess_exec(
-                *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            loop = asyncio.get_running_loop()
+            reply = await loop.run_in_executor(self._threads, process.reply_to, job)
+        except asyncio.CancelledError:
+            process.kill()
+            with contextlib.suppress(RuntimeError):
+                # After the job, of which there is no more; the threads may have ended.
+                self._threads.submit(process.end)
+            raise
+        if process.is_running:
+            self._idle.append(process)
+        return reply
+
+
+class _Process:
+    """A process that runs; a thread feeds it."""
+
+    def __init__(self, limits: tuple[int, int]) -> None:
+        command = [*_COMMAND, *map(str, limits)]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError:
             reason = "no process can be started that reads documents"
             raise Failure("UNAVAILABLE", reason) from None
+        self.kill = self._process.kill
 
-    def _too_much(self) -> Failure:
-        cpu_s, memory_bytes = self._limits
-        reason = f"takes more than {cpu_s} s or {memory_bytes >> 20} MiB to read; send it in parts"
-        return Failure("INVALID_ARGUMENT", f"the document {reason}", 413)
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
+    def reply_to(self, job: bytes) -> bytes:
+        """Returns the reply to a job; nothing if the process ended before it."""
+        reply, length, is_last = b"", 1, True
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(HEAD.pack(len(job), False) + job)
+            self._process.stdin.flush()
+            head = self._process.stdout.read(HEAD.size)
+            length, is_last = HEAD.unpack(head) if len(head) == HEAD.size else (0, True)
+            reply = self._process.stdout.read(length)
+            is_last |= len(reply) < length
+        if is_last:
+            self.end()
+        return reply if len(reply) == length else b""
 
-async def _exchanged(process: subprocess.Process, job: bytes) -> tuple[bytes, bool]:
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.writelines([HEAD.pack(len(job), False), job])
-    await process.stdin.drain()
-    length, is_last = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
-    return await process.stdout.readexactly(length), is_last
-
-
-async def _ended(process: subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
+    def end(self) -> None:
+        """Ends it, and frees what it holds."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._process.wait()

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.documents import html
 from seqserve.documents.archive import is_text, opened, rewrite, text_of
+from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, format_of, parser_of
 from seqserve.documents.passage import (
     Link,
@@ -129,7 +130,8 @@ def write_file(job: Job, answers: Sequence[Sequence[Answer] | None]) -> bytes:
     assert job.content is not None
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
-        return texts[job.form].encode()
+        _, mark, encoding = decoded(job.content)
+        return (mark + texts[job.form]).encode(encoding)
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,
@@ -145,8 +147,6 @@ def outcome(name: str, *given: Any) -> Any:
     }
     try:
         return functions[name](*given)
-    except UnicodeDecodeError:
-        return Unreadable("is not UTF-8")
     except RecursionError:
         return Unreadable("is nested too deeply", 413)
     except (ParseError, OptionError) as error:
@@ -178,8 +178,7 @@ def _texts(job: Job) -> Mapping[str, str]:
         return {str(number): text for number, text in enumerate(job.texts)}
     kind = format_of(Path(job.form))
     if kind not in ARCHIVES:
-        if "\0" in (text := job.content.decode("utf-8-sig")):
-            raise Unreadable("has NUL characters, as other encodings than UTF-8 have them")
+        text, _, _ = decoded(job.content)
         return {job.form: text}
     with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
         texts = [part for part in archive.infolist() if is_text(kind, part)]

@@ -18,6 +18,8 @@ from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.languages import DETECTION_CHARS, sources_of
 from seqserve_gateway.reading import Answer, Divided, Job, Part, Unreadable, outcome, ranked
 
+_BYTES_OF_ANSWER = 4
+"""Memory that a byte of a body takes for each answer beyond the first."""
 _LONG = 20_000
 """Characters of plain texts that keep others from the event loop for a few milliseconds."""
 _TEXT = 50
@@ -84,6 +86,7 @@ async def translated(
         alternatives: Most other translations of each text.
     """
     if alternatives:
+        call.take_memory(_BYTES_OF_ANSWER * alternatives * len(call.body))
         count = alternatives + 1
         beams: GenerateOptions = {
             "num_hypotheses": count,

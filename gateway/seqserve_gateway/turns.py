@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -64,17 +64,19 @@ class Turns:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        while (caller := next(filter(self._may_have_more, self._waiting), None)) is not None:
-            task = self._waiting[caller][0]
-            if task.size > self._free:
-                return
+        while (found := next(self._allowed(), None)) is not None and found[1].size <= self._free:
+            caller, task = found
             self._free -= task.size
             self._running[caller] += task.size
             self._leave(caller, task)
             task.place.set_result(None)
 
-    def _may_have_more(self, caller: str) -> bool:
-        return self._running[caller] + self._waiting[caller][0].size <= self._own
+    def _allowed(self) -> Iterator[tuple[str, _Waiting]]:
+        for caller, waiting in self._waiting.items():
+            # A task that is cancelled may not have left yet.
+            task = next((each for each in waiting if not each.place.done()), None)
+            if task is not None and self._running[caller] + task.size <= self._own:
+                yield caller, task
 
     def _leave(self, caller: str, task: _Waiting) -> None:
         # Those that stay come after the tasks of all others.

@@ -116,7 +116,7 @@ class Upstream:
     async def close(self) -> None:
         """Cancels the calls in progress and closes the channel."""
         self._calls.cancel()
-        await self.readers.close()
+        self.readers.close()
         await self.client.close()
 
     def _metadata(self) -> Pairs:

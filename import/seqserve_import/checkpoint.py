@@ -163,6 +163,8 @@ class Checkpoint:
         generation = Settings.read(path) if path.exists() else Settings(path, {})
         self.generation = generation.over(self.config)
         """What generation needs: the values of generation_config.json over those of config.json."""
+        self.recommended = generation if path.exists() else self.config
+        """How its makers decode. As in ``generate()``, one file alone counts."""
         self._places: dict[str, tuple[Weights, str]] = {}
         for file in weights:
             opened = _open(file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seqserve.declarations import DECLARATIONS
 from seqserve_import.checkpoint import Settings
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -45,21 +46,15 @@ def recommended_options(
     """
     shortest = generation.number("min_length", 0) - _START
     options: dict[str, Any] = {
+        "beam_size": generation.number("num_beams", 1),
+        "early_stopping": _early_stopping(generation),
+        "length_penalty": generation.real("length_penalty", 1.0),
+        "repetition_penalty": generation.real("repetition_penalty", 1.0),
         "no_repeat_ngram_size": generation.number("no_repeat_ngram_size", 0),
         "disable_unk": generation.flag("disable_unk", False),
         "min_decoding_length": max(0, shortest, generation.number("min_new_tokens", 0)),
+        "force_end_token": generation.numbers("forced_eos_token_id") == [tokenizer.eos_id],
     }
-    beams = generation.number("num_beams", 1)
-    if beams > 1:
-        options |= {
-            "beam_size": beams,
-            "length_penalty": generation.real("length_penalty", 1.0),
-        }
-    penalty = generation.real("repetition_penalty", 1.0)
-    if penalty != 1.0:
-        options["repetition_penalty"] = penalty
-    if generation.numbers("forced_eos_token_id") == [tokenizer.eos_id]:
-        options["force_end_token"] = True
     longest = generation.number("max_length", 0) - _START
     longest = generation.number("max_new_tokens", longest)
     if 0 < longest < max_target_length:
@@ -72,7 +67,16 @@ def recommended_options(
     ]
     if sequences:
         options["suppress_sequences"] = sequences
-    return {name: value for name, value in options.items() if value}
+    return {name: value for name, value in options.items() if value != DECLARATIONS[name].default}
+
+
+def _early_stopping(generation: Settings) -> str:
+    """Returns the rule by which beams end: also for requests that choose a beam themselves."""
+    name = "early_stopping"
+    rule = str(generation.some([name]).get(name, False)).lower()
+    if rule not in DECLARATIONS[name].choices:
+        raise generation.wrong(name, 'is none of true, false and "never"')
+    return rule
 
 
 def forced_first_token(generation: Settings) -> int | None:

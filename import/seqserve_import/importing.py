@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
+from seqserve_import.tokenizers.languages import language_of
 from seqserve_import.weights import check_tables, input_limits, load_model
 from seqserve_model.checkpoint import current_commit
 from seqserve_model.config import TransformerConfig
@@ -36,6 +37,7 @@ from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.records import Provenance
 from seqserve_server.artifact.template import Template
+from seqserve_server.contract.errors import truncated_list
 from seqserve_server.text.tokenizer import Tokenizer
 
 _MAX_DECODING_LENGTH = 128
@@ -86,12 +88,13 @@ def import_checkpoint(options: ImportOptions) -> Path:
             shortlist=NewShortlist(shortlist, "the checkpoint") if shortlist else None,
         )
     except ParityError as error:
-        if options.data or options.precision is Precision.FP32:
-            raise
-        raise ParityError(
-            f"{error}; the model's own sentences make little sense, so that rounding decides"
-            " more often: name real ones with --data"
-        ) from None
+        advice = "if only a few sentences differ, name more with --data and --sentences"
+        if not options.data:
+            advice = (
+                "the model's own sentences make little sense, so that rounding decides more"
+                " often: name real ones with --data"
+            )
+        raise ParityError(f"{error}; {advice}") from None
 
 
 def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair]) -> None:
@@ -191,9 +194,9 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
     suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
     family = family.suppress_tokens(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
-    template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary)
+    added = {token.content: token.special for token in raw.get_added_tokens_decoder().values()}
+    template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary, added)
     limits = input_limits(checkpoint, family, model)
-    added = raw.get_added_tokens_decoder().values()
     return Loaded(
         model=model,
         family=family,
@@ -201,14 +204,24 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
         suppressed=suppressed,
         template=template,
         input_limits=limits,
-        symbols={token.content for token in added if not token.special},
-        notes=_notes(checkpoint, config),
+        symbols={token for token, is_special in added.items() if not is_special},
+        notes=_notes(checkpoint, config, template, added),
     )
 
 
-def _notes(checkpoint: Checkpoint, config: TransformerConfig) -> list[str]:
+def _notes(
+    checkpoint: Checkpoint,
+    config: TransformerConfig,
+    template: Template | None,
+    added: Collection[str],
+) -> list[str]:
     names = not_taken(checkpoint.generation, config.eos_id)
-    return [f"not taken over        {', '.join(names)}"] if names else []
+    notes = [f"not taken over        {', '.join(names)}"] if names else []
+    known = template or Template()
+    taken = {*known.source_languages.values(), *known.target_languages.values()}
+    if others := sorted(token for token in added if token not in taken and language_of(token)):
+        notes.append(f"not used as languages {truncated_list(others)}")
+    return notes
 
 
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
@@ -260,7 +273,7 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
         template=_template(options, checkpoint, loaded.template),
         generation=options.recommended(
             recommended_options(
-                checkpoint.generation, loaded.tokenizer, model.config.max_target_length
+                checkpoint.recommended, loaded.tokenizer, model.config.max_target_length
             )
         ),
     )

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import langcodes
 
@@ -13,20 +14,27 @@ from seqserve.language_codes import folded
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.tokenizers.languages import M2M100_CODE, MBART_CODE, NLLB_CODE, TAG
+from seqserve_import.tokenizers.languages import TAG, language_of
 from seqserve_server.artifact.template import Template
 
 Tokens = Collection[str]
 Targets = Mapping[int, str]
 
 _MARIAN = re.compile(r">>(.+)<<")
-_PAIR = re.compile(r"(?<![a-z])([a-z]{2})-?([a-z]{2})(?![a-z])")
+# Each language is a whole part between separators; that there may be three, a lookahead shows.
+_PAIR = re.compile(r"(?<![A-Za-z0-9])(?=([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9]))")
+# Firefox joins the two. So do words such as "best", if nothing else in the names repeats them.
+_JOINED = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})([a-z]{2})(?![A-Za-z0-9])")
+_DATED = re.compile(r"^([a-z]{2})([a-z]{2})-\d{9,}$")
 _T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
 
 def template_of(
-    checkpoint: Checkpoint, source: Mapping[int, str], target: Mapping[int, str]
+    checkpoint: Checkpoint,
+    source: Mapping[int, str],
+    target: Mapping[int, str],
+    added: Collection[str] = (),
 ) -> Template | None:
     """Finds what a checkpoint reads and writes beside its texts.
 
@@ -34,6 +42,7 @@ def template_of(
         checkpoint: The checkpoint.
         source: The token of each id of a source.
         target: The token of each id of a target.
+        added: Those that are no pieces of texts.
 
     Returns:
         None if it reads nothing but the tokens of a text and the end token.
@@ -41,8 +50,11 @@ def template_of(
     Raises:
         CheckpointError: The first token of its targets is unknown.
     """
-    read = _FAMILIES.get(checkpoint.config.text("model_type"), _none)
-    template = read(checkpoint, set(source.values()), target)
+    kind, tokens = checkpoint.config.text("model_type"), set(source.values())
+    # Texts of the Web have pieces such as en_US.
+    if kind in ("m2m_100", "mbart") and any(map(language_of, added)):
+        tokens = set(added)
+    template = _FAMILIES.get(kind, _none)(checkpoint, tokens, target)
     forced = forced_first_token(checkpoint.generation)
     if forced is not None and forced not in target:
         raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
@@ -55,8 +67,9 @@ def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
     """Finds the languages of a checkpoint of one pair; empty where it does not say.
 
     OPUS-MT names them in ``tokenizer_config.json``, Marian and Firefox in the names of files and
-    folders: ``model.enpt.intgemm.alphas.bin``, ``enpt-1693087644``. Only languages of ISO 639-1
-    count, because others may be groups, such as ``mul``.
+    folders, and in the paths of ``decoder.yml``: ``en-pt``, ``enpt-1693087644``, and
+    ``model.enpt.intgemm.alphas.bin`` with ``vocab.enpt.spm``. Only languages of ISO 639-1 count,
+    because others may be groups, such as ``mul``.
     """
     path = checkpoint.folder / "tokenizer_config.json"
     if checkpoint.config.text("model_type") == "marian" and path.is_file():
@@ -64,12 +77,27 @@ def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
         codes = [settings.text(f"{side}_lang", "") for side in ("source", "target")]
         source, target = (code if _is_common(code) else "" for code in codes)
         return source, target
-    files = checkpoint.files if isinstance(checkpoint, MarianCheckpoint) else None
-    for name in (files.model.name, checkpoint.folder.name) if files else ():
-        for match in _PAIR.finditer(name):
-            if _is_common(match[1]) and _is_common(match[2]):
-                return match[1], match[2]
+    for pairs in _named_pairs(checkpoint) if isinstance(checkpoint, MarianCheckpoint) else ():
+        known = {pair for pair in pairs if all(map(_is_common, pair))}
+        if len(known) == 1:
+            return known.pop()
     return "", ""
+
+
+def _named_pairs(checkpoint: MarianCheckpoint) -> Iterable[list[tuple[str, str]]]:
+    """Lists what each of the names says that may tell the pair."""
+    files, folder = checkpoint.files, checkpoint.folder.name
+    model = files.model.name
+    yield _PAIR.findall(model)
+    yield [
+        pair
+        for pair in _JOINED.findall(model)
+        if pair in _JOINED.findall(files.source_vocabulary.name)
+    ]
+    for name in (*(Path(path).parent.name for path in files.decoding.texts("models")), folder):
+        # Not Maltese.
+        yield _PAIR.findall(name.replace("opus-mt", ""))
+        yield _DATED.findall(name)
 
 
 def _is_common(code: str) -> bool:
@@ -90,7 +118,7 @@ def _marian(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template
 
 def _m2m100(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     """Names the source language before the source, and the target language first in the target."""
-    return _of_both(_codes(M2M100_CODE, tokens) | _codes(NLLB_CODE, tokens))
+    return _of_both(_languages(tokens))
 
 
 def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
@@ -99,7 +127,7 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     mBART, and IndicBART with its tags, start a target with its language, if none is named with that
     of the checkpoint. An mBART-50 that forces one target needs no name for it.
     """
-    codes = _codes(MBART_CODE, tokens) | _codes(TAG, tokens)
+    codes = _languages(tokens)
     if not codes:
         return Template()
     generation = checkpoint.generation
@@ -119,6 +147,11 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
 def _codes(pattern: re.Pattern[str], tokens: Tokens) -> dict[str, str]:
     """Finds the languages among tokens: the token of each, by its code."""
     return {match[1]: token for token in tokens if (match := pattern.fullmatch(token))}
+
+
+def _languages(tokens: Tokens) -> dict[str, str]:
+    """Finds the languages among tokens, however they are spelled."""
+    return {code: token for token in sorted(tokens) if (code := language_of(token))}
 
 
 def _of_both(codes: Mapping[str, str], targets: Mapping[str, str] | None = None) -> Template:

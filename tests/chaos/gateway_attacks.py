@@ -24,7 +24,11 @@ def _file(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _texts(**body: Any) -> dict[str, Any]:
-    return {"url": "/translate", "content": json.dumps(PAIR | body).encode(), "headers": JSON}
+    return {
+        "url": "/translate",
+        "content": json.dumps(PAIR | body, separators=(",", ":")).encode(),
+        "headers": JSON,
+    }
 
 
 def _nested() -> bytes:

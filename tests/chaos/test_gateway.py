@@ -1,123 +1,69 @@
-"""A gateway under one caller's attacks: it stays small, and another caller hardly notices."""
+"""One caller floods a gateway; another one is served as before."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests.support.flood import quantile
 from tests.support.gateway import Gateway, gateway_of
-from tests.support.process import MODELS, PATIENCE_S, ServerProcess
+from tests.support.process import ServerProcess
 
-from . import gateway_attacks
+from .http_attacker import KINDS
 
-SECONDS = float(os.environ.get("ATTACK_S", "10"))
-MOST_MIB = 256
-"""What docker-compose.yml gives a gateway."""
-_CHILD = "/proc/{0}/task/{0}/children"
+OTHER = "127.0.0.2"
+ATTACK_S = 60.0
+QUIET_S = 5.0
+BODY = {"source": "It rains.", "options": {"max_decoding_length": 8}}
+_PAUSE_S = 0.02
+MOST_FACTOR, MOST_HEALTH_S = 10.0, 0.05
+"""Of the usual durations; a busy machine has others for probes too."""
 
 pytestmark = pytest.mark.chaos
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("server")
-    options = ("--caller-metadata", "x-forwarded-for")
-    with ServerProcess(MODELS, folder, *options) as server, gateway_of(server.target) as gateway:
-        yield gateway
+def durations_of(gateway: Gateway, seconds: float) -> tuple[list[float], list[float]]:
+    """Calls for a time from another address; returns how long calls and probes take.
+
+    Each comes by a connection of its own.
+    """
+    calls: list[float] = []
+    probes: list[float] = []
+    none_kept = httpx.Limits(max_keepalive_connections=0)
+    transport = httpx.HTTPTransport(local_address=OTHER, limits=none_kept)
+    with httpx.Client(transport=transport, base_url=gateway.url, timeout=60.0) as client:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            for path, durations in (("/v1/generate", calls), ("/healthz", probes)):
+                begun_s = time.perf_counter()
+                body = BODY if durations is calls else None
+                answer = client.request("POST" if body else "GET", path, json=body)
+                durations.append(time.perf_counter() - begun_s)
+                assert answer.status_code == 200, answer.text
+            time.sleep(_PAUSE_S)
+    return calls, probes
 
 
-def memory_mib(pid: int) -> float:
-    """Memory of a process and its children; what they share counts once."""
-    total_kib = 0
-    for each in (pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())):
-        try:
-            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        total_kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total_kib / 1024
-
-
-class Watch:
-    """Another caller, who translates short texts, and the probe of an orchestrator."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self.text_s: list[float] = []
-        self.health_s: list[float] = []
-        self.statuses: set[int] = set()
-        self.peak_mib = 0.0
-
-    async def run(self, until: asyncio.Event) -> None:
-        async with httpx.AsyncClient(base_url=self._gateway.url, timeout=PATIENCE_S) as client:
-            await asyncio.gather(
-                self._translate(client, until), self._probe(client, until), self._weigh(until)
-            )
-
-    async def _translate(self, client: httpx.AsyncClient, until: asyncio.Event) -> None:
-        body = {"q": "It rains.", **gateway_attacks.PAIR}
-        while not until.is_set():
-            begun_s = time.perf_counter()
-            self.statuses.add((await client.post("/translate", json=body)).status_code)
-            self.text_s.append(time.perf_counter() - begun_s)
-            await asyncio.sleep(0.02)
-
-    async def _probe(self, client: httpx.AsyncClient, until: asyncio.Event) -> None:
-        while not until.is_set():
-            begun_s = time.perf_counter()
-            assert (await client.get("/healthz")).status_code == 200
-            self.health_s.append(time.perf_counter() - begun_s)
-            await asyncio.sleep(0.02)
-
-    async def _weigh(self, until: asyncio.Event) -> None:
-        while not until.is_set():
-            self.peak_mib = max(self.peak_mib, memory_mib(self._gateway.process.pid))
-            await asyncio.sleep(0.1)
-
-
-def p99_ms(durations_s: list[float]) -> float:
-    return 1e3 * statistics.quantiles(durations_s, n=100)[-1]
-
-
-async def watched(gateway: Gateway, attack: str) -> tuple[Watch, dict[str, int]]:
-    watch, is_over = Watch(gateway), asyncio.Event()
-    watching = asyncio.create_task(watch.run(is_over))
-    outcomes: dict[str, int] = {}
-    if attack:
-        command = [sys.executable, gateway_attacks.__file__, attack, gateway.url, str(SECONDS)]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        output, _ = await process.communicate()
-        outcomes = json.loads(output)
-    else:
-        await asyncio.sleep(SECONDS)
-    is_over.set()
-    await watching
-    return watch, outcomes
-
-
-@pytest.fixture(scope="module")
-def usual(gateway: Gateway) -> Watch:
-    return asyncio.run(watched(gateway, ""))[0]
-
-
-@pytest.mark.parametrize("attack", gateway_attacks.ATTACKS)
-async def test_gateway_under_attack_stays_small_and_answers_others(
-    gateway: Gateway, usual: Watch, attack: str
-) -> None:
-    watch, outcomes = await watched(gateway, attack)
-    print(
-        f"\n{attack}: {outcomes}; {watch.peak_mib:.0f} MiB; p99 of health"
-        f" {p99_ms(watch.health_s):.0f} ms; of a text {p99_ms(watch.text_s):.0f} ms,"
-        f" without {p99_ms(usual.text_s):.0f} ms ({len(watch.text_s)} texts)"
-    )
-    assert gateway.process.poll() is None
-    assert watch.peak_mib < MOST_MIB
-    assert watch.statuses == {200}
+@pytest.mark.parametrize("kind", KINDS)
+def test_flood_of_one_caller_holds_up_no_other(server: ServerProcess, kind: str) -> None:
+    with gateway_of(server.target) as gateway:
+        port = str(urlsplit(gateway.url).port)
+        usual, usual_probes = durations_of(gateway, QUIET_S)
+        command = [sys.executable, "-m", "tests.chaos.http_attacker", kind, port]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attacker:
+            try:
+                assert attacker.stdout is not None
+                assert attacker.stdout.readline() == "all are there\n"
+                calls, probes = durations_of(gateway, ATTACK_S)
+                assert attacker.poll() is None
+            finally:
+                attacker.kill()
+        shown = (quantile(each, 0.99) for each in (usual, calls, usual_probes, probes))
+        print(kind, *(f"{1e3 * duration_s:.1f} ms" for duration_s in shown))
+        assert quantile(calls, 0.99) <= MOST_FACTOR * quantile(usual, 0.99)
+        most_s = max(MOST_HEALTH_S, MOST_FACTOR * quantile(usual_probes, 0.99))
+        assert quantile(probes, 0.99) <= most_s

@@ -48,7 +48,8 @@ def failing(
     token_id, _ = tiny_tokenizer.encode(WORD)
     publish_failing(repository, models, READS, "encoder.onnx", token_id, fails)
     publish_failing(repository, models, WRITES, "decoder.onnx", token_id, fails)
-    options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
+    traffic = ("--traffic", f"{NAME}:{SOUND}=1", "--keep-versions", "2")
+    options = ("--slots", str(ROWS), "--workers", "1", *traffic)
     with ServerProcess(models, folder, *options) as server:
         engines = server.engines()
         assert len(engines) == WRITES

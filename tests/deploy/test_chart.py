@@ -236,6 +236,13 @@ def test_an_option_overrides_what_the_chart_chooses() -> None:
     assert {"SEQSERVE_HOST": "::", "SEQSERVE_MAX_CONNECTION_AGE_S": "60"}.items() <= own.items()
 
 
+def test_servers_and_gateways_listen_at_the_host_of_the_values() -> None:
+    manifests = render({**OPEN, "host": "::", "gateway": {"enabled": True}})
+    data = one(manifests, "ConfigMap")["data"]
+    assert data["SEQSERVE_HOST"] == data["SEQSERVE_METRICS_HOST"] == "::"
+    assert '"--host=::"' in json.dumps(manifests)
+
+
 def test_an_autoscaler_alone_chooses_the_number(rendered: dict[str, list[Manifest]]) -> None:
     assert one(rendered["open"], "Deployment")["spec"]["replicas"] == 2
     for name in ("scaled by cpu", "scaled by slots"):

@@ -52,9 +52,10 @@ def limit_mb() -> float:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The shipped models with all defaults; callers say who they are."""
+    """The shipped models, two versions of each; callers say who they are."""
     folder = tmp_path_factory.mktemp("answers")
     variables = {"SEQSERVE_CALLER_METADATA": "x-caller", "SEQSERVE_LOG_LEVEL": "warning"}
+    variables["SEQSERVE_KEEP_VERSIONS"] = "2"
     with ServerProcess(ROOT / "models", folder, environment=variables) as server:
         yield server
         assert "Traceback" not in server.stderr

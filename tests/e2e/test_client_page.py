@@ -70,6 +70,8 @@ def test_the_web_service_translates_streams_and_reports_errors(run: Run) -> None
         assert streamed.text == "Der Kaffee schmeckt gut."
         too_long = http.post("/translate", json={"text": "It rains. " * 5_000})
         assert too_long.status_code == 422
+        empty = http.get("/stream", params={"text": ""})
+        assert (empty.status_code, empty.json()["error"]) == (422, "source: is empty")
         assert too_long.json()["id"]
 
 

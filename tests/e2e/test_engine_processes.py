@@ -34,7 +34,7 @@ def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("pair")
     for version in (1, 2):
         copy_version(repository, folder / "models", version)
-    options = ("--slots", "4", "--workers", "1")
+    options = ("--slots", "4", "--workers", "1", "--keep-versions", "2")
     with ServerProcess(folder / "models", folder, *options) as server:
         yield server
         server.stop()

@@ -101,6 +101,7 @@ def test_every_rpc_is_found(target: Target) -> None:
     services = {rpc.path.split("/")[1] for rpc in target.rpcs}
     assert services == {
         "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
         "inference.GRPCInferenceService",
         "seqserve.v1.GenerationService",

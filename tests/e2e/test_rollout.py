@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from tests.resources import Resources, until_released
 from tests.support.endless_model import NAME, copy_version, tamper
-from tests.support.process import ONCE, ServerProcess, until
+from tests.support.process import MODELS, ONCE, ServerProcess, until
 from tests.support.swapping import publish, swapped
 
 from seqserve import Client, Model, ModelState
@@ -142,6 +142,13 @@ def test_command_loads_unloads_and_sets_traffic(
     assert "available" in capsys.readouterr().out
     with Client(swapping.target) as client, pytest.raises(NotFound):
         client.unload_model(NAME, 9)
+
+
+def test_each_engine_gets_calls_that_name_no_version(shipped: ServerProcess) -> None:
+    with Client(shipped.target) as client:
+        loaded = [model for model in client.models() if model.state is not ModelState.AVAILABLE]
+    assert [model.traffic_share for model in loaded] == [1.0] * len(loaded)
+    assert len(shipped.engines()) == len(loaded) < len([*MODELS.glob("*/*/manifest.json")])
 
 
 @pytest.mark.chaos

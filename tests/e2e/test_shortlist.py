@@ -42,7 +42,7 @@ def repository(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    options = ("--slots", "8", "--workers", "2")
+    options = ("--slots", "8", "--workers", "2", "--keep-versions", "2")
     folder = tmp_path_factory.mktemp("server")
     with ServerProcess(repository, folder, *options) as server, Client(server.target) as client:
         yield client

@@ -13,7 +13,7 @@ They differ by design in these points:
 * In a beam, transformers changes log-probabilities where seqserve changes logits: other tokens do
   not share the probability of suppressed ones unless ``renormalize_logits`` is set, and a
   repetition penalty acts otherwise. In greedy search and sampling it changes logits too.
-* transformers ends a beam search by a rule of its own; with ``early_stopping=True`` by ours.
+* Without ``early_stopping`` a beam search of transformers ends by the rule ``false``.
 """
 
 from __future__ import annotations
@@ -441,6 +441,14 @@ def outputs_of(answer: Finished) -> list[list[int]]:
         ({}, {}),
         ({"length_penalty": 0.6}, {"length_penalty": 0.6}),
         ({"length_penalty": 2.0, "num_hypotheses": 4}, {"length_penalty": 2.0}),
+        ({"length_penalty": -1.0}, {"length_penalty": -1.0}),
+        ({"early_stopping": "true", "length_penalty": 0.0}, {"length_penalty": 0.0}),
+        ({"early_stopping": "false", "num_hypotheses": 4}, {"early_stopping": False}),
+        ({"early_stopping": "never", "num_hypotheses": 4}, {"early_stopping": "never"}),
+        (
+            {"early_stopping": "false", "length_penalty": -1.0, "num_hypotheses": 4},
+            {"early_stopping": False, "length_penalty": -1.0},
+        ),
         ({"beam_size": 2}, {"num_beams": 2}),
         ({"max_decoding_length": 5}, {"max_new_tokens": 5}),
         ({"min_decoding_length": 12}, {"min_new_tokens": 12}),
@@ -462,11 +470,28 @@ def test_transformers_finds_the_same_beams(
         found = marian.generate(source, num_return_sequences=options.num_hypotheses, **settings)
         if outputs_of(answer) == marian.outputs(found):
             scores = [one.normalized_score for one in answer.hypotheses]
-            assert scores == pytest.approx(found.sequences_scores.tolist(), abs=1e-4)
+            expected = found.sequences_scores.tolist()
+            assert scores == pytest.approx(expected, abs=1e-4, rel=1e-6)
         else:
             different += 1
     assert different <= MAX_DIFFERENT
     assert len({tuple(one) for answer in answers for one in outputs_of(answer)}) > 25
+
+
+def test_the_end_of_a_search_decides_what_it_finds(marian: HuggingFace) -> None:
+    """Else the comparison with each rule proves nothing."""
+    found = {
+        rule: marian.ours.decode(
+            marian.sources,
+            DecodingOptions(
+                max_decoding_length=20, beam_size=4, num_hypotheses=4, early_stopping=rule
+            ),
+        )
+        for rule in ("true", "false", "never")
+    }
+    for one, other, least in (("true", "false", 30), ("false", "never", 10)):
+        pairs = zip(found[one], found[other], strict=True)
+        assert sum(outputs_of(a) != outputs_of(b) for a, b in pairs) >= least
 
 
 @pytest.mark.parametrize(

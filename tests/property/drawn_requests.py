@@ -40,6 +40,7 @@ samplings = st.builds(
 )
 
 vocabularies = st.sampled_from([{*LIKELY, *range(EOS, VOCABULARY_SIZE, gap)} for gap in (2, 40)])
+RULES = st.sampled_from(["true", "false", "never"])
 few_tokens = st.sets(likely, min_size=1, max_size=3)
 
 
@@ -61,7 +62,8 @@ def beams(draw: st.DrawFn) -> dict[str, Any]:
         "beam_size": size,
         "num_hypotheses": draw(st.integers(1, size)),
         "patience": draw(mostly(1.0, st.sampled_from([0.7, 2.0]))),
-        "coverage_penalty": draw(st.sampled_from([0.2, 1.0, 0.0])),
+        "early_stopping": draw(st.just("") | RULES),
+        "coverage_penalty": draw(st.sampled_from([0.2, 1.0, 0.0, 0.0])),
     }
 
 
@@ -78,7 +80,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
         max_decoding_length=longest,
         min_decoding_length=draw(mostly(0, st.integers(0, longest))),
         force_end_token=kind != "alternatives" and draw(mostly(False, st.just(True))),
-        length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 1.5])),
+        length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 1.5, -0.5])),
         repetition_penalty=draw(mostly(1.0, st.sampled_from([0.7, 1.1, 3.0]))),
         no_repeat_ngram_size=draw(mostly(0, st.integers(1, 3))),
         suppressed=tuple(
@@ -105,6 +107,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
             options,
             return_alternatives=True,
             beam_size=size,
+            early_stopping=draw(mostly("", RULES)),
             num_hypotheses=draw(st.integers(1, MOST_ROWS // size)),
             min_alternative_expansion_prob=draw(mostly(0.0, st.sampled_from([0.01, 0.1]))),
         )

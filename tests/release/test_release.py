@@ -93,7 +93,7 @@ def test_a_server_takes_what_was_fetched_first(install: Install) -> None:
 
 
 def test_it_detects_languages_and_traces(install: Install) -> None:
-    environment = install("server,detect,tracing")
+    environment = install("server,tracing")
     # Nobody listens there, which a server bears.
     traced = (*SERVE, "--otlp-endpoint", "http://localhost:1")
     with environment.running(READY, *traced) as address:
@@ -139,7 +139,7 @@ def test_all_that_a_server_needs_has_wheels_for_arm(version: str, dist: Path) ->
     """Resolved only: there is no such machine."""
     platforms = [word for name in _PLATFORMS for word in ("--platform", f"{name}_aarch64")]
     [wheel] = dist.glob("seqserve-*.whl")
-    wanted = [f"{wheel}[server,gateway,detect,tracing]"]
+    wanted = [f"{wheel}[server,gateway,tracing]"]
     only = ["--only-binary", ":all:", "--python-version", version, *platforms]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     run([*pip, "--dry-run", "--target", "nowhere", *only, *wanted])

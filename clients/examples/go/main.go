@@ -18,6 +18,9 @@ import (
 	seqservev1 "example.com/seqserve-example/gen/seqserve/v1"
 )
 
+// gRPC's own limit is 4 MiB, which attention, or many hypotheses of a long text, exceed.
+const maxAnswerBytes = 64 << 20
+
 func main() {
 	target := os.Getenv("SEQSERVE_TARGET")
 	if target == "" {
@@ -28,7 +31,11 @@ func main() {
 		source = os.Args[1]
 	}
 
-	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(
+		target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
+	)
 	if err != nil {
 		log.Fatal(err)
 	}

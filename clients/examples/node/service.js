@@ -18,8 +18,11 @@ const { GenerationService } = grpc.loadPackageDefinition(definition).seqserve.v1
 
 export const TARGET = process.env.SEQSERVE_TARGET ?? "localhost:50051";
 
+// gRPC's own limit on an answer is 4 MiB, which attention, or many hypotheses of a long text, exceed.
+const OPTIONS = { "grpc.max_receive_message_length": 64 << 20 };
+
 export function connect(target = TARGET) {
-  return new GenerationService(target, grpc.credentials.createInsecure());
+  return new GenerationService(target, grpc.credentials.createInsecure(), OPTIONS);
 }
 
 // Without a deadline a call waits for ever.

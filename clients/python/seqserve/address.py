@@ -87,6 +87,15 @@ def grpc_target(target: str) -> str:
     return "ipv4:" + ",".join(dict.fromkeys(addresses))
 
 
+def servers_of(target: str) -> list[str]:
+    """Lists the servers that commas separate in a target, each as a target."""
+    scheme = _SCHEME.match(target)
+    prefix = scheme[0] if scheme else ""
+    if prefix not in ("", "ipv4:", "ipv6:"):
+        return [target]
+    return [prefix + part.strip() for part in target.removeprefix(prefix).split(",")]
+
+
 def is_local(target: str) -> bool:
     """Returns whether every address of a target is on this machine."""
     parts = [part.strip() for part in target.split(",")]
@@ -113,9 +122,10 @@ def channel_options(
         # Detects a dead server while a call waits; rare enough for the ping limits of any server.
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
-        # gRPC's defaults (1 s, growing to 2 min) are longer than the retries after a restart.
+        # gRPC's defaults (1 s, growing to 2 min) are longer than the retries after a restart. And a
+        # server that is back must be found before the next one is restarted.
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.max_reconnect_backoff_ms", 500),
         # The time for one connection, if nobody answers it; 20 s by default.
         ("grpc.min_reconnect_backoff_ms", 5_000),
     ]

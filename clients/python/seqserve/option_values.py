@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,10 @@ def warn_of_misspelt(options: type[Any], environ: Mapping[str, str] | None = Non
         print(warning, file=sys.stderr, flush=True)
 
 
+_LINKED = (
+    ". Kubernetes sets such a variable for a Service called seqserve: write enableServiceLinks:"
+    " false in the spec of the pod, or give the Service another name"
+)
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
@@ -93,7 +97,8 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
             raise ValueError
     except ValueError:
         expected = f"one of {members(kind)}" if is_enum(kind) else _KINDS.get(kind, "valid")
-        raise OptionError(f"{source}: {value!r} is not {expected}") from None
+        advice = _LINKED if source.startswith(_PREFIX) and "://" in str(value) else ""
+        raise OptionError(f"{source}: {value!r} is not {expected}{advice}") from None
     if (fault := rules["fault"]) and (expected := fault(result)):
         raise OptionError(f"{source}: {value!r} is not {expected}")
     low, high = rules["minimum"], rules["maximum"]
@@ -102,6 +107,19 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
     if high is not None and result > high:
         raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
     return result
+
+
+def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
+    """Finds the name that may have been meant: one that begins or ends so, else one spelled alike.
+
+    Args:
+        name: What was written.
+        names: What there is.
+        least: Characters that say enough for what begins or ends so.
+    """
+    longer = [each for each in names if len(name) >= least and each.startswith(name)]
+    longer += [each for each in names if len(name) >= least and each.endswith(name)]
+    return next(iter(longer or difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 
 def is_enum(kind: Any) -> bool:

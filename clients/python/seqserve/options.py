@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import os
 import types
 import typing
@@ -37,6 +36,7 @@ from seqserve.option_values import (
     converted,
     is_enum,
     members,
+    nearest,
     shell_words,
     variable_of,
     warn_of_misspelt,
@@ -45,6 +45,8 @@ from seqserve.option_values import (
 T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
+# What other programs call `--target`.
+_SERVERS = ("server", "host", "url", "address", "endpoint")
 # No argument of a process can hold it.
 _NO_FLAG = "\0"
 
@@ -139,8 +141,16 @@ def parse(
     if unknown:
         parser.error(_unknown(unknown, declared))
     environ = os.environ if environ is None else environ
-    values = {each.name: each.value(vars(namespace), environ) for each in declared}
-    return options(**{name: value for name, value in values.items() if value is not MISSING})
+    parsed = vars(namespace)
+    values = {each.name: each.value(parsed, environ) for each in declared}
+    try:
+        return options(**{name: value for name, value in values.items() if value is not MISSING})
+    except OptionError as error:
+        flag, colon, reason = str(error).partition(":")
+        given = {
+            each.flag: each.source(parsed) for each in declared if values[each.name] is not MISSING
+        }
+        raise OptionError(f"{given.get(flag, flag)}{colon}{reason}") from None
 
 
 def split_command(
@@ -237,10 +247,16 @@ class _Option:
             flags = filter(None, (self._declared["short"], self.flag))
             group.add_argument(*flags, action=repeated, metavar=self._metavar, help=text)
 
+    def source(self, parsed: Mapping[str, Any]) -> str:
+        """Names what gave the value: the flag, or the variable where there is no flag."""
+        if parsed.get(self.name) in (None, []):
+            return self.variable
+        return self.name if self.positional else self.flag
+
     def value(self, parsed: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
         if parsed.get(self.name) not in (None, []):
-            source = self.name if self.positional else self.flag
-            return converted(_unmarked(parsed[self.name]), self._kind, source, self._declared)
+            words, source = _unmarked(parsed[self.name]), self.source(parsed)
+            return converted(words, self._kind, source, self._declared)
         if self.positional:
             return MISSING
         if self.variable and (text := environ.get(self.variable)):
@@ -262,25 +278,16 @@ class _Option:
         return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
-    """Finds the name that may have been meant: one that goes on so, else one spelled alike.
-
-    Args:
-        name: What was written.
-        names: What there is.
-        least: Characters that say enough for what goes on so.
-    """
-    longer = [each for each in names if len(name) >= least and each.startswith(name)]
-    return next(iter(longer or difflib.get_close_matches(name, names, n=1)), None)
-
-
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
-    flags = [each.flag for each in declared if not (each.positional or each.secret)]
+    # Without the dashes, which are alike in all.
+    names = [each.flag[2:] for each in declared if not (each.positional or each.secret)]
     for word in words:
         if word.startswith("-"):
             flag = word.partition("=")[0]
-            if near := nearest(flag, flags, least=len("--xyz")):
-                return f"there is no option {flag} (did you mean {near}?)"
+            bare = flag.removeprefix("--")
+            is_server = bare in _SERVERS and "target" in names
+            if near := "target" if is_server else nearest(bare, names, least=len("xyz")):
+                return f"there is no option {flag} (did you mean --{near}?)"
             takes_text = any(each.positional for each in declared)
             hint = f" (a text that begins with - stands after --: -- {word})" if takes_text else ""
             return f"there is no option {flag}{hint}"

@@ -9,37 +9,52 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-_CGROUP = Path("/sys/fs/cgroup")
+_ROOT = Path("/")
 
 
-def available_cores(cgroup: Path = _CGROUP) -> int:
-    """Counts the cores; at least 1.
+def available_cores(root: Path = _ROOT) -> int:
+    """Counts the cores; at least 1. Every control group around this process may limit them.
 
     Source: Linux, Documentation/admin-guide/cgroup-v2.rst ("cpu.max"), and
-    Documentation/scheduler/sched-bwc.rst for version 1.
+    Documentation/scheduler/sched-bwc.rst for version 1; cgroups(7) for /proc/self/cgroup.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    quota = _quota(cgroup)
-    return max(1, cores if quota is None else min(cores, int(quota)))
+    return max(1, min([cores, *(int(quota) for quota in _quotas(root))]))
 
 
-def _quota(cgroup: Path) -> float | None:
+def _quotas(root: Path) -> Iterator[float]:
+    mounted = root / "sys/fs/cgroup"
     try:
-        limit, period = _read(cgroup / "cpu.max").split()
-    except (OSError, ValueError):
-        try:
-            limit = _read(cgroup / "cpu" / "cpu.cfs_quota_us")
-            period = _read(cgroup / "cpu" / "cpu.cfs_period_us")
-        except OSError:
-            return None
-    if not limit.isdigit() or not period.isdigit() or period == "0":  # "max", or -1
-        return None
+        lines = _read(root / "proc/self/cgroup").splitlines()
+    except OSError:
+        lines = []
+    # Lines are `number:controllers:path`; a path may begin above what this process sees.
+    for line in [*lines, "0:cpu:/", "0::/"]:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        level = mounted / "cpu" if controllers else mounted
+        for part in ["", *path.strip("/").split("/")]:
+            level = level / part
+            with suppress(OSError, ValueError):
+                yield _quota(level)
+
+
+def _quota(level: Path) -> float:
+    # No number means no limit.
+    try:
+        limit, period = _read(level / "cpu.max").split()
+    except FileNotFoundError:
+        limit, period = _read(level / "cpu.cfs_quota_us"), _read(level / "cpu.cfs_period_us")
+    if int(limit) <= 0 or int(period) <= 0:
+        raise ValueError
     return int(limit) / int(period)
 
 

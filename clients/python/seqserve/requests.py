@@ -15,6 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.declarations import DECLARATIONS
 from seqserve.errors import invalid_argument
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -47,6 +48,10 @@ def generate_request(
             raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
+            if isinstance(value, bool) and owner is decoding:
+                # As in transformers, where a rule is True, False or a text.
+                word = str(value).lower()
+                value = word if word in DECLARATIONS[name].choices else value
             _set_field(owner, name, value)
     if decoding.ListFields():
         request.options.CopyFrom(decoding)

@@ -33,6 +33,7 @@ from seqserve.errors import (
 # Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
 # overflow into the past; and no thread can sleep longer.
 _MAX_S = 1e9
+_DURATIONS = ("connect_timeout_s", "away_timeout_s", "initial_backoff_s", "max_backoff_s")
 _MISSED_HERE = "Deadline Exceeded"
 """The message of gRPC for a deadline that passed on this side."""
 
@@ -47,6 +48,9 @@ class RetryPolicy:
     connect_timeout_s: float = 5.0
     """Time for which a call tries to reach a server that the client has never reached;
     ``math.inf`` for no limit. A server that was reached before is waited for until the deadline."""
+    away_timeout_s: float = 0.0
+    """Time for which a call tries to reach a server that went away, whatever ``max_attempts`` says;
+    such a server may be back, or another one of the target, before the client knows."""
     initial_backoff_s: float = 0.1
     """Maximum delay after the first failure; doubles with every further failure."""
     max_backoff_s: float = 2.0
@@ -61,7 +65,7 @@ class RetryPolicy:
         attempts = self.max_attempts
         if attempts is not None and not (isinstance(attempts, int) and attempts >= 1):
             raise OptionError(f"retry.max_attempts: {attempts!r} is not a whole number from 1 on")
-        for name in ("connect_timeout_s", "initial_backoff_s", "max_backoff_s"):
+        for name in _DURATIONS:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and value >= 0):
                 raise OptionError(f"retry.{name}: {value!r} is not a number of seconds from 0 on")
@@ -158,7 +162,8 @@ class Attempts:
         error.args = error.code, details
 
     def _delay_after(self, error: CallError) -> float | None:
-        if self._policy.max_attempts is not None and self._failures >= self._policy.max_attempts:
+        most = self._policy.max_attempts
+        if most is not None and self._failures >= most and not self._may_return(error):
             return None
         asked_s = error.retry_after_s or 0.0
         # The next attempt gets some time too.
@@ -168,6 +173,10 @@ class Attempts:
         # The exponent is bounded, because a float would overflow in a long series of failures.
         ceiling_s = self._policy.initial_backoff_s * 2.0 ** min(self._failures - 1, 60)
         return asked_s + self._jitter() * min(ceiling_s, self._policy.max_backoff_s, spare_s)
+
+    def _may_return(self, error: CallError) -> bool:
+        is_away = isinstance(error, Unreachable) and self._availability.was_reached
+        return is_away and self._clock() - self._started_s < self._policy.away_timeout_s
 
     def _end_s(self) -> float:
         if self._availability.was_reached:

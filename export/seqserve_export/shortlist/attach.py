@@ -107,9 +107,10 @@ def _self_test(artifact: LocalEngine, before: SelfTest | None) -> SelfTest | Non
 
 def report(verification: ShortlistVerification) -> None:
     """Prints the results of the proof."""
+    equal, count = verification.sentences_equal, verification.sentences
     print(
-        f"tokens to choose from {verification.candidates} of a sentence, on average\n"
-        f"sentences equal       {verification.sentences_equal} of {verification.sentences}"
+        f"with the shortlist    {verification.candidates} tokens to choose from, on average;"
+        f" {equal} of {count} sentences are equal to those without"
     )
     if verification.bleu_with is not None:
         print(f"BLEU without, with    {verification.bleu_without}, {verification.bleu_with}")

@@ -38,7 +38,7 @@ class MarianCheckpoint(Checkpoint):
         self.config = Settings(
             path, {"model_type": MODEL_TYPE, **read_mapping(path, weights.settings)}
         )
-        self.generation = Settings(files.decoding.path, self._generation())
+        self.generation = self.recommended = Settings(files.decoding.path, self._generation())
 
     def _generation(self) -> Mapping[str, Any]:
         decoding, vocabularies = self.files.decoding, self.vocabularies
@@ -47,6 +47,8 @@ class MarianCheckpoint(Checkpoint):
             raise CheckpointError(f"{path}: has no token {EOS}; copy it again")
         return {
             "num_beams": decoding.number("beam-size", 1),
+            # Marian waits for as many hypotheses as it has beams.
+            "early_stopping": True,
             "length_penalty": decoding.real("normalize", 0.0),
             "disable_unk": not decoding.flag("allow-unk", False),
             "eos_token_id": vocabularies.target.index(EOS),

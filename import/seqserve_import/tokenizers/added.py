@@ -15,7 +15,7 @@ from tokenizers import AddedToken
 
 from seqserve_import.checkpoint import MAX_SIZE
 from seqserve_import.files import CheckpointError, read_optional_object
-from seqserve_import.tokenizers.languages import is_language
+from seqserve_import.tokenizers.languages import language_of
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 _SETTINGS = "tokenizer_config.json"
@@ -73,9 +73,18 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
             ids[token.content] = len(completed)
             completed.append(token.content)
             added[token.content] = token
-    hidden = [token for token in added if token in CONTROLS or is_language(token)]
+    hidden = [token for token in added if token in CONTROLS or language_of(token)]
     symbols = [token for content, token in added.items() if content not in hidden]
     return Vocabulary(completed, symbols, hidden)
+
+
+def agrees(folder: Path, tokens: Sequence[str]) -> bool:
+    """Tells whether the ids that a checkpoint gives to tokens are their places in a vocabulary."""
+    ids = {token: id_ for id_, token in enumerate(tokens)}
+    # A token that the vocabulary lacks comes behind it.
+    return all(
+        ids.get(token.content, max(id_, len(tokens))) == id_ for _, id_, token in _with_ids(folder)
+    )
 
 
 def _check_row(path: Path, token: AddedToken, id_: int, rows: int) -> None:

@@ -4,16 +4,21 @@ import re
 
 # ruff: noqa: SIM905 - a list literal would take a line for each language.
 
-M2M100_CODE = re.compile(r"__([a-z]{2,8})__")
-NLLB_CODE = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})")
-MBART_CODE = re.compile(r"([a-z]{2,3}_[A-Z]{2})")
-TAG = re.compile(r"<2(\w+)>")
+TAG = re.compile(r"<2([\w-]+)>")
 """As MADLAD and IndicBART spell them."""
+_SPELLINGS = (
+    # M2M-100, also with a region or a script: __pt-br__, __zh_Hant__.
+    re.compile(r"__([a-z]{2,8}(?:[-_][A-Za-z0-9]{2,8})*)__"),
+    # NLLB and mBART: a script, a region, or both.
+    re.compile(r"([a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3}(?:_[A-Z]{2})?))"),
+    TAG,
+)
 
 
-def is_language(token: str) -> bool:
-    """Tells whether a token that was added to a vocabulary names a language."""
-    return any(code.fullmatch(token) for code in (M2M100_CODE, NLLB_CODE, MBART_CODE, TAG))
+def language_of(token: str) -> str:
+    """Returns the code of the language that a token names; nothing if it names none."""
+    found = (spelling.fullmatch(token) for spelling in _SPELLINGS)
+    return next((match[1] for match in found if match), "")
 
 
 # In the order of their ids.

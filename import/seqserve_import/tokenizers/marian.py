@@ -3,7 +3,7 @@
 - At Hugging Face ``source.spm`` divides sources, ``target.spm`` targets, and ``vocab.json`` has the
   ids of both sides; separate vocabularies have those of targets in ``target_vocab.json``.
 - Of Marian's own: one ``.spm`` that also has the ids, or ids alone as YAML or JSON, with the same
-  two files of pieces beside it. Without these, words and punctuation must be between spaces.
+  two files of pieces beside it. Of words there is no such file: texts are divided at spaces.
 """
 
 from __future__ import annotations
@@ -50,16 +50,20 @@ def _with_added(spm: Path, rows: int) -> tokenizers.Tokenizer:
     vocabulary = spm.with_name("vocab.json")
     tokens = in_order_of_ids(vocabulary, read_object(vocabulary))
     added = with_added(spm.parent, tokens, rows)
-    return side(spm, added.tokens, rows, added.symbols)
+    return side(spm, added.tokens, rows, added.symbols, added.hidden)
 
 
 def side(
-    spm: Path, tokens: Sequence[str], rows: int = 0, symbols: Sequence[AddedToken] = ()
+    spm: Path,
+    tokens: Sequence[str],
+    rows: int = 0,
+    symbols: Sequence[AddedToken] = (),
+    hidden: Sequence[str] = (),
 ) -> tokenizers.Tokenizer:
     """Returns the tokenizer of one side, whose pieces are in one file and its ids in another.
 
-    ``rows`` is the number of its embeddings, if some may have no token, and ``symbols`` are always
-    one token, as languages are.
+    ``rows`` is the number of its embeddings, if some may have no token, ``symbols`` are always one
+    token, as languages are, and no text spells what is ``hidden``.
     """
     own = {symbol.content for symbol in symbols}
     languages = [
@@ -67,7 +71,7 @@ def side(
         for token in tokens
         if _LANGUAGE.fullmatch(token) and token not in own
     ]
-    special = (PAD, EOS, UNK)
+    special = (PAD, EOS, UNK, *hidden)
     return segmenter(spm, read_pieces(spm), tokens, special, [*languages, *symbols], rows)
 
 
@@ -98,6 +102,12 @@ def native_pieces_of(folder: Path) -> Path | None:
     return path if path.suffix == ".spm" and path.exists() else None
 
 
+_PIECES = (
+    (re.compile(r"▁."), "source.spm", "Copy it and target.spm there"),
+    (re.compile(r".+@@$"), "source.bpe", "It is of subword-nmt, which is not supported"),
+)
+# A list of words from the Web may have any text among them.
+_FEW = 0.01
 _HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 
 
@@ -124,6 +134,12 @@ def _words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
             f"{codes[0]}: texts are divided by subword-nmt, which is not supported; only"
             " SentencePiece (source.spm and target.spm) is"
         )
+    for mark, file, advice in _PIECES:
+        if sum(bool(mark.match(token)) for token in tokens) > _FEW * len(tokens):
+            raise CheckpointError(
+                f"{path.with_name(file)}: is missing; it divides texts into the pieces of"
+                f" {path.name}. {advice}"
+            )
     special = [EOS, UNK, PAD]
     if absent := [token for token in special if token not in tokens]:
         raise CheckpointError(f"{path}: has no token {absent[0]}; {AGAIN}")

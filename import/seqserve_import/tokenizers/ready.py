@@ -9,8 +9,10 @@ from typing import Any
 
 import tokenizers
 
+from seqserve.errors import OptionError
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
 from seqserve_import.tokenizers.control_tokens import around, check, respelled
+from seqserve_server.text.library import parsed
 from seqserve_server.text.vocabulary import EOS
 
 # Their files append or prepend the language that was set when they were written.
@@ -42,9 +44,9 @@ def take(folder: Path, model_type: str) -> tokenizers.Tokenizer:
 
 def _made(path: Path, content: bytes) -> tokenizers.Tokenizer:
     try:
-        return tokenizers.Tokenizer.from_buffer(content)
-    except Exception as error:  # the library raises bare Exception for a malformed file
-        raise CheckpointError(f"{path}: is not a tokenizer.json ({error}); {AGAIN}") from None
+        return parsed(content)
+    except OptionError as error:
+        raise CheckpointError(f"{path}: {error}; {AGAIN}") from None
 
 
 def _respell(content: dict[str, Any], spelled: Mapping[str, str]) -> bytes:

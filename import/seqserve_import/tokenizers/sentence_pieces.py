@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
-from seqserve_import.tokenizers.added import read_settings, read_size, with_added
+from seqserve_import.tokenizers.added import agrees, read_settings, read_size, with_added
 from seqserve_import.tokenizers.control_tokens import around, respelled
 from seqserve_import.tokenizers.languages import M2M100, MBART, MBART50, NLLB, WMT21
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
@@ -113,16 +113,14 @@ def convert_nllb(path: Path, rows: int) -> tokenizers.Tokenizer:
 
 
 def convert_mbart(path: Path, rows: int) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of mBART, with 25 or 52 languages.
+    """Returns the tokenizer of mBART, with 52 languages if it has embeddings for them, else 25.
 
-    The class of the tokenizer tells which; where it is not named, the number of embeddings does.
+    Classes of tokenizers are named wrongly too often. A table may have rows without a token, so
+    that both would fit: there the ids of tokens decide, if a file has them.
     """
     model = read_pieces(path)
-    name = read_settings(path.parent).get("tokenizer_class")
-    if name is None:
-        has_52 = rows >= len(_tokens(path, model, MBART50))
-    else:
-        has_52 = str(name).startswith("MBart50")
+    tokens = _tokens(path, model, MBART50)
+    has_52 = rows >= len(tokens) and agrees(path.parent, tokens)
     return _convert(path, model, MBART50 if has_52 else MBART, rows)
 
 

@@ -8,7 +8,6 @@ ServiceError
 ├── ModelUnavailable   the model is loading or draining, or its engine restarts
 ├── ModelNotLoaded     the model failed to load or was unloaded; waiting does not help
 ├── NoScorer           the model can neither score targets nor show attention
-├── NoDetector         the server has no detector of languages
 ├── Draining           the server is shutting down
 ├── Unauthenticated    no token or an unknown one
 ├── PermissionDenied   a token that does not allow the call
@@ -124,16 +123,6 @@ class NoScorer(ServiceError):
     template = (
         "{model} has no scorer.onnx, so it can neither score targets nor show attention;"
         " export it again"
-    )
-
-
-class NoDetector(ServiceError):
-    """The server cannot detect languages: the extra for it is not installed."""
-
-    template = (
-        "this server cannot detect languages; install the extra for it where the server runs,"
-        " pip install 'seqserve[detect]', and start it again; a call that generates can name its"
-        " source_language instead"
     )
 
 

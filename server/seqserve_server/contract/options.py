@@ -53,6 +53,8 @@ class DecodingOptions:
     force_end_token: bool = False
     beam_size: int = 1
     patience: float = 1.0
+    early_stopping: str = ""
+    """One of the rules of transformers; empty for CTranslate2's."""
     length_penalty: float = 1.0
     coverage_penalty: float = 0.0
     num_hypotheses: int = 1
@@ -94,6 +96,12 @@ class DecodingOptions:
     def is_within_shared_prefix(self, length: int) -> bool:
         """Tells whether all alternatives are equal at this length: the prefix, or less."""
         return self.return_alternatives and length <= len(self.prefix)
+
+    @cached_property
+    def is_persistent(self) -> bool:
+        """Whether a beam search goes on after enough is finished, while it may find better."""
+        is_plain = not (self.terms or self.coverage_penalty)
+        return is_plain and self.early_stopping in ("false", "never")
 
     @cached_property
     def changes_probabilities(self) -> bool:

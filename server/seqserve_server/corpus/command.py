@@ -225,14 +225,15 @@ def main(argv: list[str]) -> int:
 def _run(options: CorpusOptions) -> tuple[int, int]:
     from seqserve.command.journal import JournalFile
     from seqserve.files import replaceable
-    from seqserve_server.corpus.run import CorpusRun
+    from seqserve_server.corpus.run import CorpusRun, failures_of
     from seqserve_server.offline.model_folder import model_folder
 
     folder = model_folder(options.model, options.model_repository)
     corpus = options.opened()
     place = replaceable(options.out)
-    if place.exists() and place.samefile(options.corpus):
-        raise OptionError(f"OUT: {options.out} would be overwritten; choose another place")
+    for written in (place, failures_of(options.out)):
+        if written.exists() and written.samefile(options.corpus):
+            raise OptionError(f"OUT: {options.corpus} would be overwritten; choose another place")
     with JournalFile.beside(place, options.facts(folder), out=options.out) as journal:
         run, total = CorpusRun(corpus, journal, options.out), corpus.count()
         run.go_on()

@@ -7,6 +7,7 @@ and writes the output from both at the end. So each place has one answer, whatev
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 from seqserve.command.journal import JournalFile, key_of
 from seqserve.command.progress import Progress
+from seqserve.errors import OptionError
 from seqserve.files import written_whole
 from seqserve_server.corpus.corpus_file import NOTHING, Answer, CorpusFile, Place, failed
 from seqserve_server.corpus.engine import Pool
@@ -33,6 +35,7 @@ class CorpusRun:
 
     def __init__(self, corpus: CorpusFile, journal: JournalFile, out: Path) -> None:
         self._corpus, self._journal, self._out = corpus, journal, out
+        self._list = failures_of(out)
         self.answered = 0
         """How many places the journal has the answers of."""
 
@@ -61,23 +64,41 @@ class CorpusRun:
         Returns:
             How many places failed.
         """
-        place = self._out.with_name(f"{self._out.name}.failed")
         count = 0
         if any(answer.fault for answer in self._answers()):
-            with written_whole(place, "w") as file:
+            with written_whole(self._list, "w") as file:
                 for number, answer in enumerate(self._answers(), start=1):
                     if answer.fault:
                         count += 1
                         print(number, " ".join(answer.fault.split()), sep="\t", file=file)
         else:
             # Of an earlier output.
-            place.unlink(missing_ok=True)
+            self._list.unlink(missing_ok=True)
         self._corpus.write(self._out, self._answers())
         return count
 
     def _answers(self) -> Iterator[Answer]:
         for _, entry in islice(self._journal.entries(), self.answered):
             yield Answer(*entry[1:])
+
+
+def failures_of(out: Path) -> Path:
+    """Returns the file that lists what failed.
+
+    Raises:
+        OptionError: There is one by that name that no run has written.
+    """
+    place = out.with_name(f"{out.name}.failed")
+    reason = "is no list of texts that failed, which belongs there; move it away"
+    try:
+        with place.open("rb") as lines:
+            if all(re.match(rb"[1-9][0-9]*\t", line) for line in lines):
+                return place
+    except FileNotFoundError:
+        return place
+    except OSError as error:
+        reason = str(error.strerror)
+    raise OptionError(f"--out: {place}: {reason}")
 
 
 def _known(journal: JournalFile, places: Iterable[Place]) -> Iterator[Place]:

@@ -48,15 +48,15 @@ class ServeOptions:
         maximum=86_400,
     )
     keep_versions: int = _models(
-        2,
-        help="Number of highest versions of each model to keep loaded: with 2 the one before the"
-        " newest stays, to go back to at once. Each one has its own process and caches, so memory"
-        " grows with the number; 0 keeps all.",
+        1,
+        help="Number of highest versions of each model to keep loaded, in addition to those with a"
+        " weight: with 2 the one before the newest stays, to go back to at once. Each has its own"
+        " process and caches, which take memory; 0 keeps all.",
         minimum=0,
     )
     traffic: list[str] = _models(
         [],
-        help="Weights by which calls that name no version are divided, as en-de:1=90,2=10; if not"
+        help="Weights by which calls that name no version are divided, as en-de:4=90,5=10; if not"
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
     )

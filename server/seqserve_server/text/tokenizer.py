@@ -16,9 +16,10 @@ from seqserve.errors import OptionError
 from seqserve.files import written_whole
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.alphabet import Alphabet
+from seqserve_server.text.library import read_library
 from seqserve_server.text.spelling import Spelled, Spelling
 from seqserve_server.text.text_stream import TextStream
-from seqserve_server.text.vocabulary import BOS, EOS, Pieces, Vocabulary, read_library
+from seqserve_server.text.vocabulary import BOS, EOS, Pieces, Vocabulary
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"
@@ -99,8 +100,8 @@ class Tokenizer:
             source_size: As for the class.
 
         Raises:
-            OptionError: A file cannot be read, a control token is missing, or the model has fewer
-                tokens.
+            OptionError: A file cannot be read, may make too much of a text, lacks a control token,
+                or has more tokens than the model.
         """
         target = read_library(path.with_name(TARGET_FILE)) if has_target else None
         return cls(read_library(path), size, target, source_size=source_size)

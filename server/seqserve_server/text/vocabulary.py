@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import tokenizers
 
 from seqserve.errors import OptionError
+from seqserve_server.text.library import fault_of
 from seqserve_server.text.words import START, Joiner, WordCache, has_rules
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
@@ -66,7 +66,10 @@ class Vocabulary:
     def normalized(self, text: str) -> str:
         """Changes a text as the rule does before it divides it."""
         normalizer = self.library.normalizer
-        changed: str = normalizer.normalize_str(text) if normalizer else text
+        try:
+            changed: str = normalizer.normalize_str(text) if normalizer else text
+        except BaseException as error:
+            raise fault_of(error) from None
         return changed
 
     def divide(self, text: str) -> list[int]:
@@ -83,7 +86,11 @@ class Vocabulary:
         return WordCache(self._ids, frozenset(starts)).divide
 
     def _ids(self, text: str) -> list[int]:
-        return self._without_controls(self.library.encode(text, add_special_tokens=False).ids)
+        try:
+            ids = self.library.encode(text, add_special_tokens=False).ids
+        except BaseException as error:
+            raise fault_of(error) from None
+        return self._without_controls(ids)
 
     @cached_property
     def join(self) -> Callable[[Sequence[int]], str]:
@@ -95,20 +102,29 @@ class Vocabulary:
         return Joiner(self._text, written, self.byte_ids).join
 
     def _text(self, ids: Sequence[int]) -> str:
-        text: str = self.library.decode(list(ids), skip_special_tokens=True)
+        try:
+            text: str = self.library.decode(list(ids), skip_special_tokens=True)
+        except BaseException as error:
+            raise fault_of(error) from None
         return text
 
     def pieces(self, text: str) -> Pieces:
         """Divides a text into tokens and their places."""
-        if len(text) <= _SHORT_CHARACTERS:
-            encoding = self.library.encode(text, add_special_tokens=False)
-        else:
-            [encoding] = self.library.encode_batch([text], add_special_tokens=False)
+        try:
+            if len(text) <= _SHORT_CHARACTERS:
+                encoding = self.library.encode(text, add_special_tokens=False)
+            else:
+                [encoding] = self.library.encode_batch([text], add_special_tokens=False)
+        except BaseException as error:
+            raise fault_of(error) from None
         return Pieces(self._without_controls(encoding.ids), encoding.offsets)
 
     def divide_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Divides many texts, on all cores."""
-        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        try:
+            encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        except BaseException as error:
+            raise fault_of(error) from None
         return [self._with_end(encoding.ids) for encoding in encodings]
 
     def _with_end(self, ids: list[int]) -> list[int]:
@@ -124,20 +140,6 @@ class Vocabulary:
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
-
-
-def read_library(path: Path) -> tokenizers.Tokenizer:
-    """Reads a ``tokenizer.json``.
-
-    Raises:
-        OptionError: It cannot be read, or is none.
-    """
-    try:
-        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
-    except Exception as error:  # the library raises bare Exception for a malformed file
-        raise OptionError(f"{path}: is not a tokenizer.json: {error}") from None
 
 
 def _plain(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -33,7 +33,9 @@ PATIENCE_S = 20.0
 class FakeServer(
     generation_pb2_grpc.GenerationServiceServicer, model_pb2_grpc.ModelServiceServicer
 ):
-    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
+    def __init__(
+        self, credentials: grpc.ServerCredentials | None = None, target: str = "127.0.0.1:0"
+    ) -> None:
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         """The metadata of each call."""
@@ -51,9 +53,9 @@ class FakeServer(
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(self, self._server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(self, self._server)
         if credentials is None:
-            port = self._server.add_insecure_port("127.0.0.1:0")
+            port = self._server.add_insecure_port(target)
         else:
-            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+            port = self._server.add_secure_port(target, credentials)
         self.target = f"127.0.0.1:{port}"
         self._server.start()
 
@@ -180,6 +182,12 @@ class FakeServer(
             if model.name == (request.model or "capitals"):
                 return model_pb2.GetModelResponse(model=model)
         context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
+
+    def SetTraffic(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        if request.model == "missing":
+            context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
+        return model_pb2.SetTrafficResponse(models=MODELS)
 
     def ListGlossaries(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)

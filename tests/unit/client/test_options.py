@@ -113,6 +113,14 @@ def test_an_error_in_a_list_names_the_flag_or_variable() -> None:
         read(SEQSERVE_PAIRS="a=b a=c")
 
 
+def test_port_that_kubernetes_sets_for_a_service_is_told_apart() -> None:
+    link = "tcp://10.0.0.1:50051"
+    with pytest.raises(OptionError, match=r"SEQSERVE_PORT: .* Kubernetes .* enableServiceLinks"):
+        read(SEQSERVE_PORT=link)
+    with pytest.raises(OptionError, match=r"--port: 'tcp:.*' is not a whole number$"):
+        read("--port", link)
+
+
 @pytest.mark.parametrize(
     ("words", "value"),
     [("true TRUE 1 yes on", True), ("false False 0 no off", False)],
@@ -231,6 +239,7 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
     ("argv", "reason"),
     [
         (["--por", "1"], "there is no option --por (did you mean --port?)"),
+        (["--prov", "1"], "there is no option --prov (did you mean --provider?)"),
         (["--provder=cpu", "text"], "there is no option --provder (did you mean --provider?)"),
         (
             ["text", "-x"],

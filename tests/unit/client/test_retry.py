@@ -78,6 +78,20 @@ def test_how_long_a_server_is_tried_that_was_never_reached_can_be_chosen() -> No
     assert attempts(clock, was_reached=False, connect_timeout_s=math.inf).delay_after(UNREACHABLE)
 
 
+def test_a_server_that_was_reached_is_awaited_beyond_the_attempts() -> None:
+    clock = Clock()
+    began_s = clock.now_s
+    tries = attempts(clock, max_attempts=2, away_timeout_s=1.0)
+    while (delay_s := tries.delay_after(UNREACHABLE)) is not None:
+        clock.now_s += delay_s
+    assert 1.0 <= clock.now_s - began_s < 2.0
+    # A server that answers, and one that was never there, get two.
+    for error, was_reached in ((UNAVAILABLE, True), (UNREACHABLE, False)):
+        tries = attempts(Clock(), max_attempts=2, away_timeout_s=1.0, was_reached=was_reached)
+        assert tries.delay_after(error) is not None
+        assert tries.delay_after(error) is None
+
+
 @pytest.mark.parametrize("failure", [UNAVAILABLE, errors.Overloaded("RESOURCE_EXHAUSTED", "full")])
 def test_a_server_that_refuses_has_been_reached(failure: errors.CallError) -> None:
     clock = Clock()
@@ -264,6 +278,7 @@ def test_never_past_the_deadline_nor_too_often(
         ("max_attempts", 1.5),
         ("connect_timeout_s", math.nan),
         ("connect_timeout_s", None),
+        ("away_timeout_s", -1),
         ("initial_backoff_s", -1.0),
         ("max_backoff_s", "2"),
     ],

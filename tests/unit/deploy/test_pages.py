@@ -16,6 +16,7 @@ import pytest
 from seqserve.command.main import COMMANDS
 from seqserve.option_values import variable_of
 from seqserve.options import flag_of
+from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -41,6 +42,22 @@ FOREIGN_VARIABLES = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}  # C
 FOREIGN_VARIABLES |= {"SEQSERVE_SOAK_S", "SEQSERVE_CHAOS_S"}  # tests
 
 pages = pytest.mark.parametrize("page", TEXTS)
+
+FOLDERS = ("docs/**/*.svg", "clients/examples/**/*.*", "deploy/**/*.*", "*/seqserve_*/**/*.py")
+SAMPLES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+    for pattern in (*FOLDERS, "docker-compose.yml", "clients/python/seqserve/command/*.py")
+    for path in sorted(ROOT.glob(pattern))
+    if path.is_file() and "node_modules" not in path.parts and path.name != "rules_test.yml"
+}
+"""What is shown or run beside the pages: pictures, examples, configuration, help."""
+MODELS = {
+    folder.name: {int(version.name) for version in folder.iterdir()}
+    for folder in ROOT.glob("models/*/")
+}
+"""The versions of each shipped model."""
+PAST = ("models/README.md", "docs/training.md", "docs/benchmarks.md")
+"""Pages whose text, but not their commands, tells of versions that are gone."""
 
 
 def find(name: str) -> Path | None:
@@ -164,6 +181,44 @@ def test_defaults_in_a_table_are_those_of_the_server(page: str) -> None:
 
 
 FIELDS = dataclasses.fields(ServeOptions)
+
+
+def versions_of(text: str) -> Iterator[tuple[str, int]]:
+    """Names the versions of shipped models: en-de/4, en-de 4=95 5=5, fields of JSON."""
+    name = f"({'|'.join(MODELS)})"
+    for model, version in re.findall(rf"\b(?<!old/){name}/([1-9][0-9]*)\b", text):
+        yield model, int(version)
+    for model, version in re.findall(rf'"model": ?"{name}", ?"version": ?([0-9]+)', text):
+        yield model, int(version)
+    for model, versions in re.findall(rf"\b{name}[ :]((?:[0-9]+(?:=[0-9]+)?[ ,]?)+)", text):
+        yield from ((model, int(each)) for each in re.findall(r"(?<![=0-9])[0-9]+", versions))
+
+
+def test_every_version_exists_or_is_the_next() -> None:
+    texts = TEXTS | SAMPLES
+    for page in PAST:
+        texts[page] = "".join(re.findall(r"```(?:console|sh)\n(.*?)```", texts[page], re.DOTALL))
+    known = {model: versions | {max(versions) + 1} for model, versions in MODELS.items()}
+    assert {
+        (page, model, version)
+        for page, text in texts.items()
+        for model, version in versions_of(text)
+        if version not in known[model]
+    } == set()
+
+
+def test_something_listens_on_every_port() -> None:
+    known = {ServeOptions().port, ServeOptions().metrics_port, GatewayOptions().port}
+    known |= set(map(int, re.findall(r"_PORT:-(\d+)\}:", SAMPLES["docker-compose.yml"])))
+    known |= set(map(int, re.findall(r"port_value: (\d+)", SAMPLES["deploy/envoy/envoy.yaml"])))
+    missing = set()
+    for page, text in (TEXTS | SAMPLES).items():
+        given = re.findall(r"(?:PORT=|--port |--listen \S+:|\d-)(\d+)", text)
+        named = re.findall(r"(?<!ipv4:)(?:localhost|127\.0\.0\.1):(\d+)", text)
+        missing |= {
+            (page, port) for port in map(int, named) if port not in {*known, *map(int, given)}
+        }
+    assert missing == set()
 
 
 def test_every_double_is_in_its_file() -> None:

@@ -182,9 +182,7 @@ def test_scales_of_rows_must_be_worth_their_time(
         return "row" if output.input_scale is None else "static"
 
     monkeypatch.setattr(calibration, "score_targets", read)
-    monkeypatch.setattr(
-        calibration, "agreement", lambda how, _: {"static": static, "row": row}[how]
-    )
+    monkeypatch.setattr(calibration, "agreement", lambda how: {"static": static, "row": row}[how])
     selected, reason = choose_scales(rounded, tiny_calibration, [])
     assert selected.value == chosen
     assert f"static ones choose {static:.1%} of the tokens" in reason

@@ -11,6 +11,7 @@ import torch
 from tests.tiny import SENTENCES
 
 from seqserve_export import parity
+from seqserve_export.forced_decoding import TargetScores
 from seqserve_export.options import Caches, Scales
 from seqserve_export.parity import Candidate, HeldOut, choose_self_test, verify
 from seqserve_export.quantization import Calibration, quantize
@@ -93,6 +94,30 @@ def test_sentences_without_references_are_compared_but_not_scored(
         "",
     )
     check_tolerance(measured, "fp32")
+
+
+@pytest.mark.parametrize(("lead", "different"), [(5e-4, 0), (5e-3, 1)])
+def test_a_token_that_ties_with_the_best_is_as_good(
+    tiny_model: Transformer,
+    tiny_artifact: Path,
+    pairs: list[Pair],
+    monkeypatch: pytest.MonkeyPatch,
+    lead: float,
+    different: int,
+) -> None:
+    real = parity.score_targets
+
+    def scored(*arguments: Any) -> list[TargetScores]:
+        scores = real(*arguments)
+        scores[3].behind[1] = lead
+        return scores
+
+    monkeypatch.setattr(parity, "score_targets", scored)
+    measured = compare(tiny_model, tiny_artifact, pairs)
+    assert measured.sentences_equal == len(pairs) - different
+    assert (measured.top1_agreement < 1.0) == bool(different)
+    if not different:
+        check_tolerance(measured, "fp32")
 
 
 @pytest.fixture(scope="module")

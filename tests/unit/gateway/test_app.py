@@ -83,6 +83,7 @@ async def test_page_of_another_site_may_not_call(server: FakeServer, origins: li
         answer = await client.get("/v1/models", headers=OTHER_SITE)
         preflight = await client.options("/v1/generate", headers=OTHER_SITE)
     assert answer.status_code == 403
+    assert "--cors-origin" in answer.text
     assert "access-control-allow-origin" not in preflight.headers
 
 
@@ -91,11 +92,13 @@ async def test_page_of_a_named_origin_may_call(server: FakeServer, origins: list
     asks = {
         "access-control-request-method": "POST",
         "access-control-request-headers": "content-type,authorization,x-request-timeout-s",
+        "access-control-request-private-network": "true",
     }
     async with opened(gateway_of(server), FORM, cors_origins=origins) as client:
         preflight = await client.options("/v1/generate", headers=OTHER_SITE | asks)
         answer = await client.post("/v1/generate", json={"source": "a"}, headers=OTHER_SITE)
     assert preflight.status_code == 200
+    assert preflight.headers["access-control-allow-private-network"] == "true"
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origins[0]
     assert "x-request-id" in answer.headers["access-control-expose-headers"].lower()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from seqserve.address import channel_options
 from seqserve.errors import OptionError
-from seqserve_gateway.command import main
+from seqserve_gateway.command import GatewayOptions, main
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ from seqserve_gateway.command import main
         (["--port", "65536"], "--port"),
         (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
         (["--max-requests", "0"], "--max-requests"),
+        (["--trusted-proxy", "lab"], "--trusted-proxy: 'lab' is not an address or a network"),
+        (["--public-url", "a.com"], "--public-url: 'a.com' is not a URL such as https://"),
         (["--timeout-s", "400"], "--timeout-s: 400 is more than --max-timeout-s"),
     ],
 )
@@ -47,3 +50,14 @@ def test_broken_certificate_is_refused_by_its_flag(tmp_path: Path) -> None:
     argv = ["--tls-certificate", str(file), "--tls-key", str(file)]
     with pytest.raises(OptionError, match="--tls-certificate"):
         main(["--port", "0", *argv])
+
+
+def test_servers_that_are_away_are_tried_for_longer_than_a_client_takes_to_find_them() -> None:
+    channel = dict(channel_options("localhost:1", 1))
+    longest_s = 1.2e-3 * channel["grpc.max_reconnect_backoff_ms"]  # gRPC varies it by a fifth
+    assert GatewayOptions().upstream()["retry"].away_timeout_s > longest_s
+    assert GatewayOptions(max_attempts=1).upstream()["retry"].away_timeout_s == 0
+
+
+def test_name_of_the_public_address_is_one_of_the_gateway() -> None:
+    assert GatewayOptions(public_url="https://a.com:80/b").hosts() == ["127.0.0.1", "a.com"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from seqserve._transport.status import too_large
 from seqserve.errors import CallError, Overloaded, Unreachable
 from seqserve_gateway.failure import Failure, problem, reason_as
 
@@ -49,6 +50,11 @@ def test_problem_has_the_field_the_reason_and_the_pause() -> None:
 @pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "UNAVAILABLE"])
 def test_refusal_without_advice_gets_a_pause(code: str) -> None:
     assert Failure(code, "later").headers == {"Retry-After": "1"}
+
+
+def test_message_above_a_limit_is_no_full_queue() -> None:
+    failure = Failure.of(too_large(2000, 1000))
+    assert (failure.status, failure.code, failure.headers) == (400, "INVALID_ARGUMENT", {})
 
 
 def test_address_of_the_server_is_not_shown() -> None:

@@ -138,6 +138,11 @@ async def test_what_looks_like_values_within_a_text_is_text(q: str) -> None:
     assert (read.text("q"), read.text("source")) == (q, "en")
 
 
+async def test_json_without_its_header_says_what_is_missing() -> None:
+    with pytest.raises(Failure, match="Content-Type: application/json"):
+        await fields('{"q": "Hello", "source": "en", "target": "de"}', FORM)
+
+
 async def test_parts_within_a_part_are_its_content() -> None:
     inner = b"".join(
         b"--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" for _ in range(5000)

@@ -104,15 +104,6 @@ async def test_document_has_one_language() -> None:
     assert {request.options.source_language for request in server.requests} == {"ko"}
 
 
-async def test_server_without_a_detector_says_what_to_do() -> None:
-    async with translating("en-de") as (client, server):
-        server.has_detector = False
-        answer = await client.post("/translate", data={"q": "a", "source": AUTO, "target": "de"})
-    assert answer.status_code == 400
-    expected = "source: this server cannot detect languages; install it, or name source"
-    assert answer.json() == {"error": expected}
-
-
 async def test_nothing_is_detected_where_no_model_declares_languages() -> None:
     async with translating() as (client, _):
         answer = await client.post("/translate", data={"q": "a", "source": AUTO, "target": "de"})

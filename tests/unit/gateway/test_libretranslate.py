@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.clock import Clock
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import TranslatingServer, translating
+from tests.unit.gateway.without_socket import gateway_of, opened
 
+from seqserve_gateway.admission import Bodies
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.fields import File
-from seqserve_gateway.libretranslate import Downloads
+from seqserve_gateway.libretranslate import FORM, Downloads
 
 ENGLISH = {"source": "en", "target": "de"}
 
@@ -59,6 +62,20 @@ async def test_alternatives_are_the_next_hypotheses() -> None:
     assert options.num_hypotheses == 3 <= options.beam_size
 
 
+async def test_memory_for_alternatives_is_taken_beforehand() -> None:
+    server = TranslatingServer("en-de")
+    gateway = replace(gateway_of(server), bodies=Bodies(100, max_memory_bytes=0))
+    try:
+        async with opened(gateway, FORM) as client:
+            answers = [
+                await client.post("/translate", data={"q": "a", "alternatives": n, **ENGLISH})
+                for n in (15, 1)
+            ]
+    finally:
+        server.stop()
+    assert [answer.status_code for answer in answers] == [503, 200]
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -101,6 +118,15 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
         assert each.headers["content-disposition"].startswith("attachment")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])
+async def test_a_file_keeps_its_encoding_and_its_mark(encoding: str) -> None:
+    file = ("a.txt", "\ufeffgood\n".encode(encoding))
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
+        fetched = await client.get(answer.json()["translatedFileUrl"])
+    assert fetched.content.decode(encoding) == "\ufeffGOOD\n"
+
+
 def packed(text: bytes) -> bytes:
     """A document of OpenDocument with one part of text and one that stays."""
     file = io.BytesIO()
@@ -135,8 +161,7 @@ async def test_the_text_of_an_archive_is_translated() -> None:
         (("a.pdf", b"%PDF"), ".srt"),
         (("a.jsonl", b"{}"), ".srt"),
         (("a.txt", b"\xff"), "UTF-8"),
-        (("a.txt", "as it is".encode("utf-32-le")), "NUL"),
-        (("a.txt", "as it is".encode("utf-32")), "UTF-8"),
+        (("a.txt", "good".encode("utf-32-le")), "has NUL characters as utf-32-le has them"),
     ],
 )
 async def test_file_that_cannot_be_read_is_refused(file: tuple[str, bytes], reason: str) -> None:

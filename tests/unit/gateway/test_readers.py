@@ -44,9 +44,9 @@ ENDS = {
 
 @pytest.fixture
 async def readers() -> AsyncIterator[Readers]:
-    readers = Readers(processes=2, cpu_s=1)
+    readers = Readers(processes=2, cpu_s=1, memory_bytes=64 << 20)
     yield readers
-    await readers.close()
+    readers.close()
 
 
 async def read(readers: Readers, job: object, caller: str = "a", sizes: Any = None) -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 
 from seqserve.errors import OptionError
+from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import Upstream, UpstreamSettings
@@ -34,3 +38,22 @@ def test_malformed_token_is_no_valid_one() -> None:
 def test_own_token_is_not_sent_in_clear_either() -> None:
     with pytest.raises(OptionError, match="in clear"):
         Upstream(UpstreamSettings(target=REMOTE, token="own"))
+
+
+async def test_call_is_answered_by_a_server_that_comes_back_as_the_other_one_goes() -> None:
+    one, other = FakeServer(), FakeServer()
+    retry = RetryPolicy(max_attempts=2, away_timeout_s=PATIENCE_S)
+    target = f"{one.target},{other.target}"
+    upstream = Upstream(UpstreamSettings(target=target, timeout_s=2 * PATIENCE_S, retry=retry))
+    for number in range(4):
+        await upstream.client.generate(f"both {number}")
+    one.stop()
+    await upstream.client.generate("one is left")
+    other.stop()
+    waiting = asyncio.create_task(upstream.client.generate("none is left"))
+    # Long enough for two attempts.
+    await asyncio.sleep(0.5)
+    again = FakeServer(target=one.target)
+    assert (await waiting).text
+    await upstream.close()
+    again.stop()

@@ -31,10 +31,6 @@ _NO_GLOSSARY = generation_pb2.Failure(
     message="options.glossary: is of one pair of languages",
     field="options.glossary",
 )
-_NO_DETECTOR = generation_pb2.Failure(
-    code=grpc.StatusCode.FAILED_PRECONDITION.value[0],
-    message="this server cannot detect languages; install it, or name source_language",
-)
 
 
 class TranslatingServer(FakeServer):
@@ -43,7 +39,6 @@ class TranslatingServer(FakeServer):
     Attributes:
         pairs: What it lists and translates.
         has_scorer: Whether it aligns what it writes.
-        has_detector: Whether it detects languages.
         has_tokens: Whether it refuses every token.
         glossaries: What it lists; each has one entry, ``a`` as ``b``.
         detecting: Makes each detection wait for others.
@@ -56,7 +51,6 @@ class TranslatingServer(FakeServer):
         super().__init__()
         self.pairs = [pair.split("-") for pair in pairs]
         self.has_scorer = True
-        self.has_detector = True
         self.has_tokens = False
         self.glossaries: list[model_pb2.Glossary] = []
         self.detecting: threading.Barrier | None = None
@@ -76,8 +70,6 @@ class TranslatingServer(FakeServer):
 
     def DetectLanguage(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
-        if not self.has_detector:
-            _abort(context, _NO_DETECTOR, error_details_pb2.ErrorInfo(reason="NO_DETECTOR"))
         self.detections.append(request)
         if self.detecting is not None:
             self.detecting.wait()

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.server.front.echo import byte_tokenizer
 
 from seqserve_import.checkpoint import Settings
+from seqserve_import.files import CheckpointError
 from seqserve_import.generation import not_taken, recommended_options
 
 TOKENIZER = byte_tokenizer()
@@ -22,8 +23,14 @@ def options(**settings: Any) -> dict[str, Any]:
     ("settings", "expected"),
     [
         ({}, {}),
-        ({"num_beams": 1, "length_penalty": 2.0}, {}),
+        # For requests that ask for a beam themselves.
+        ({"num_beams": 1, "length_penalty": 2.0}, {"length_penalty": 2.0}),
         ({"num_beams": 4, "length_penalty": 2}, {"beam_size": 4, "length_penalty": 2.0}),
+        ({"num_beams": 4, "length_penalty": 0.0}, {"beam_size": 4, "length_penalty": 0.0}),
+        ({"length_penalty": -1.0}, {"length_penalty": -1.0}),
+        ({"early_stopping": True}, {"early_stopping": "true"}),
+        ({"early_stopping": "never"}, {"early_stopping": "never"}),
+        ({"early_stopping": None}, {}),
         ({"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
         ({"repetition_penalty": 1.2}, {"repetition_penalty": 1.2}),
         ({"min_length": 12}, {"min_decoding_length": 11}),
@@ -41,7 +48,14 @@ def options(**settings: Any) -> dict[str, Any]:
     ],
 )
 def test_settings_become_options(settings: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert options(**settings) == expected
+    # What generate() does where a checkpoint does not say.
+    assert options(**settings) == {"early_stopping": "false"} | expected
+
+
+@pytest.mark.parametrize("value", [1, "always", 0.5, []])
+def test_another_end_of_beams_is_refused(value: object) -> None:
+    with pytest.raises(CheckpointError, match=r'json: early_stopping is none of true, .*"never"'):
+        options(early_stopping=value)
 
 
 @pytest.mark.parametrize(
@@ -74,4 +88,4 @@ def test_settings_that_are_not_taken_are_listed(settings: dict[str, Any], names:
 def test_sequences_of_bad_words_are_suppressed() -> None:
     first, second = TOKENIZER.encode("ab")[:2]
     recommended = options(bad_words_ids=[[first, second], [5]])
-    assert recommended == {"suppress_sequences": [{"tokens": ["a", "b"]}]}
+    assert recommended["suppress_sequences"] == [{"tokens": ["a", "b"]}]

@@ -58,6 +58,34 @@ def test_a_language_that_nllb_was_taught_is_known(folder: Path) -> None:
     assert template.aliases["tyv"] == "tyv_Cyrl"
 
 
+@pytest.mark.parametrize("model_type", ["m2m_100", "mbart"])
+@pytest.mark.parametrize(
+    ("token", "code", "alias"),
+    [
+        ("__pt-br__", "pt-br", "pt"),
+        ("__zh_Hant__", "zh_Hant", "zh"),
+        ("tyv_Cyrl", "tyv_Cyrl", "tyv"),
+        ("uz_Cyrl", "uz_Cyrl", "uz"),
+        ("zh_Hant_TW", "zh_Hant_TW", "zh"),
+        ("<2zh-Hant>", "zh-Hant", "zh"),
+    ],
+)
+def test_a_language_is_known_in_every_spelling(
+    folder: Path, model_type: str, token: str, code: str, alias: str
+) -> None:
+    template = template_from(folder, ["a", "__en__", token], model_type=model_type)
+    assert template is not None
+    assert template.target_languages == {"en": "__en__", code: token}
+    assert template.aliases[alias] == code
+
+
+def test_a_piece_of_text_is_no_language(folder: Path) -> None:
+    checkpoint = checkpoint_of(folder, model_type="m2m_100")
+    vocabulary = dict(enumerate(["en_US", "eng_Latn", "a"]))
+    template = template_of(checkpoint, vocabulary, vocabulary, ["<pad>", "eng_Latn"])
+    assert template is not None and set(template.target_languages) == {"eng_Latn"}
+
+
 def test_an_mbart_50_with_one_target_needs_no_name_for_it(folder: Path) -> None:
     settings = {"model_type": "mbart", "decoder_start_token_id": 2, "forced_bos_token_id": 1}
     template = template_from(folder, ["de_DE", "en_XX", "fr_XX"], **settings)
@@ -153,27 +181,42 @@ def test_opus_mt_of_one_pair_tells_it(folder: Path) -> None:
     assert pair_of(checkpoint_of(folder, model_type="t5")) == ("", "")
 
 
+OPUS = "opus.spm32k-spm32k.transformer-align.model1.npz.best-perplexity.npz"
+
+
 @pytest.mark.parametrize(
     ("model", "folder_name", "expected"),
     [
         ("model.enpt.intgemm.alphas.bin", "m", ("en", "pt")),
         ("model.bin", "enpt-1693087644", ("en", "pt")),
         ("model.npz", "en-de", ("en", "de")),
+        ("model.en-de.npz", "m", ("en", "de")),
+        ("model.npz", "opus-mt-en_de", ("en", "de")),
+        ("model.npz", "trained-en-de-2020-02-26", ("en", "de")),
+        (OPUS, "en-de", ("en", "de")),
+        (OPUS, "opus-2020-02-26", ("", "")),
+        (OPUS, "best-1", ("", "")),
+        ("model.tiny.bin", "m", ("", "")),
+        ("model.npz", "de-en-fr", ("", "")),
         ("model.alphas.bin", "models", ("", "")),
         ("model.xxqq.bin", "m", ("", "")),
+        ("model.xx-qq.npz", "en-deu", ("", "")),
     ],
 )
+@pytest.mark.parametrize("described", ["", "/home/them/{}/model.npz"])
 def test_marian_and_firefox_tell_their_pair_by_names(
-    tmp_path: Path, model: str, folder_name: str, expected: tuple[str, str]
+    tmp_path: Path, model: str, folder_name: str, expected: tuple[str, str], described: str
 ) -> None:
     checkpoint = MarianCheckpoint.__new__(MarianCheckpoint)
-    checkpoint.folder = tmp_path / folder_name
+    checkpoint.folder = tmp_path / ("m" if described else folder_name)
     checkpoint.config = Settings(tmp_path, {"model_type": "marian-native"})
+    models = [described.format(folder_name)] if described else []
+    vocabulary = tmp_path / ("vocab.enpt.spm" if "enpt" in model else "vocab.yml")
     checkpoint.files = MarianFolder(
         model=checkpoint.folder / model,
-        source_vocabulary=tmp_path,
-        target_vocabulary=tmp_path,
+        source_vocabulary=vocabulary,
+        target_vocabulary=vocabulary,
         shortlist=None,
-        decoding=checkpoint.config,
+        decoding=Settings(tmp_path, {"models": models}),
     )
     assert pair_of(checkpoint) == expected

@@ -38,6 +38,7 @@ SEEDS = {
 MAX_LENGTH, SENTENCES = 12, 16
 # Sums in another order may turn a near tie.
 MAX_DIFFERENT = 1
+RULES: dict[str, bool | str] = {"": True, "false": False, "never": "never"}
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ class Imported(NamedTuple):
                 num_beams=options.beam_size,
                 no_repeat_ngram_size=options.no_repeat_ngram_size,
                 length_penalty=options.length_penalty,
-                early_stopping=options.beam_size > 1,
+                early_stopping=RULES[options.early_stopping],
                 do_sample=False,
                 # Seqserve masks logits, transformers log-probabilities.
                 renormalize_logits=True,
@@ -124,6 +125,12 @@ WAYS = {
     "beam": DecodingOptions(max_decoding_length=MAX_LENGTH, beam_size=4),
     "beam without repetition": DecodingOptions(
         max_decoding_length=MAX_LENGTH, beam_size=3, no_repeat_ngram_size=2, length_penalty=0.6
+    ),
+    "beam that goes on": DecodingOptions(
+        max_decoding_length=MAX_LENGTH, beam_size=4, early_stopping="false"
+    ),
+    "beam that hopes": DecodingOptions(
+        max_decoding_length=MAX_LENGTH, beam_size=2, early_stopping="never", length_penalty=2.0
     ),
     "forced end": DecodingOptions(max_decoding_length=8, force_end_token=True),
     "beam with a forced end": DecodingOptions(

@@ -11,10 +11,11 @@ import pytest
 import torch
 from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 
-from seqserve.errors import OptionError
+from seqserve.errors import OptionError, SeqserveError
 from seqserve_export import artifact, pipeline
 from seqserve_export.restore import restore
 from seqserve_export.tolerance import ParityError
+from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
@@ -77,7 +78,7 @@ def test_the_manifest_tells_what_was_imported_and_proved(imported: Path, folder:
     assert 0 < proof.max_logprob_difference < 1e-4
     assert proof.data == "written by the model"
     assert proof.bleu_torch is None
-    assert (manifest.template, manifest.generation) == (None, {})
+    assert (manifest.template, manifest.generation) == (None, {"early_stopping": "false"})
 
 
 def test_the_artifact_gives_the_model_back(imported: Path, folder: Path) -> None:
@@ -113,7 +114,7 @@ def test_sentences_without_references_will_do(
     proof = manifest.verification
     assert proof is not None
     assert (proof.sentences, proof.chrf_torch) == (2, None)
-    assert manifest.generation == {"beam_size": 3}
+    assert manifest.generation == {"beam_size": 3, "early_stopping": "false"}
 
 
 def test_a_weight_that_changed_is_refused(
@@ -129,6 +130,26 @@ def test_a_weight_that_changed_is_refused(
     save_file(weights, other / "model.safetensors")
     with pytest.raises(ParityError, match="nothing was written"):
         again(checkpoint=other)
+    assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (Template(target_prefix=["▁none"]), "tokenizer.json has no token '▁none'"),
+        (Template(source_prefix=["▁t7"] * 30), "source: "),
+    ],
+)
+def test_an_artifact_that_does_not_serve_is_not_written(
+    again: Callable[..., Manifest],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    template: Template,
+    message: str,
+) -> None:
+    monkeypatch.setattr(importing, "template_of", lambda *arguments: template)
+    with pytest.raises(SeqserveError, match=message):
+        again()
     assert not list((tmp_path / "models").iterdir())
 
 
@@ -167,13 +188,17 @@ def test_what_the_makers_chose_is_kept(
     again: Callable[..., Manifest], folder: Path, tmp_path: Path
 ) -> None:
     other = Path(shutil.copytree(folder, tmp_path / "other"))
-    chosen = {"num_beams": 5, "length_penalty": 0.8, "bad_words_ids": [[95], [20, 21]]}
+    config = json.loads((other / "config.json").read_text()) | {"early_stopping": True}
+    # Not read, as in generate(), beside a file of its own for generation.
+    (other / "config.json").write_text(json.dumps(config))
+    chosen = {"num_beams": 5, "length_penalty": -0.8, "bad_words_ids": [[95], [20, 21]]}
     others = {"forced_bos_token_id": 7, "transformers_version": "5", "max_length": 20}
     (other / "generation_config.json").write_text(json.dumps(chosen | others))
     manifest = again(checkpoint=other)
     assert manifest.generation == {
         "beam_size": 5,
-        "length_penalty": 0.8,
+        "early_stopping": "false",
+        "length_penalty": -0.8,
         "max_decoding_length": 19,
         "suppress_sequences": [{"tokens": ["▁t20", "▁t21"]}],
     }
@@ -195,3 +220,9 @@ def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
     lines = capsys.readouterr().out.splitlines()
     assert "not taken over        do_sample, prefix" in lines
     assert "tokens equal          2 of 2, divided by SentencePiece" in lines
+
+
+def test_languages_that_the_family_has_no_place_for_are_named(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    (other / "added_tokens.json").write_text('{"en_XX": 96}')
+    assert "not used as languages en_XX" in load(Checkpoint(other)).notes

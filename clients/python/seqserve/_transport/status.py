@@ -188,8 +188,9 @@ def _too_large(sizes: re.Match[str], request_id: str) -> errors.CallError:
     if sizes[1] == "SERVER":
         return too_large(size, limit, request_id)
     reason = f"the answer has {size:,} bytes; max_message_bytes of this client is {limit:,}"
+    # gRPC says RESOURCE_EXHAUSTED, as of a full queue; but no server has refused anything.
     return errors.InvalidArgument(
-        "RESOURCE_EXHAUSTED", reason, field="max_message_bytes", request_id=request_id
+        "INVALID_ARGUMENT", reason, field="max_message_bytes", request_id=request_id
     )
 
 

@@ -10,13 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqserve.attention import (
-    AttentionResult,
-    Kind,
-    ScoreResult,
-    TokenizeResult,
-    parts_of,
-)
+from seqserve.attention import AttentionResult, Kind, ScoreResult, TokenizeResult, parts_of
 from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
 from seqserve.options import option, parse

@@ -103,9 +103,6 @@ class DecodingOptions(_DecodingFlags):
         return keywords
 
 
-_RETRY = RetryPolicy()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """The server, the time for a call, and encryption."""
@@ -122,8 +119,9 @@ class ConnectionOptions:
         minimum=0.001,
         group="connection",
     )
+    # Less than in a program, for somebody may look at it.
     connect_timeout_s: float = option(
-        _RETRY.connect_timeout_s,
+        1.0,
         help="Seconds for which to try a server that was never reached, inf for no limit. One that"
         " was reached before is waited for as long as --timeout-s allows.",
         minimum=0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import re
 import sys
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -14,28 +13,13 @@ from typing import Literal
 
 from seqserve.command import process
 from seqserve.command.journal import Journal
+from seqserve.documents.encoding import HEAD_BYTES, MARK, marked, unmarked
 from seqserve.documents.plain_text import undecoded
 from seqserve.errors import OptionError
 from seqserve.files import label_of, replaceable, written_whole
 
 STANDARD_INPUT = Path("-")
-# A mark of UTF-32 begins with one of UTF-16.
-_ENCODINGS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32-le",
-    codecs.BOM_UTF32_BE: "utf-32-be",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
-_MARK = "\ufeff"
 _INSTEAD = "leave --out out to write to standard output"
-# A Latin letter or a line feed in each encoding.
-_UNMARKED = {
-    "utf-32-le": re.compile(rb"[^\0]\0\0\0"),
-    "utf-32-be": re.compile(rb"\0\0\0[^\0]"),
-    "utf-16-le": re.compile(rb"[^\0]\0"),
-    "utf-16-be": re.compile(rb"\0[^\0]"),
-}
 
 
 class SourceFile:
@@ -66,13 +50,11 @@ class SourceFile:
         try:
             # Not sys.stdin: a thread that waits for it would block the end of the program.
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
-            head = data.peek(4)[:4]
+            self._head = data.peek(HEAD_BYTES)[:HEAD_BYTES]
         except OSError as error:
             raise OptionError(f"{self.name}: {error.strerror}") from None
-        marks = [mark for mark in _ENCODINGS if head.startswith(mark)]
-        self.encoding = _ENCODINGS[marks[0]] if marks else encoding
-        self.mark = _MARK if marks else ""
-        self._head = head
+        told = marked(self._head)
+        self.encoding, self.mark = told or encoding, MARK if told else ""
         try:
             self._lines = io.TextIOWrapper(
                 data, self.encoding, errors="surrogateescape", newline=newline
@@ -82,6 +64,8 @@ class SourceFile:
             raise OptionError(f"--encoding: there is no {encoding!r}") from None
 
     def __iter__(self) -> Iterator[str]:
+        if not (self._is_strict or self.mark) and (found := unmarked(self._head)):
+            raise OptionError(f"{self.name}: {not_utf8(found[:-3] + found[-2:])}")
         number = 0
         try:
             for number, line in enumerate(self._lines, start=1):
@@ -98,14 +82,19 @@ class SourceFile:
             raise OptionError(f"{self.name}: {reason}") from None
 
     def _reason_of_nul(self) -> str:
-        for encoding, pattern in _UNMARKED.items():
-            if encoding != self.encoding and pattern.match(self._head):
-                return f"has NUL characters as {encoding} has them; --encoding {encoding} reads it"
+        if (found := unmarked(self._head)) and found != self.encoding:
+            return f"has NUL characters as {found} has them; --encoding {found} reads it"
         return "has a NUL character; the file is not text"
 
     def close(self) -> None:
         """Closes the file."""
         self._lines.close()
+
+
+def not_utf8(encoding: str) -> str:
+    """Says what to do with a file that must be UTF-8; the encoding has the name that iconv has."""
+    name = encoding.upper()
+    return f"is {name}; convert it, as with `iconv -f {name} -t UTF-8`"
 
 
 def can_be_read_twice(path: Path) -> bool:

@@ -21,7 +21,7 @@ from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TI
 from seqserve.command import process
 from seqserve.command.advice import advice_on_text, raise_if_fatal
 from seqserve.command.connection import NEED_JSON, OUTPUT, GenerateCallOptions
-from seqserve.command.document_files import STANDARD_INPUT, SourceFile, can_be_read_twice
+from seqserve.command.document_files import STANDARD_INPUT, SourceFile, can_be_read_twice, not_utf8
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.process import OutputLost
 from seqserve.command.progress import Progress, is_terminal
@@ -224,8 +224,7 @@ def _lines(
     lines = SourceFile(path, option="--file", newline="\n", is_strict=False)
     with closing(lines):
         if lines.encoding != "utf-8":
-            reason = "is UTF-16; convert it, as with `iconv -f UTF-16 -t UTF-8`"
-            raise errors.OptionError(f"{lines.name}: {reason}")
+            raise errors.OptionError(f"{lines.name}: {not_utf8(lines.encoding[:-3])}")
         for passage in parse_lines(lines):
             if writer and passage.line == 1 and passage.source.endswith("\r\n"):
                 writer.line_end = "\r\n"

@@ -24,7 +24,6 @@ if sys.platform != "win32":
     import fcntl
 
 _KEY_BYTES = 16
-_MAX_HEAD_BYTES = 1 << 20
 # Neither a link is followed, nor does a pipe block. Windows has no such flags.
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -51,7 +50,6 @@ class JournalFile:
         path = place.with_name(f".{place.name}.seqserve-journal")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _take_over(place.with_name(f"{place.name}.journal"), path, options)
             return cls(path, options)
         except BlockingIOError:
             raise OptionError(f"--out: {out}: is being written by another run") from None
@@ -176,23 +174,6 @@ def _entry_in(line: bytes) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, list) else None
-
-
-def _take_over(old: Path, path: Path, options: Mapping[str, object]) -> None:
-    """Renames a journal of version 0.2, whose name is not hidden, if its options are the same."""
-    if os.path.lexists(path):
-        return
-    try:
-        with open(old, "rb", opener=lambda name, flags: os.open(name, flags | _FLAGS)) as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            if is_file and _options_in(file.readline(_MAX_HEAD_BYTES)) == _plain(options):
-                _lock(file.fileno())
-                os.rename(old, path)
-    except BlockingIOError:
-        raise
-    except OSError:
-        # It is not our journal.
-        return
 
 
 def _opened_alone(path: Path) -> io.FileIO:

@@ -23,11 +23,7 @@ from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
 from seqserve.load.load import Load, Sent, send
 from seqserve.load.page import page
-from seqserve.load.rate_search import (
-    Probe,
-    RateSearch,
-    search_rate,
-)
+from seqserve.load.rate_search import Probe, RateSearch, search_rate
 from seqserve.load.report import compared, differences, lines_of, probes_of
 from seqserve.load.result import Result, details_of, finite, result_of
 from seqserve.options import flag_of, parse

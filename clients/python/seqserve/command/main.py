@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -190,8 +189,10 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name in COMMANDS:
         return _run(name, COMMANDS[name], rest)
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    guess = f"; did you mean {near[0]!r}?" if near else ""
+    from seqserve.option_values import nearest
+
+    near = nearest(name, [*COMMANDS], least=len("gen"))
+    guess = f"; did you mean {near!r}?" if near else ""
     return process.fail(
         2, f"there is no command {name!r}{guess}", "`seqserve --help` lists the commands."
     )

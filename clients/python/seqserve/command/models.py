@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TypeAlias
 
 from seqserve import Client
+from seqserve.address import servers_of
 from seqserve.command.connection import ConnectionOptions
-from seqserve.errors import OptionError
+from seqserve.errors import OptionError, PermissionDenied, SeqserveError
 from seqserve.model import Glossary, LanguagePair, Model, ModelState
 from seqserve.options import option, parse, split_command
 from seqserve.output import aligned, json_line
@@ -39,6 +41,8 @@ _EPILOG = """\
 SHARE is the part of the calls without a version that a version gets; ROWS are those that run and
 those that can, QUEUE the requests that wait; SOURCE and TARGET are the maximum lengths in tokens.
 * marks the versions that calls without model and version may reach.
+With --target host:port,host:port each command asks, or changes, every one of the servers. A name
+that stands for several servers leads to one of them: give their addresses instead.
 
 more commands, each with its own --help:
   seqserve models load NAME [VERSION]          loads a version and waits until it takes calls
@@ -145,6 +149,23 @@ def main(argv: list[str]) -> int:
         description=description,
         epilog="" if name else _EPILOG,
     )
+    if len(servers := servers_of(options.target)) == 1:
+        _print(options, "")
+        return 0
+    for server in servers if name else ():
+        # One that is away leaves the others as they are. A token of an administrator may not list.
+        with replace(options, target=server).connect() as client, suppress(PermissionDenied):
+            client.models()
+    for server in servers:
+        try:
+            _print(replace(options, target=server), server)
+        except SeqserveError as error:
+            error.add_note(f"That is what {server} says; servers before it are listed above.")
+            raise
+    return 0
+
+
+def _print(options: ModelsOptions, server: str) -> None:
     listed: Sequence[_Listed]
     headings: tuple[str, ...]
     with options.connect() as client:
@@ -154,12 +175,13 @@ def main(argv: list[str]) -> int:
             listed, headings = client.glossaries(), _GLOSSARY_HEADINGS
         else:
             listed, headings = options.models(client), _HEADINGS
+    named = {"server": server} if server else {}
     if options.json:
-        lines = [json_line(asdict(each)) for each in listed]
+        lines = [json_line(named | asdict(each)) for each in listed]
     else:
-        lines = aligned([headings, *map(_row_of, listed)])
-    print(*lines, sep="\n", end="\n" if lines else "")
-    return 0
+        lines = [f"{server}:"] if server else []
+        lines += aligned([headings, *map(_row_of, listed)])
+    print(*lines, sep="\n", end="\n" if lines else "", flush=True)
 
 
 def _row_of(listed: _Listed) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from seqserve import errors
 from seqserve.command.connection import GenerateCallOptions
@@ -24,6 +24,11 @@ from seqserve.processes import available_cores
 _PROBES = 12
 """Loads of a search, more or less: `--duration` is their sum."""
 _LOAD = ("dataset_path", "burstiness", "processes", "seed")
+
+
+def _as_of_load(name: str) -> Any:
+    [declared] = [each for each in fields(LoadOptions) if each.name == name]
+    return field(default=declared.default, metadata={**declared.metadata, "group": "load"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,28 +95,10 @@ class PlanOptions(GenerateCallOptions):
         minimum=1,
         group="load",
     )
-    dataset_path: Path | None = option(
-        None,
-        help="File of texts to draw from, as those of `seqserve load`; by default a few sentences"
-        " in English.",
-        group="load",
-    )
-    burstiness: float = option(
-        1.0,
-        help="Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process,"
-        " less comes in bursts.",
-        minimum=0.01,
-        maximum=1000,
-        group="load",
-    )
-    processes: int = option(
-        1,
-        help="Processes that send, where one cannot keep up.",
-        minimum=1,
-        maximum=256,
-        group="load",
-    )
-    seed: int = option(0, help="Of arrivals and the choice of texts.", group="load")
+    dataset_path: Path | None = _as_of_load("dataset_path")
+    burstiness: float = _as_of_load("burstiness")
+    processes: int = _as_of_load("processes")
+    seed: int = _as_of_load("seed")
 
     json: bool = option(False, help="Print the plan as one JSON object.", group="output")
 

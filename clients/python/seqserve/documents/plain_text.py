@@ -50,7 +50,9 @@ def parse_lines(lines: Lines) -> Iterator[Passage]:
 
 
 def fault_of(text: str) -> str:
-    """Says where a text has bytes that are not UTF-8; empty if it has none."""
+    """Says why a line is no text: bytes that are not UTF-8, a NUL character; empty if it is one."""
+    if "\0" in text:
+        return "has a NUL character, so it is not text"
     place = undecoded(text)
     return f"is not UTF-8: {place}; convert it" if place else ""
 

@@ -49,9 +49,15 @@ class GenerationOptions(TypedDict, total=False):
     """Search ends when beam_size times this many hypotheses are finished. Above 0 and at most 16; 1
     by default."""
 
+    early_stopping: Literal["true", "false", "never"] | bool | None
+    """When a beam search ends: as soon as beam_size times patience hypotheses are finished (true),
+    or once the best that still grows would not rank among these, judged at its present length
+    (false) or at the length that favours it most (never). Needs a beam. One of true, false,
+    never."""
+
     length_penalty: float | None
-    """Hypotheses are ranked by their score divided by their length to this power: 0 favours short
-    texts, more than 1 long ones. At least 0 and at most 16; 1 by default."""
+    """Hypotheses are ranked by their score divided by their length to this power: 0 and less favour
+    short texts, more than 1 long ones. At least -4 and at most 16; 1 by default."""
 
     coverage_penalty: float | None
     """Ranks hypotheses lower if they leave source tokens unattended, the more so the larger this

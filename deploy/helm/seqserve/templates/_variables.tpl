@@ -1,7 +1,7 @@
 {{/* All variables of the server; options come last, so that they may choose other values. */}}
 {{- define "seqserve.variables" -}}
-SEQSERVE_HOST: 0.0.0.0
-SEQSERVE_METRICS_HOST: 0.0.0.0
+SEQSERVE_HOST: {{ .Values.host | quote }}
+SEQSERVE_METRICS_HOST: {{ .Values.host | quote }}
 SEQSERVE_MODEL_REPOSITORY: /models
 SEQSERVE_DRAIN_TIMEOUT_S: {{ .Values.drainSeconds | quote }}
 SEQSERVE_INSECURE: {{ .Values.insecure | quote }}

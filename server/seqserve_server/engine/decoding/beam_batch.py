@@ -1,12 +1,13 @@
-"""Beam search, all requests of one beam size at once, with the rules of CTranslate2.
+"""Beam search, all requests of one beam size at once.
 
 Each step ranks the best ``2 beam_size`` continuations of all beams of a request by the sum of their
 log-probabilities. One of the first ``beam_size`` that ends is a finished hypothesis, and the next
 continuation that does not end takes its place. A search is over when ``beam_size * patience``
-hypotheses are finished; they are ranked by their normalised scores.
+hypotheses are finished, or else by ``early_stopping``; they are ranked by their normalised scores.
 
 Sources: Sutskever et al. 2014, section 3.2; Wu et al. 2016, section 7; Kasai et al. 2022, "A Call
-for Clarity in Beam Search" (patience); CTranslate2, docs/decoding.md.
+for Clarity in Beam Search" (patience); CTranslate2, docs/decoding.md; transformers,
+``GenerationMixin._beam_search`` (early_stopping).
 """
 
 from __future__ import annotations
@@ -57,12 +58,19 @@ class BeamBatch:
         is_longest = lengths >= self._rows.max_lengths[beams[:, 0]]
         continuations = self._continuations(beams, is_longest)
         is_end = self._ends(continuations, lengths, is_longest)
-        chosen = continuations.at(select_next(is_end, self._size))
+        columns = select_next(is_end, self._size)
+        chosen = continuations.at(columns)
         is_over = np.zeros(len(searches), np.bool_)
-        for index in np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist():
+        with_ends = set(np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist())
+        for index, search in enumerate(searches):
+            if not (index in with_ends or search.may_be_over):
+                continue
             self._add_finished(index, continuations, is_end[index])
-            nothing_left = (chosen.totals[index] == -np.inf).all()
-            is_over[index] = searches[index].is_over(int(lengths[index])) or nothing_left
+            totals = chosen.totals[index]
+            if search.options.early_stopping:
+                # In CTranslate2 ended ones stay where too few others are left.
+                totals[is_end[index, columns[index]]] = -np.inf
+            is_over[index] = search.is_over(int(lengths[index]), totals.max())
         if not is_over.any():
             self._continue(chosen, beams, lengths)
             return [], []

@@ -1,8 +1,12 @@
-"""One beam search: its rows, and the hypotheses it has finished. The rules are CTranslate2's."""
+"""One beam search: its rows, the hypotheses it has finished, and when it is over.
+
+The rules are CTranslate2's, or with ``early_stopping`` those of ``generate()`` of transformers.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import insort
 from typing import cast
 
 import numpy as np
@@ -39,6 +43,10 @@ class BeamSearch:
         self._finished: list[FinishedHypothesis] = []
         """Those that may be in the answer."""
         self._num_finished = 0
+        self._losses: list[float] = []
+        """The normalised scores of the best that have finished, negated, in a persistent search."""
+        self.may_be_over = False
+        """Whether it may be over after any step, not only after one that ends a hypothesis."""
         self._top_finished = self._is_improbable = False
         self._top_tokens: list[TopTokens] = []
         ends = self.constraints.end_ids
@@ -96,7 +104,12 @@ class BeamSearch:
         self._top_finished |= is_top
         row = self.rows[beam]
         length = int(self._all_rows.cache.lengths[row])
-        if self._is_beaten(normalized(score, length, self.options.length_penalty)):
+        by_length = normalized(score, length, self.options.length_penalty)
+        if self.options.is_persistent:
+            insort(self._losses, -by_length)
+            del self._losses[self._num_enough :]
+            self.may_be_over = len(self._losses) == self._num_enough
+        if self._is_beaten(by_length):
             return
         before = self._all_rows.hypothesis(row, length - 1)
         hypothesis = before.extended(token, log_probability, score, self.top_tokens(beam))
@@ -112,18 +125,35 @@ class BeamSearch:
         better = [each for each in self._finished if -each.rank[-1] >= score]
         return len(better) >= self._num_wanted
 
-    def is_over(self, length: int) -> bool:
-        """Tells whether enough has finished, now that hypotheses have ``length`` tokens."""
+    def is_over(self, length: int, best_score: float) -> bool:
+        """Tells whether it has found what it is to find.
+
+        Args:
+            length: Of its hypotheses now, in tokens.
+            best_score: Of those that grow on; minus infinity where none does.
+        """
         options, count = self.options, self._num_finished
+        if best_score == -math.inf:
+            return True
         if length >= options.max_decoding_length or options.is_branching_token(length):
             return True
+        if options.is_persistent:
+            return self.may_be_over and self._best_hope(length, best_score) <= -self._losses[-1]
         if self._terms:
             # Only those end that hold all terms: one bank of many.
             return count >= max(self._num_wanted, round(self._num_enough / self._terms.num_banks))
-        if options.patience == 1.0 and not (options.length_penalty or options.coverage_penalty):
+        waits = options.early_stopping or options.length_penalty or options.coverage_penalty
+        if options.patience == 1.0 and not waits:
             # Without a penalty no later hypothesis can be better than one that ends on top.
             return self._top_finished and count >= self._num_wanted
         return count >= self._num_enough
+
+    def _best_hope(self, length: int, score: float) -> float:
+        """Returns the normalised score that a growing hypothesis is expected to end with."""
+        penalty = self.options.length_penalty
+        if self.options.early_stopping == "never" and penalty > 0:
+            length = self.options.max_decoding_length
+        return normalized(score, length, penalty)
 
     def close(self) -> list[tuple[Request, Finished]]:
         """Hands over what it has found; gives the answer where it was the last search."""

@@ -8,16 +8,14 @@ import logging
 import socket
 import subprocess
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
-from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.contract.errors import ModelUnavailable, QueueFull
 from seqserve_server.process import child_process, logs
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
-_LIBRARY = "py3langid"
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
 # They take less than a second together, once the process has started.
@@ -89,9 +87,9 @@ class LanguageDetector:
     millisecond. One that ends is replaced. Used in the event loop.
     """
 
-    def __init__(self, module: str = "seqserve_server.detector", library: str = _LIBRARY) -> None:
-        """Starts nothing; ``module`` is run by Python, and needs the ``library``."""
-        self._module, self._library = module, library
+    def __init__(self, module: str = "seqserve_server.detector") -> None:
+        """Starts nothing; ``module`` is run by Python."""
+        self._module = module
         self._turn = asyncio.Lock()
         self._process: _DetectorProcess | None = None
         self._tasks: set[asyncio.Task[dict[str, float]]] = set()
@@ -100,11 +98,6 @@ class LanguageDetector:
     def pid(self) -> int | None:
         """The id of the process; None if there is none."""
         return self._process.pid if self._process else None
-
-    def check(self) -> None:
-        """Raises NoDetector unless the library is installed."""
-        if find_spec(self._library) is None:
-            raise NoDetector
 
     async def detect(self, text: str, codes: Iterable[str]) -> list[Detected]:
         """Tells in which of some languages a text may be.
@@ -118,11 +111,9 @@ class LanguageDetector:
             nothing by which to tell them apart.
 
         Raises:
-            NoDetector: The library is not installed.
             QueueFull: Too many callers wait.
             ModelUnavailable: The process has failed, and so has the one that replaced it.
         """
-        self.check()
         if len(self._tasks) >= _MAX_WAITING:
             raise QueueFull(f"{_MAX_WAITING} texts wait for the language detector", _RETRY_S)
         names: dict[str, str] = {}

@@ -82,7 +82,7 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     check_bounds(options)
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _decoding(options, manifest, tokenizer, affixes)
-    check_conflicts(options, decoding, manifest, model.engine.capacity.max_rows)
+    check_conflicts(sent, options, decoding, manifest, model.engine.capacity.max_rows)
     asked = Asked(options, decoding, affixes, model, glossary)
     return Options(
         decoding=decoding,
@@ -194,7 +194,7 @@ def merge_model_defaults(options: GenerationOptions, manifest: Manifest) -> Gene
 
 
 _OF_BOTH = {
-    *("beam_size", "patience", "length_penalty", "coverage_penalty"),
+    *("beam_size", "patience", "early_stopping", "length_penalty", "coverage_penalty"),
     *("repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns"),
     *("segmentation", "shortlist", "time_limit_ms", "return_scores", "return_alignment"),
     *("keep", "keep_placeholders", "lower_capitals"),

@@ -165,7 +165,6 @@ async def _detected(
     else:
         reason = "is auto, which is for calls that generate; DetectLanguage tells the language"
         raise InvalidRequest(field, reason)
-    detector.check()
     if not codes:
         raise InvalidRequest(field, "is auto, but no model that may answer declares its languages")
     if not text.strip():

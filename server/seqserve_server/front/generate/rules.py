@@ -13,12 +13,14 @@ from seqserve_server.front.generate.records import PREFIXES
 Options = generation_pb2.GenerationOptions
 
 _SAMPLING = Sampling._fields
-_NEED_BEAM = ("coverage_penalty", "prefix_bias_beta")
+_NEED_BEAM = ("coverage_penalty", "early_stopping", "prefix_bias_beta")
 _TERMS = ("terms", "glossary")
 _EXCLUDES = {
     "coverage_penalty": ("return_alternatives",),
     "prefix_bias_beta": ("return_alternatives", *_TERMS, "vocabulary_allow"),
     "draft_source": ("target_draft",),
+    # These rank by more than the score, so the search cannot tell what may still be better.
+    "early_stopping": ("coverage_penalty", *_TERMS),
     "return_alternatives": (*_TERMS, *_SAMPLING),
     "segmentation": PREFIXES,
     **dict.fromkeys(_TERMS, _SAMPLING),
@@ -39,15 +41,16 @@ def check_pivot(options: Options, between: str) -> None:
 
 
 def check_conflicts(
-    options: Options, decoding: DecodingOptions, manifest: Manifest, max_rows: int
+    own: Options, options: Options, decoding: DecodingOptions, manifest: Manifest, max_rows: int
 ) -> None:
     """Checks options that are within their bounds against each other.
 
-    ``decoding`` has the same options, converted; a request may take ``max_rows`` slots.
+    The request sets ``own``; ``options`` are these and what its model recommends, ``decoding`` has
+    the same, converted. A request may take ``max_rows`` slots.
     """
     _check_lengths(decoding, manifest)
     _check_rows(options, decoding, max_rows)
-    _check_combinations(options, decoding)
+    _check_combinations(own, options, decoding)
     _check_replacement(options, manifest)
     _check_prefix(options, decoding)
     ends = set(decoding.end_ids or (manifest.tokens.eos,))
@@ -96,11 +99,14 @@ def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> N
         )
 
 
-def _check_combinations(options: Options, decoding: DecodingOptions) -> None:
+def _check_combinations(own: Options, options: Options, decoding: DecodingOptions) -> None:
     # Any value of a sampling option turns sampling on; other options are off if they are 0.
     sent = {each.name for each, value in options.ListFields() if value or each.name in _SAMPLING}
     if options.segmentation == SegmentationMode.NONE.value:
         sent.discard("segmentation")
+    # A rule that the model recommends is for searches that have the choice.
+    if not own.early_stopping:
+        sent.discard("early_stopping")
     for name, others in _EXCLUDES.items():
         for other in others:
             if name in sent and other in sent:

@@ -133,9 +133,12 @@ class Scanner:
         except OSError as error:
             raise OptionError(f"--model-repository: {self._folder}: {error.strerror}") from None
         if not self._seen:
+            hint = "`seqserve models fetch` and `seqserve export` put one there"
+            if any(self._folder.glob(f"*/{manifest.FILE}")):
+                parent = self._folder.absolute().parent
+                hint = f"it is the folder of a model, and {parent} is its repository"
             raise StartupError(
-                f"--model-repository: {self._folder} holds no <name>/<version>/ folder;"
-                " `seqserve models fetch` and `seqserve export` put one there"
+                f"--model-repository: {self._folder} holds no <name>/<version>/ folder; {hint}"
             )
         for (name, version), files in self._seen.items():
             self._repository.add(Entry(name=name, version=version, files=files))

@@ -110,6 +110,9 @@ def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
     tokenizer = Tokenizer.of_artifact(folder, manifest)
     # Computed here, where no call waits for it.
     _ = tokenizer.alphabet
+    # A tokenizer that can only fail would fail every call.
+    tokenizer.decode(tokenizer.encode_target("a"))
+    tokenizer.encode("a")
     _check_template(manifest, tokenizer)
     try:
         check_recommended(manifest.generation)

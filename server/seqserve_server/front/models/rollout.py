@@ -40,7 +40,7 @@ def parse_traffic(texts: Sequence[str]) -> dict[str, dict[int, int]]:
         if not (name and colon and len(weights) == len(parts)):
             raise OptionError(
                 f"--traffic: {text!r} is not of the form NAME:VERSION=WEIGHT,VERSION=WEIGHT,"
-                " as en-de:1=90,2=10"
+                " as en-de:4=90,5=10"
             )
         if name in traffic:
             raise OptionError(f"--traffic: {name} is given twice; put its versions together")

@@ -36,6 +36,7 @@ SCOPES: dict[str, Scope | None] = {
     "/inference.GRPCInferenceService/RepositoryModelLoad": Scope.ADMIN,
     "/inference.GRPCInferenceService/RepositoryModelUnload": Scope.ADMIN,
     "/inference.GRPCInferenceService/": Scope.GENERATE,
+    "/grpc.reflection.v1.ServerReflection/": Scope.GENERATE,
     "/grpc.reflection.v1alpha.ServerReflection/": Scope.GENERATE,
     "/seqserve.v1.GenerationService/": Scope.GENERATE,
     "/seqserve.v1.ModelService/ListModels": Scope.GENERATE,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from seqserve.address import address_of
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
@@ -33,6 +32,7 @@ from seqserve_server.front.security.protection import Certificates, Security
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
+from seqserve_server.front.services.reflection import add_reflection
 from seqserve_server.front.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -155,8 +155,7 @@ class Server:
         inference = InferenceServicer(self._rollout, metrics, directory, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)
 
     def _statuses(self) -> dict[str, int]:
         is_up = any(entry.is_ready for entry in self._repository.entries)

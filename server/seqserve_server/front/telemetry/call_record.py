@@ -168,7 +168,6 @@ OUTCOMES: dict[type[errors.ServiceError], Outcome] = {
     errors.ModelUnavailable: Outcome(StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", is_fault=True),
     errors.ModelNotLoaded: Outcome(StatusCode.FAILED_PRECONDITION, "MODEL_NOT_LOADED"),
     errors.NoScorer: Outcome(StatusCode.FAILED_PRECONDITION, "NO_SCORER"),
-    errors.NoDetector: Outcome(StatusCode.FAILED_PRECONDITION, "NO_DETECTOR"),
     errors.Draining: Outcome(StatusCode.UNAVAILABLE, "DRAINING", "draining", is_fault=True),
     errors.Unauthenticated: Outcome(StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
     errors.PermissionDenied: Outcome(StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from seqserve.options import parse
 from ..fake_server import FakeServer
 
 Run = Callable[..., tuple[int, str, str]]
+PATIENCE = RetryPolicy(connect_timeout_s=1.0)
 
 
 @pytest.fixture
@@ -107,8 +109,12 @@ def test_the_token_goes_with_the_calls(
 @pytest.mark.parametrize(
     ("argv", "timeout_s", "retry"),
     [
-        ([], 30.0, RetryPolicy()),
-        (["--timeout-s", "inf", "--max-attempts", "3"], math.inf, RetryPolicy(max_attempts=3)),
+        ([], 30.0, PATIENCE),
+        (
+            ["--timeout-s", "inf", "--max-attempts", "3"],
+            math.inf,
+            replace(PATIENCE, max_attempts=3),
+        ),
         (["--connect-timeout-s", "60"], 30.0, RetryPolicy(connect_timeout_s=60.0)),
     ],
 )

@@ -92,10 +92,19 @@ def test_a_windows_file_stays_one(run_lines: Run) -> None:
     assert run_lines(lines) == (0, "GRÜSSE\r\n\r\nB\r\n", "")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_utf_16_is_refused(run_lines: Run, encoding: str) -> None:
-    status, out, err = run_lines("\ufeffa\nb\n".encode(encoding))
-    assert (status, out) == (2, "") and "two words.txt: is UTF-16; convert it" in err
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_other_encodings_are_refused(run_lines: Run, encoding: str, mark: str) -> None:
+    status, out, err = run_lines(f"{mark}a\nb\n".encode(encoding))
+    name = (encoding[:-3] if mark else encoding[:-3] + encoding[-2:]).upper()
+    assert (status, out) == (2, "")
+    assert f"two words.txt: is {name}; convert it, as with `iconv -f {name} -t UTF-8`" in err
+
+
+def test_a_line_with_a_nul_character_fails_alone(run_lines: Run) -> None:
+    status, out, err = run_lines(b"a\nb \0\nc\n")
+    assert (status, out) == (1, "A\n\nC\n")
+    assert "line 2: INVALID_ARGUMENT: source: has a NUL character" in err
 
 
 def test_a_line_over_the_limit_on_bytes_fails_alone(run_lines: Run) -> None:
@@ -452,6 +461,9 @@ def test_json_of_a_stream(run: Run) -> None:
         (["--terms", "tea"], "--terms: 'tea' has no = between two texts"),
         (["--prefix-bias-beta", "1.5"], "--prefix-bias-beta: '1.5' is not at least 0 and below 1"),
         (["--beam", "5"], "there is no option --beam (did you mean --beam-size?)"),
+        (["--server", "a:1"], "there is no option --server (did you mean --target?)"),
+        (["--ca", "a.pem"], "there is no option --ca ("),
+        (["--language", "de"], "there is no option --language (did you mean --source-language?)"),
         (["--file", "-"], "--file: does not go with TEXTS; give one of the two"),
         (["--file", "-", "--stream"], "--file: does not go with --stream; give one of the two"),
     ],

@@ -158,6 +158,14 @@ def test_reports_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "--p99-ms: the report has a limit of 300 ms" in capsys.readouterr().err
 
 
+def test_a_variable_that_does_not_fit_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEQSERVE_TARGET", "a:1,b:1")
+    assert main(["plan", "--rate", "1", "--p99-ms", "9"]) == 2
+    assert "seqserve: SEQSERVE_TARGET: one server is measured" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -26,7 +26,6 @@ TRANSLATED = "# TITLE\n\nSOME *TEXT*\n\n```\ncode\n```\n"
 
 
 JOURNAL = ".b.txt.seqserve-journal"
-OLD_JOURNAL = Path(__file__).with_name("version-0.2.journal")
 
 
 def names(folder: Path) -> list[str]:
@@ -287,22 +286,7 @@ def test_a_broken_run_goes_on_where_it_was(
     assert names(tmp_path) == ["a.txt", "b.txt"]
 
 
-def test_a_journal_of_version_0_2_is_taken_over(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
-    """It was written by that version, which broke off after two passages."""
-    path, out = tmp_path / "a.html", tmp_path / "b.html"
-    path.write_text("<p>so <b>red</b></p>\n<p>grün</p>\n<p>last</p>\n")
-    old = tmp_path / "b.html.journal"
-    old.write_bytes(OLD_JOURNAL.read_bytes())
-    argv = ["translate", str(path), "-o", str(out), "--priority", "low"]
-    assert seqserve(*argv, "--beam-size", "3") == (0, "", "")
-    assert out.read_text() == "<p>SO <b>RED</b></p>\n<p>GRÜN</p>\n<p>LAST</p>\n"
-    assert [request.source for request in server.requests] == ["last"]
-    assert names(tmp_path) == ["a.html", "b.html"]
-
-
-@pytest.mark.parametrize("text", ["Dear diary\n", OLD_JOURNAL.read_text(), "", "[]\n"])
+@pytest.mark.parametrize("text", ["Dear diary\n", "", "[]\n"])
 def test_other_files_beside_the_output_stay_as_they_are(
     seqserve: Run, file: Path, tmp_path: Path, text: str
 ) -> None:
@@ -327,7 +311,7 @@ def test_a_pipe_or_a_link_is_not_taken_for_a_journal(
         status, _, err = seqserve(*argv, str(tmp_path / "b.md"))
         assert status == 2 and f"b.md: the journal {journal.name} beside it: {reason}" in err
         journal.unlink()
-        # Under the name of version 0.2 it is the user's.
+        # Under another name it is the user's.
         old = tmp_path / "b.txt.journal"
         make(old)
         assert seqserve(*argv, str(tmp_path / "b.md")) == (0, "", "")

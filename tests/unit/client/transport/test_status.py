@@ -109,6 +109,7 @@ def test_too_many_bytes_are_no_full_queue_and_name_what_has_them(
     assert isinstance(error, InvalidArgument)
     assert (error.details, error.request_id) == (message, "7")
     assert error.field == ("source" if limit else "max_message_bytes")
+    assert error.code == ("RESOURCE_EXHAUSTED" if limit else "INVALID_ARGUMENT")
     assert max_bytes_of(error) == limit
 
 

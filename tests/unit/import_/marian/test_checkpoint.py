@@ -82,6 +82,7 @@ def test_recommended_options_are_those_of_the_description(tmp_path: Path) -> Non
     assert generation.number("num_beams") == 6
     assert generation.real("length_penalty") == 0.6
     assert not generation.flag("disable_unk")
+    assert generation.flag("early_stopping"), "a beam of Marian ends when all of it has ended"
 
 
 def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_path: Path) -> None:
@@ -135,6 +136,19 @@ def test_words_stand_between_spaces_where_there_are_no_pieces(tmp_path: Path) ->
     tokenizer = loaded(words(tmp_path)).tokenizer
     assert tokenizer.encode(" no  1 , t7 t99999") == [2, 3, 4, 7, 1, 0]
     assert tokenizer.decode([2, 3, 4, 7]) == "no 1 , t7"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "missing"), [("▁t{}", r"source\.spm"), ("t{}@@", r"source\.bpe")]
+)
+def test_pieces_without_what_divides_texts_into_them_are_refused_by_its_name(
+    tmp_path: Path, spelling: str, missing: str
+) -> None:
+    folder = words(tmp_path)
+    tokens = ["</s>", "<unk>", *(spelling.format(i) for i in range(2, marian_models.TOKENS))]
+    (folder / "vocab.yml").write_text(yaml.safe_dump({token: i for i, token in enumerate(tokens)}))
+    with pytest.raises(SeqserveError, match=rf"{missing}: is missing; .* of vocab\.yml"):
+        loaded(folder)
 
 
 @pytest.mark.parametrize(

@@ -92,15 +92,26 @@ def test_pegasus_has_its_own_tokens_first(tmp_path: Path) -> None:
     assert tokenizer.id_to_token(106) == checkpoints.pieces(file)[3]
 
 
-@pytest.mark.parametrize(("languages", "code"), [(25, None), (52, "sl_SI")])
-def test_mbart_without_settings_has_the_languages_that_its_table_has_rows_for(
-    languages: int, code: str | None, tmp_path: Path
+@pytest.mark.parametrize("name", ["MBartTokenizer", "MBart50Tokenizer", "T5Tokenizer", None])
+@pytest.mark.parametrize(("languages", "mask", "spare"), [(25, 0, 0), (52, 0, 0), (52, 1, 12)])
+def test_mbart_has_the_languages_that_its_table_has_rows_for_whatever_its_class_is_called(
+    name: str | None, languages: int, mask: int, spare: int, tmp_path: Path
 ) -> None:
     file = checkpoints.spm()
-    rows = len(checkpoints.pieces(file)) + 1 + languages + 1
-    tokenizer = convert(checkpoints.fairseq(tmp_path, file), "mbart", rows)
-    assert tokenizer.get_vocab_size() == rows
-    assert code is None or tokenizer.token_to_id(code) == rows - 2
+    last = len(checkpoints.pieces(file)) + 1 + languages
+    settings = {"tokenizer_class": name, "added_tokens_decoder": {last: "<mask>"} if mask else {}}
+    folder = checkpoints.fairseq(tmp_path, file, tokenizer_config_json=settings)
+    tokenizer = convert(folder, "mbart", last + 1 + spare)
+    assert tokenizer.get_vocab_size() == last + 1
+    assert tokenizer.token_to_id("zh_CN" if languages == 25 else "sl_SI") == last - 1
+
+
+def test_an_mbart_of_25_languages_may_have_rows_for_more(tmp_path: Path) -> None:
+    file = checkpoints.spm()
+    last = len(checkpoints.pieces(file)) + 1 + 25
+    settings = {"tokenizer_class": "MBart50Tokenizer", "added_tokens_decoder": {last: "<mask>"}}
+    folder = checkpoints.fairseq(tmp_path, file, tokenizer_config_json=settings)
+    assert convert(folder, "mbart", last + 64).get_vocab_size() == last + 1
 
 
 @pytest.mark.parametrize("text", ["a </s> b", "<s>", "</s><pad>", "fra_Latn", "<mask>", "<unk>"])

@@ -18,7 +18,6 @@ from tests.unit.import_.tokenizers.comparing import decoded_alike, differences, 
 from seqserve_import.tokenizers.convert import convert
 
 LINES = corpus.lines(5000)
-MBART = {"tokenizer_class": "MBartTokenizer"}
 
 
 def fairseq(id_: int) -> int:
@@ -76,7 +75,7 @@ class Pair:
         self.file = train()
         self.reference = sentencepiece.SentencePieceProcessor(model_proto=self.file)
         write = checkpoints.fairseq if self.rule is fairseq else checkpoints.t5
-        folder = write(folder, self.file, tokenizer_config_json=MBART if kind == "mbart" else {})
+        folder = write(folder, self.file)
         # As the server gets it.
         written = convert(folder, model_type).to_str()
         self.tokenizer = tokenizers.Tokenizer.from_str(written)

@@ -106,6 +106,10 @@ def test_files_that_are_none_are_named(corpus: Path, tiny_artifact: Path) -> Non
         main([str(corpus), str(corpus.with_name("out.parquet")), *model])
     with pytest.raises(OptionError, match=r"OUT: .*in\.txt would be overwritten"):
         main([str(corpus), str(corpus), *model])
+    failures = corpus.rename(corpus.with_name("out.failed"))
+    failures.write_text("1\ta text\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"OUT: .*out\.failed would be overwritten"):
+        main([str(failures), str(corpus.with_name("out")), *model])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from tests.unit.server.corpus.upper_pool import Broken, UpperPool
 
 from seqserve.command.journal import JournalFile
 from seqserve.command.progress import Progress
+from seqserve.errors import OptionError
 from seqserve_server.corpus.lines import TextFile
 from seqserve_server.corpus.run import CorpusRun
 
@@ -140,6 +141,16 @@ def test_what_fails_is_listed_and_not_tried_again(corpus: Path) -> None:
     write(corpus, LINES)
     assert run(corpus, UpperPool()) == 0
     assert not listed.exists(), "it was of the output before"
+
+
+@pytest.mark.parametrize("lines", [["why?"], LINES[:3]])
+def test_a_file_in_the_place_of_the_list_stays(corpus: Path, lines: list[str]) -> None:
+    write(corpus, lines)
+    notes = corpus.with_name("out.txt.failed")
+    notes.write_text("1\tsource: is empty\nmy notes\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"^--out: .*out\.txt\.failed: is no list of texts"):
+        run(corpus, UpperPool())
+    assert notes.read_text(encoding="utf-8").endswith("my notes\n")
 
 
 def test_an_empty_corpus_has_an_empty_output(corpus: Path) -> None:

@@ -28,7 +28,7 @@ def test_defaults_that_documents_rely_on() -> None:
     assert options.insecure is False
     assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
     assert options.tokens is None
-    assert options.keep_versions == 2
+    assert options.keep_versions == 1
     # Half of it, the share of one caller, is room for a message of 64 MB and its copy.
     assert (options.max_answer_mb, options.caller_share) == (256, 0.5)
     assert options.cache_mb == 0, "no client learns what others asked"

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from seqserve_server.contract.errors import ModelUnavailable, NoDetector, QueueFull
+from seqserve_server.contract.errors import ModelUnavailable, QueueFull
 from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
 
 KOREAN, GREEK = "안녕하세요", "Καλημέρα"
@@ -187,8 +187,3 @@ async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector
     refused = [each for each in outcomes if isinstance(each, QueueFull)]
     assert len(refused) == 600 - 512 and refused[0].retry_after_s > 0
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
-
-
-async def test_without_the_library_the_error_says_what_to_install() -> None:
-    with pytest.raises(NoDetector, match=r"pip install 'seqserve\[detect\]'"):
-        await LanguageDetector(library="no_such_library").detect(KOREAN, ["ko"])

@@ -140,6 +140,21 @@ def test_recommended_beam_gives_way_to_sampling() -> None:
     assert (options.beam_size, options.no_repeat_ngram_size) == (1, 3)
 
 
+def test_a_recommended_end_of_search_gives_way_where_it_does_not_apply() -> None:
+    model = replace(manifest(), generation={"early_stopping": "never"})
+    assert convert(model).is_plain
+    assert convert(model, beam_size=4).is_persistent
+    tea = generation_pb2.Term(source="tea", target="Tee")
+    with_terms = convert(model, beam_size=4, terms=[tea])
+    assert not with_terms.is_persistent
+    # A source without the term is searched as without terms.
+    assert replace(with_terms, terms=()) == convert(model, beam_size=4)
+    assert not convert(model, beam_size=4, coverage_penalty=0.1).is_persistent
+    assert not convert(model, temperature=0.5).early_stopping
+    assert not convert(model, return_alternatives=True, num_hypotheses=2).early_stopping
+    assert convert(model, beam_size=4, early_stopping="true").early_stopping == "true"
+
+
 def test_recommended_languages_are_put_on_both_sides() -> None:
     recommended = {"source_language": "en", "target_language": "de"}
     model = replace(NLLB, generation=recommended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -152,6 +153,27 @@ def says(**changes: Any) -> Callable[[Path], None]:
     return lambda folder: change_manifest(folder, **changes)
 
 
+def divides(**parts: Any) -> Callable[[Path], None]:
+    """Its tokenizer has other parts, and the manifest their hash."""
+
+    def change(folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | parts))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        content = path.read_bytes()
+        known = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        files = manifest["files"]
+        change_manifest(folder, files=files | {path.name: files[path.name] | known})
+
+    return change
+
+
+DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+UNKNOWN = [{"SpecialToken": {"id": "no", "type_id": 0}}]
+FRONT = {"type": "TemplateProcessing", "single": UNKNOWN, "pair": [], "special_tokens": {}}
+EMPTY = {"type": "FixedLength", "length": 0}
+
+
 def more_heads(folder: Path) -> None:
     """The caches laid out by the manifest do not fit the graph, which only the process can tell."""
     shape = json.loads((folder / "manifest.json").read_text())["architecture"]
@@ -184,6 +206,12 @@ BROKEN: list[tuple[Callable[[Path], None], str]] = [
     (says(limits=dict.fromkeys(LIMITS, 1_000_000_000)), "/12: its caches of "),
     (says(limits=dict.fromkeys(LIMITS, 2_147_483_647)), "fewer --slots"),
     (more_heads, "tiny/14: cannot be run"),
+    (divides(post_processor=FRONT), "tokenizer: the library failed: no entry found"),
+    (divides(pre_tokenizer=EMPTY), "tokenizer: the library failed: chunk size must be"),
+    (
+        divides(normalizer={"type": "Sequence", "normalizers": [DOUBLING] * 33}),
+        "tokenizer.json: Replace of its normalizers may make more than 4,096",
+    ),
     (leads_out, "leads out of the repository"),
     (leads_to_another, "its manifest is of tiny/1"),
     (lambda folder: None, "ended while it loaded"),

@@ -98,6 +98,13 @@ async def test_ignored_folder_is_told_once(stock: Stock, caplog: pytest.LogCaptu
         caplog.clear()
 
 
+def test_a_model_in_the_place_of_its_repository_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "manifest.json").touch()
+    with pytest.raises(StartupError, match=f"folder of a model, and {tmp_path} is its repository"):
+        Scanner(tmp_path / "m", Repository()).open()
+
+
 def test_ignored_folder_is_told_at_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "m" / "007").mkdir(parents=True)
     with pytest.raises(StartupError, match="holds no"):

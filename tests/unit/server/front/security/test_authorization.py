@@ -79,6 +79,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     [
         ("/grpc.health.v1.Health", "Check Watch", None),
         ("/grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo", Scope.GENERATE),
+        ("/grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", Scope.GENERATE),
         ("/seqserve.v1.GenerationService", "Generate", Scope.GENERATE),
         (MODELS, "ListModels GetGlossary GetModel", Scope.GENERATE),
         (INFERENCE, "ServerLive ServerReady ModelReady", None),

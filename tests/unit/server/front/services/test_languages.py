@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import grpc
-import pytest
 import pytest_asyncio
 from tests.unit.server.front.service import Service, failure, request, serving
 
@@ -160,21 +159,13 @@ async def test_a_detected_language_chooses_the_model_and_is_in_the_answer() -> N
         assert listed.languages[0].language == "ko"
 
 
-async def test_detection_is_for_calls_that_generate_and_needs_its_extra(
-    pairs: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_detection_is_for_calls_that_generate(pairs: Service) -> None:
     scored = pb.ScoreRequest(source="a", target="b", source_language="auto", target_language="de")
     error = await failure(pairs.generation.Score(scored))
     assert error.details().startswith("source_language: is auto, which is for calls that generate")
     long = pb.DetectLanguageRequest(text="a" * 100_001)
     error = await failure(pairs.generation.DetectLanguage(long))
     assert error.details().startswith("text: has 100,001 characters")
-    detection = "seqserve_server.front.generate.detection"
-    monkeypatch.setattr(f"{detection}.find_spec", lambda name: None)
-    auto = request("안녕", source_language="auto", target_language="de")
-    error = await failure(pairs.generation.Generate(auto))
-    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "pip install 'seqserve[detect]'" in error.details()
 
 
 async def test_a_text_in_the_target_language_is_refused() -> None:

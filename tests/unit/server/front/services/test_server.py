@@ -13,7 +13,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from tests.certificates import Certificates
 from tests.resources import own_resources
 from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
@@ -99,13 +99,27 @@ async def test_health_follows_the_versions(service: Service) -> None:
         watch.cancel()
 
 
-async def test_reflection_lists_the_services(service: Service) -> None:
-    stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-    asked = reflection_pb2.ServerReflectionRequest(list_services="")
-    async for answer in stub.ServerReflectionInfo(iter([asked])):
-        names = {found.name for found in answer.list_services_response.service}
-    assert {"seqserve.v1.GenerationService", "seqserve.v1.ModelService"} <= names
+REFLECTION = [f"grpc.reflection.{version}.ServerReflection" for version in ("v1", "v1alpha")]
+
+
+async def reflected(
+    service: Service, name: str, **asked: str
+) -> reflection_pb2.ServerReflectionResponse:
+    # The messages of both versions are alike.
+    request = reflection_pb2.ServerReflectionRequest(**asked).SerializeToString()
+    call = service.channel.stream_stream(f"/{name}/ServerReflectionInfo")(iter([request]))
+    return reflection_pb2.ServerReflectionResponse.FromString(await anext(aiter(call)))
+
+
+@pytest.mark.parametrize("name", REFLECTION)
+async def test_reflection_lists_and_describes_the_services(service: Service, name: str) -> None:
+    listing = await reflected(service, name, list_services="")
+    names = {found.name for found in listing.list_services_response.service}
+    assert {"seqserve.v1.GenerationService", "seqserve.v1.ModelService", *REFLECTION} <= names
     assert {"grpc.health.v1.Health", "inference.GRPCInferenceService"} <= names
+    for each in names:
+        answer = await reflected(service, name, file_containing_symbol=each)
+        assert answer.file_descriptor_response.file_descriptor_proto, each
 
 
 @pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
@@ -118,8 +132,11 @@ async def test_malformed_request_to_health_is_an_invalid_argument(
     assert details(error, BadRequest).field_violations[0].field == "request"
 
 
-async def test_malformed_request_to_reflection_is_an_invalid_argument(service: Service) -> None:
-    path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+@pytest.mark.parametrize("name", REFLECTION)
+async def test_malformed_request_to_reflection_is_an_invalid_argument(
+    service: Service, name: str
+) -> None:
+    path = f"/{name}/ServerReflectionInfo"
     listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
     call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
     answer = reflection_pb2.ServerReflectionResponse.FromString(await anext(aiter(call)))

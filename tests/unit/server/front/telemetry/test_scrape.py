@@ -186,6 +186,12 @@ def test_port_that_is_taken(scrape: ScrapeServer, readiness: Readiness) -> None:
         ScrapeServer("127.0.0.1", scrape.port, CollectorRegistry(), readiness)
 
 
+def test_all_addresses_of_ipv6_are_those_of_ipv4_too(readiness: Readiness) -> None:
+    server = ScrapeServer("::", 0, CollectorRegistry(), readiness)
+    assert get(server, "/healthz")[0] == 200
+    server.close()
+
+
 def test_port_is_free_again(readiness: Readiness) -> None:
     first = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
     first.close()

@@ -23,6 +23,7 @@ SET: dict[str, Any] = {
     "min_decoding_length": 2,
     "beam_size": 4,
     "patience": 1.5,
+    "early_stopping": "never",
     "length_penalty": 0.5,
     "num_hypotheses": 3,
     "temperature": 0.75,
