@@ -39,8 +39,8 @@ class Joined:
         answered = [each for each in self.responses if each]
         response.model, response.version = manifest.name, manifest.version
         self._write_hypothesis(response.hypotheses.add())
-        response.source_tokens = sum(each.source_tokens for each in answered)
-        response.generated_tokens = sum(each.generated_tokens for each in answered)
+        response.source_tokens = sum([each.source_tokens for each in answered])
+        response.generated_tokens = sum([each.generated_tokens for each in answered])
         _write_timings(response.timings, [each.timings for each in answered])
         warnings = (each for segment in response.segments for each in segment.source_warnings)
         response.source_warnings.extend(dict.fromkeys(warnings))
@@ -126,8 +126,9 @@ def mean(values: Sequence[float], weights: Sequence[int]) -> float:
 def _write_timings(
     timings: generation_pb2.Timings, parts: Sequence[generation_pb2.Timings]
 ) -> None:
-    # Without a part, the message is there and has zeros.
-    timings.SetInParent()
+    if len(parts) == 1:
+        timings.CopyFrom(parts[0])
+        return
     timings.queue_ms = min((part.queue_ms for part in parts), default=0.0)
     timings.encode_ms = sum(part.encode_ms for part in parts)
     timings.decode_ms = sum(part.decode_ms for part in parts)
