@@ -20,13 +20,13 @@ from seqserve_server.artifact.template import Template
 Tokens = Collection[str]
 Targets = Mapping[int, str]
 
-_MARIAN = re.compile(r">>(.+)<<")
+_MARIAN = re.compile(r">>([^<>]+)<<")
 # Each language is a whole part between separators; that there may be three, a lookahead shows.
 _PAIR = re.compile(r"(?<![A-Za-z0-9])(?=([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9]))")
 # Firefox joins the two. So do words such as "best", if nothing else in the names repeats them.
 _JOINED = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})([a-z]{2})(?![A-Za-z0-9])")
 _DATED = re.compile(r"^([a-z]{2})([a-z]{2})-\d{9,}$")
-_T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
+_T5_TASK = re.compile(r"translation_((?:(?!_to_)\w)++)_to_(\w++)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
 

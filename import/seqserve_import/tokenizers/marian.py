@@ -104,7 +104,7 @@ def native_pieces_of(folder: Path) -> Path | None:
 
 _PIECES = (
     (re.compile(r"▁."), "source.spm", "Copy it and target.spm there"),
-    (re.compile(r".+@@$"), "source.bpe", "It is of subword-nmt, which is not supported"),
+    (re.compile(r"^.+@@$"), "source.bpe", "It is of subword-nmt, which is not supported"),
 )
 # A list of words from the Web may have any text among them.
 _FEW = 0.01

@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -110,16 +110,20 @@ def atomic_folder(place: Path) -> Iterator[Path]:
             place.parent.rmdir()
 
 
-def files_of(folder: Path) -> Files:
-    """Lists the files of a folder; empty if the folder has just been removed."""
+def files_of(folder: Path, is_shown: Callable[[str], object] = bool) -> Files:
+    """Lists the files of a folder whose names are shown; empty if it has just been removed."""
     stamps = []
-    for file in children(folder):
-        try:
-            state = file.stat()
-        except OSError:
-            continue
-        times = (state.st_mtime_ns, state.st_ctime_ns)
-        stamps.append((file.name, state.st_size, *times, state.st_ino))
+    with _ignoring_unreadable(), os.scandir(folder) as files:
+        for file in files:
+            # Before more than the name is kept: there may be a million.
+            if not is_shown(file.name):
+                continue
+            try:
+                state = os.stat(file.path)
+            except OSError:
+                continue
+            times = (state.st_mtime_ns, state.st_ctime_ns)
+            stamps.append((file.name, state.st_size, *times, state.st_ino))
     return tuple(sorted(stamps))
 
 

@@ -109,7 +109,7 @@ _CLASSES: dict[str, type[errors.CallError]] = {
 _CANCELLED_HERE = ("Locally cancelled by application!", "Channel closed!")
 
 
-_TOO_LARGE = re.compile(r"(\w+): Received message larger than max \((\d+) vs\. (\d+)\)")
+_TOO_LARGE = re.compile(r"(?<!\w)(\w++): Received message larger than max \((\d+) vs\. (\d+)\)")
 """Who received it, its size and the limit."""
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -123,7 +123,8 @@ _LAST_ERROR = re.compile(
     r"last error: \w+: (?:ipv[46]:)?(\S+?): (?:Failed to connect to remote host: )?(.+)"
 )
 _NO_ADDRESS = re.compile(
-    r"(?:errors resolving|DNS resolution failed for) ([^\s\[]+?):? .*?([^:\]]+)\]*$"
+    r"(?s:(?>.*?(?:errors resolving|DNS resolution failed for))) "
+    r"([^\s\[]+?):? (?:.*[:\]](?=[^:\]]))?+([^:\]]++)\]*+$"
 )
 
 # How gRPC's messages begin if no connection could be made, or the host's name not be resolved.
@@ -225,7 +226,7 @@ def _marked(error: errors.CallError) -> errors.CallError:
 def _without_grpc_words(details: str) -> str:
     if reason := _LAST_ERROR.search(details):
         return f"no connection to {unquote(reason[1])}: {reason[2]}"
-    if reason := _NO_ADDRESS.search(details):
+    if reason := _NO_ADDRESS.match(details):
         return f"no address of {reason[1]}: {reason[2].strip()}"
     return details
 

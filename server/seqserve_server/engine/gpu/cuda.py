@@ -35,7 +35,7 @@ _REMEDIES = {
     _NO_DEVICE: "see nvidia-smi, and give a container its GPUs: --gpus all",
 }
 
-_FAILURE = re.compile(r"\b(CUDA|CUBLAS|CUDNN)[A-Z_ ]* failure (\d+): (.*?) ;")
+_FAILURE = re.compile(r"\b(CUDA|CUBLAS|CUDNN)[A-Z_ ]{0,40} failure (\d{1,9}): (.{0,200}?) ;")
 _ALLOCATION = re.compile(r"Failed to allocate memory for requested buffer of size \d+")
 
 

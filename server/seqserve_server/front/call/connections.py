@@ -34,9 +34,8 @@ _HANDSHAKE_TIMEOUT_MS = 20_000
 _OWN_FILES = 128
 _UNLIMITED = (1 << 31) - 1
 # Calls of one method that gRPC holds until they are taken, which takes some turns of the event
-# loop; it ends others itself, and some of them from the first number on.
-_MAX_PENDING = 4096
-_MAX_PENDING_HARD = 8192
+# loop; it ends others itself. Each takes 15 KB, and up to 64 KiB of its message.
+_MAX_PENDING = 8192
 
 _NETWORK_BITS = 64
 # Names are kept while their requests wait.
@@ -66,7 +65,7 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
         ("grpc.server.max_pending_requests", _MAX_PENDING),
-        ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING_HARD),
+        ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
         # It resets streams of a connection whose calls the front can still refuse itself.
         ("grpc.http.overload_protection", 0),
         # gRPC varies it by a tenth, so that clients do not all reconnect at once.

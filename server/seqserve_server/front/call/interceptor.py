@@ -28,6 +28,7 @@ from seqserve_server.front.call.server_call import (
     has_passed,
 )
 from seqserve_server.front.models.loaded_model import ActiveCalls
+from seqserve_server.front.overload.admission import PEER
 from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import AUTH_NAME
@@ -58,6 +59,8 @@ _log = logging.getLogger(__name__)
 
 # Two callers may have a text of a megabyte read at the same time.
 _TEXT_BYTES = 128_000_000
+# A request from which on reading takes more than some tenths of a millisecond.
+_LARGE_BYTES = 64 << 10
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -88,6 +91,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         answers = FairMemory(max_answer_bytes, caller_share)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
         self._resources = ServerResources(answers=answers, texts=texts)
+        self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -100,17 +104,18 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """Finds the handler of a call and wraps it."""
         method = handler_call_details.method
         wrapped = self._wrapped.get(method)
-        if wrapped is not None:
-            return wrapped
-        handler = await continuation(handler_call_details)
-        # Names of methods that do not exist must not pile up here.
-        if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
-            return handler
-        is_builtin_service = method.startswith(_BUILTIN_SERVICES)
-        self._wrapped[method] = (
-            wire.refusing_malformed(handler) if is_builtin_service else self._wrap(method, handler)
-        )
-        return self._wrapped[method]
+        if wrapped is None:
+            handler = await continuation(handler_call_details)
+            # Names of methods that do not exist must not pile up here.
+            if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
+                return handler
+            is_builtin = method.startswith(_BUILTIN_SERVICES)
+            wrapped = self._wrapped[method] = (
+                wire.refusing_malformed(handler) if is_builtin else self._wrap(method, handler)
+            )
+        # Not when the handler returns: gRPC then holds the answer until the client has taken it.
+        wire.at_end(partial(release_all, wire.held()))
+        return wrapped
 
     def end_all(self, error: ServiceError) -> None:
         """Ends every running call with this error."""
@@ -145,21 +150,26 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
+    async def _turn(self, call: ServerCall) -> None:
+        # Large requests that have come together are read in different turns of the event loop.
+        if sum(each.size for each in call.reservations) > _LARGE_BYTES:
+            async with self._reading:
+                await asyncio.sleep(0)
+
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=self.peer_of(context),
+            peer=PEER.get() or self.peer_of(context),
             connection=context.peer(),
             auth_name=AUTH_NAME.get(),
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
+            reservations=wire.held(),
         )
-        # Not when the handler returns: gRPC then holds the answer until the client has taken it.
-        wire.at_end(partial(release_all, call.reservations))
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 
     def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
@@ -167,6 +177,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
+                await self._turn(call)
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(_readable(request), call))
                 if call.held is not None:

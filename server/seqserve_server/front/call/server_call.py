@@ -49,6 +49,8 @@ class ServerCall(CallRecord):
     """What the calls of the server share."""
     held: Reservation | None = None
     """Memory for the answer."""
+    is_one_of_many: bool = False
+    """Whether the call has more requests."""
     reservations: set[Reservation] = field(default_factory=set)
     """Memory of the call and of all its requests, until gRPC no longer holds an answer."""
 
@@ -106,11 +108,15 @@ class ServerCall(CallRecord):
         self.held = await memory.reserve(
             self.client_id,
             size.checked(memory.max_per_caller),
-            # gRPC holds a copy of the request.
-            held_bytes=2 * request.ByteSize() + held_bytes,
+            held_bytes=self.uncounted_bytes(request) + held_bytes,
             max_wait_s=max_wait_s,
         )
         self.reservations.add(self.held)
+
+    def uncounted_bytes(self, request: Message) -> int:
+        """Returns what a request takes, one of many; the only one of a call is counted already."""
+        # gRPC holds a copy.
+        return 2 * request.ByteSize() if self.is_one_of_many else 0
 
     def release_memory(self) -> None:
         """Gives back the memory of an answer that the caller has, or will not get."""
@@ -126,6 +132,7 @@ class ServerCall(CallRecord):
         return replace(
             self,
             began_s=time.monotonic(),
+            is_one_of_many=True,
             model="",
             version=0,
             facts={},

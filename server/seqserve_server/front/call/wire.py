@@ -21,6 +21,8 @@ from google.protobuf.wrappers_pb2 import UInt64Value
 from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.front.call.server_call import Unreadable
+from seqserve_server.front.overload.admission import HELD
+from seqserve_server.front.overload.memory import Reservation
 from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -33,10 +35,27 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
 }
 
 
-def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Message | Unreadable]:
-    """Wraps a deserializer so that it returns :class:`Unreadable` instead of raising."""
+def held() -> set[Reservation]:
+    """Returns what the call whose task this is holds until its end, from its message on."""
+    try:
+        return HELD.get()
+    except LookupError:  # grpcio serves its calls itself
+        HELD.set(set())
+        return HELD.get()
+
+
+def tolerant(
+    deserialize: Callable[[bytes], Message], is_whole: bool = False
+) -> Callable[[bytes], Message | Unreadable]:
+    """Wraps a deserializer so that it returns :class:`Unreadable` instead of raising.
+
+    A call whose message is the only one needs no more memory for messages than that.
+    """
 
     def read(data: bytes) -> Message | Unreadable:
+        if is_whole:
+            for reservation in HELD.get(()):
+                reservation.shrink(len(data))
         try:
             return deserialize(data)
         except Exception as error:
@@ -90,7 +109,9 @@ def rewrapped(handler: Handler, behaviour: Any) -> Handler:
     """
     assert handler.request_deserializer is not None
     make = _MAKERS[handler.request_streaming, handler.response_streaming]
-    wrapped: Handler = make(behaviour, tolerant(handler.request_deserializer), encoded)
+    wrapped: Handler = make(
+        behaviour, tolerant(handler.request_deserializer, not handler.request_streaming), encoded
+    )
     return wrapped
 
 

@@ -83,8 +83,11 @@ class RemoteEngine:
 
     def load(self) -> None:
         """Waits until the host is ready; blocks."""
-        host = self._host = self._host or self._launch()
-        if self._closed:
+        if not self._closed:
+            self._host = self._host or self._launch()
+        host = self._host
+        # It may have been closed while the process started.
+        if self._closed or host is None:
             self.terminate()
             raise EngineFault("the engine was stopped")
         try:

@@ -8,18 +8,22 @@ import logging
 import socket
 import subprocess
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from seqserve.language_codes import folded
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
+from seqserve_server.front.overload.memory import FairShare
+from seqserve_server.front.overload.turns import Turns
 from seqserve_server.process import child_process, logs
 
 MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
-# They take less than a second together, once the process has started.
-_MAX_WAITING = 512
+# Of one caller that is alone half of them, which take some seconds together.
+_MAX_WAITING = 1024
+_CALLER_SHARE = 0.5
 _RETRY_S = 1.0
 _END_TIMEOUT_S = 2.0
 
@@ -84,13 +88,15 @@ class LanguageDetector:
     """Detects languages in a separate process, which starts when it is first needed.
 
     The process starts in about a second, and answers one request at a time, in about a
-    millisecond. One that ends is replaced. Used in the event loop.
+    millisecond, those of different callers in turn. One that ends is replaced. Used in the event
+    loop.
     """
 
     def __init__(self, module: str = "seqserve_server.detector") -> None:
         """Starts nothing; ``module`` is run by Python."""
         self._module = module
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
+        self._places = FairShare(_MAX_WAITING, _CALLER_SHARE)
         self._process: _DetectorProcess | None = None
         self._tasks: set[asyncio.Task[dict[str, float]]] = set()
 
@@ -99,30 +105,32 @@ class LanguageDetector:
         """The id of the process; None if there is none."""
         return self._process.pid if self._process else None
 
-    async def detect(self, text: str, codes: Iterable[str]) -> list[Detected]:
+    async def detect(self, text: str, codes: Iterable[str], caller: str = "") -> list[Detected]:
         """Tells in which of some languages a text may be.
 
         Args:
             text: The text, of which the first :data:`MAX_CHARACTERS` are looked at.
             codes: Of the languages, in any form; the first of several for one language counts.
+            caller: Whose turn it is; callers that wait are served in turn.
 
         Returns:
             The languages that the detector knows, the most probable first; none where the text has
             nothing by which to tell them apart.
 
         Raises:
-            QueueFull: Too many callers wait.
+            QueueFull: Too many texts of the caller wait.
             ModelUnavailable: The process has failed, and so has the one that replaced it.
         """
-        if len(self._tasks) >= _MAX_WAITING:
-            raise QueueFull(f"{_MAX_WAITING} texts wait for the language detector", _RETRY_S)
+        if not self._places.fits(caller, 1):
+            raise QueueFull(f"{self._places.used} texts wait for the language detector", _RETRY_S)
         names: dict[str, str] = {}
         for code in codes:
             names.setdefault(folded(code).name, code)
         # To its end even if the caller leaves: the next answer must be for the next request.
-        task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names)))
+        task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names), caller))
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        self._places.take(caller, 1)
+        task.add_done_callback(partial(self._forget, caller))
         answer = await asyncio.shield(task)
         return [Detected(names[name], confidence) for name, confidence in answer.items()]
 
@@ -133,15 +141,17 @@ class LanguageDetector:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._end()
 
-    def _forget(self, task: asyncio.Task[dict[str, float]]) -> None:
+    def _forget(self, caller: str, task: asyncio.Task[dict[str, float]]) -> None:
         self._tasks.discard(task)
+        self._places.give(caller, 1)
         # Seen, also where the caller has left.
         if not task.cancelled():
             task.exception()
 
-    async def _answer(self, text: str, languages: Sequence[str]) -> dict[str, float]:
+    async def _answer(self, text: str, languages: Sequence[str], caller: str) -> dict[str, float]:
         question = json.dumps([text, languages]).encode() + b"\n"
-        async with self._turn:
+        await self._turns.take(caller)
+        try:
             for _ in range(_TRIES):
                 try:
                     self._process = self._process or await _DetectorProcess.start(self._module)
@@ -152,6 +162,8 @@ class LanguageDetector:
                 else:
                     return answer
             raise ModelUnavailable("the language detector has failed; call again")
+        finally:
+            self._turns.give()
 
     async def _end(self) -> None:
         process, self._process = self._process, None

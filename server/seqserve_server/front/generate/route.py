@@ -113,7 +113,7 @@ async def _models(
     if languages and languages.source == AUTO:
         template = named[0].manifest.template or Template() if named else None
         codes = repository.pairs.sources() if template is None else list(template.source_languages)
-        detected = await _detected(request, languages, codes, directory.detector)
+        detected = await _detected(request, languages, codes, directory.detector, call.client_id)
         request.options.source_language = detected.language  # type: ignore[union-attr]
         languages = languages._replace(source=detected.language)
     if named:
@@ -151,7 +151,11 @@ def _beginning(texts: Iterable[str]) -> str:
 
 
 async def _detected(
-    request: Request, languages: _Languages, codes: list[str], detector: LanguageDetector
+    request: Request,
+    languages: _Languages,
+    codes: list[str],
+    detector: LanguageDetector,
+    caller: str,
 ) -> Detected:
     """Detects the language of the sources among those that the models of a request read.
 
@@ -170,7 +174,7 @@ async def _detected(
     if not text.strip():
         raise InvalidRequest("source", "is empty")
     target = [languages.target] if languages.target else []
-    found = await detector.detect(text, [*codes, *target])
+    found = await detector.detect(text, [*codes, *target], caller)
     if not found:
         raise InvalidRequest(field, "is auto, but the text does not tell its language; name it")
     best = found[0]

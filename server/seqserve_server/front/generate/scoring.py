@@ -123,7 +123,7 @@ async def tokenize(
     max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
     await call.reserve(tokenized_size(max_tokens, tokenizer.token_bytes), request)
     steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
-    pieces, length = await call.resources.texts.read(call.client_id, steps, len(text), request)
+    pieces, length = await call.resources.texts.read(call.client_id, steps, len(text))
     if len(pieces.ids) > max_tokens:
         reason = f"has {len(pieces.ids):,} tokens, more than {MAX_TOKENS_PER_CHARACTER} a character"
         raise InvalidRequest("text", reason)
@@ -193,7 +193,7 @@ async def _source_tokens(
 ) -> list[int]:
     options = Options(decoding=default_options(model.manifest), affixes=affixes)
     steps = SourceReader(model, options).read(request.source)
-    source = await call.resources.texts.read(call.client_id, steps, len(request.source), request)
+    source = await call.resources.texts.read(call.client_id, steps, len(request.source))
     [part] = source.parts
     call.facts["source_tokens"] = len(part.tokens)
     return part.tokens

@@ -143,7 +143,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             reason = f"are {len(request.languages):,}; a call takes at most {_MAX_LANGUAGES}"
             raise InvalidRequest("languages", reason)
         codes = list(request.languages) or self._directory.repository.pairs.sources()
-        detected = await self._directory.detector.detect(request.text, codes)
+        detected = await self._directory.detector.detect(request.text, codes, call.client_id)
         return generation_pb2.DetectLanguageResponse(
             languages=[
                 generation_pb2.DetectedLanguage(language=each.language, confidence=each.confidence)

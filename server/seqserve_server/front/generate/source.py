@@ -52,9 +52,12 @@ async def read(
     hop, *others = route.hops
     reader = SourceReader(hop.model, hop.options)
     max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
+    held_bytes = call.uncounted_bytes(request)
     if isinstance(request, generation_pb2.GenerateRequest):
         steps, length = reader.read(request.source), len(request.source)
-        source = await call.resources.texts.read(call.client_id, steps, length, request, max_wait_s)
+        source = await call.resources.texts.read(
+            call.client_id, steps, length, held_bytes, max_wait_s
+        )
         call.facts["source_tokens"] = source.num_tokens
         sources: list[Source | ServiceError] = [source]
     else:
@@ -62,7 +65,7 @@ async def read(
         length = sum(map(len, request.sources))
         batch = reader.read_all(request.sources)
         sources = await call.resources.texts.read(
-            call.client_id, batch, length, request, max_wait_s
+            call.client_id, batch, length, held_bytes, max_wait_s
         )
     job = Job(
         hop=hop,
@@ -81,11 +84,10 @@ async def read(
 
 async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
     steps = SourceReader(hop.model, hop.options).read(text)
-    request = generation_pb2.GenerateRequest(source=text)
     max_wait_s = longest_wait_s(hop.options, is_bulk=is_bulk)
     try:
         source = await job.call.resources.texts.read(
-            job.call.client_id, steps, len(text), request, max_wait_s
+            job.call.client_id, steps, len(text), 2 * len(text), max_wait_s
         )
     except InvalidRequest as error:
         if error.field != "source" or job.hop.leg is None:

@@ -150,7 +150,7 @@ class Glossaries:
 
     def _scanned(self) -> Files:
         assert self._folder is not None
-        return tuple(each for each in files_of(self._folder) if _SHOWN.fullmatch(each[0]))
+        return files_of(self._folder, _SHOWN.fullmatch)
 
     def _take(self, stamp: _Stamp, read: Glossary | str) -> None:
         name = stamp[0]

@@ -7,12 +7,20 @@ entities, which could grow without bound, are refused.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
+from io import BytesIO
 from typing import NamedTuple
 from xml.parsers import expat
 
 from seqserve.language_codes import Language, folded
-from seqserve_server.front.glossaries.glossary import GlossaryError, Label, Term, fault_of
+from seqserve_server.front.glossaries.glossary import (
+    MAX_ENTRIES,
+    GlossaryError,
+    Label,
+    Term,
+    fault_of,
+)
 
 # Names in the second edition, which are the first of each, and in the third.
 _ROOTS = {"martif", "tbx"}
@@ -30,6 +38,9 @@ _RANKS = {
 }
 
 
+_TOO_MANY = f"is one entry too many; a glossary has 1 to {MAX_ENTRIES:,}"
+
+
 class _Word(NamedTuple):
     text: str
     status: str
@@ -42,13 +53,12 @@ class _Word(NamedTuple):
 
 def tsv_entries(content: bytes) -> list[Term]:
     """Reads the entries; blank lines, and those that begin with ``#``, are left out."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise GlossaryError(f"line {number}: is not UTF-8") from None
     targets: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, encoded in enumerate(BytesIO(content.removeprefix(BOM_UTF8)), 1):
+        try:
+            line = encoded.decode()
+        except UnicodeDecodeError:
+            raise GlossaryError(f"line {number}: is not UTF-8") from None
         if not line.strip() or line.startswith("#"):
             continue
         columns = [column.strip() for column in line.split("\t")]
@@ -62,6 +72,8 @@ def tsv_entries(content: bytes) -> list[Term]:
             raise GlossaryError(f"line {number}: its {fault}")
         if targets.setdefault(source, target) != target:
             raise GlossaryError(f"line {number}: {source!r:.80} has another target before")
+        if len(targets) > MAX_ENTRIES:
+            raise GlossaryError(f"line {number}: {_TOO_MANY}")
     return [Term(source=source, target=target) for source, target in targets.items()]
 
 
@@ -132,7 +144,10 @@ class _Reader:
             text = " ".join(self._parts.get("", "").split())
             if self._role and text:
                 word = _Word(text, self._parts.get(_STATUS, "").strip())
-                self._words.setdefault(self._role, []).append(word)
+                words = self._words.setdefault(self._role, [])
+                words.append(word)
+                if len(words) > MAX_ENTRIES:
+                    raise self._fault(_TOO_MANY)
         elif name in _TEXTS:
             self._written = None
 
@@ -150,6 +165,8 @@ class _Reader:
             if fault := fault_of(Term(source=word.text, target=target)):
                 raise self._fault(f"has an entry whose {fault}")
             self.targets.setdefault(word.text, target)
+            if len(self.targets) > MAX_ENTRIES:
+                raise self._fault(_TOO_MANY)
 
     def _role_of(self, attributes: Mapping[str, str]) -> str:
         code = attributes.get("http://www.w3.org/XML/1998/namespace lang", "")

@@ -1,22 +1,23 @@
 """Overload: which calls are served, which wait, and which are refused at once.
 
 A call that is not answered ends with RESOURCE_EXHAUSTED and a retry time (RetryInfo). A refusal has
-to cost less than an answer, or a flood of calls would stop the server. So a call passes five
+to cost less than an answer, or a flood of calls would stop the server. So a call passes six
 bounds, the cheap ones first:
 
 =====  ============================  =================================  ====================
 order  bound                         where                              a refusal saves
 =====  ============================  =================================  ====================
 1      calls that wait to be served  ``overload/admission.py``          a task, the reading
-2      repeated refusals of a queue  ``engine_client/engine.py``        the tokenizing
-3      memory for long texts         ``overload/memory.py``             the tokenizing
-4      memory for answers            ``overload/memory.py``             the engine's work
-5      the engine's queue            ``engine/queue/admission.py``      the engine's work
+2      memory for messages           ``overload/admission.py``          nothing: the call waits
+3      repeated refusals of a queue  ``engine_client/engine.py``        the tokenizing
+4      memory for long texts         ``overload/memory.py``             the tokenizing
+5      memory for answers            ``overload/memory.py``             the engine's work
+6      the engine's queue            ``engine/queue/admission.py``      the engine's work
 =====  ============================  =================================  ====================
 
 Each bound is shared fairly: a client that is alone may use half of what is free, two clients get a
 third each, so newcomers always find room. Long texts are read in slices, in turns between clients
-(``overload/turns.py``).
+(``overload/turns.py``), and languages are detected in turns.
 
 Bound 1 needs a server that takes calls as fast as they arrive. gRPC's own server for asyncio takes
 one call of a method in several turns of the event loop, and its core then drops others without a

@@ -19,50 +19,81 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.admission import HELD, PEER, Admission, MessageMemory
+from seqserve_server.front.overload.memory import Reservation
 from seqserve_server.process import logs
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8
 _MOST_A_TURN = 256
+# Time that the message of a call may take, as that of a handshake.
+_SILENCE_S = 20.0
 
 _log = logging.getLogger(__name__)
 
 
-class _Arrivals:
-    """Admitted calls of one method, which gRPC's loop takes one by one."""
+class _NextCall(asyncio.Future[object]):
+    """What gRPC's loop asks for; it begins the task of the call in the turn in which it has it."""
 
-    def __init__(self, on_accept: Callable[[str], None]) -> None:
-        self.takers = self.idle_takers = 0
-        """Tasks that take calls, and how many of them wait for one."""
-        self._admitted: deque[tuple[object, str]] = deque()
-        self._on_accept = on_accept
-        self._wanted: asyncio.Future[object] | None = None
+    peer = ""
+    held: set[Reservation] = set()  # noqa: RUF012 - replaced, never changed
+
+    def result(self) -> object:
+        PEER.set(self.peer)
+        HELD.set(self.held)
+        return super().result()
+
+
+class _Arrivals:
+    """Admitted calls of one method, which gRPC's loop takes one by one, from its peers in turn."""
+
+    def __init__(self, accept: Callable[[str, object], set[Reservation] | None]) -> None:
+        self.takers = self.taken = 0
+        """Tasks that take calls, and how many calls they have taken in this turn of the loop."""
+        self.is_blocked = False
+        """Whether there was no memory for the next call of any peer."""
+        self._admitted: dict[str, deque[object]] = {}
+        self._accept = accept
+        self._wanted: _NextCall | None = None
 
     def next(self) -> asyncio.Future[object]:
-        self._wanted = asyncio.get_running_loop().create_future()
-        self._dispatch()
+        self._wanted = _NextCall(loop=asyncio.get_running_loop())
+        self.dispatch()
         return self._wanted
 
     def add(self, state: object, peer: str) -> None:
-        self._admitted.append((state, peer))
-        self._dispatch()
+        self._admitted.setdefault(peer, deque()).append(state)
+        self.dispatch()
+
+    def end_turn(self) -> None:
+        self.taken = 0
 
     def end(self, error: Exception) -> None:
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_exception(error)
 
-    def _dispatch(self) -> None:
-        if self._admitted and self._wanted is not None and not self._wanted.done():
-            state, peer = self._admitted.popleft()
-            self._on_accept(peer)
-            self._wanted.set_result(state)
+    def dispatch(self) -> None:
+        """Has the next call served, once gRPC's loop wants one and there is memory for it."""
+        self.is_blocked = False
+        if not self._admitted or self._wanted is None or self._wanted.done():
+            return
+        for peer, calls in self._admitted.items():
+            held = self._accept(peer, calls[0])
+            if held is not None:
+                self._wanted.peer, self._wanted.held = peer, held
+                self._wanted.set_result(calls.popleft())
+                del self._admitted[peer]
+                if calls:
+                    self._admitted[peer] = calls
+                return
+        self.is_blocked = True
 
 
 class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
@@ -79,6 +110,28 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         self._channelz_id = max(_server_ids(), default=0)
         self._taken = 0
         self._never_accepted = 0
+        self._ending_silent: asyncio.Task[None] | None = None
+        if admission.messages is not None:
+            admission.messages.on_free = self._dispatch
+            self._ending_silent = loop.create_task(self._end_silent(admission.messages))
+
+    async def _end_silent(self, messages: MessageMemory) -> None:
+        """Ends calls whose message does not come, where others wait for their memory."""
+        before: set[Reservation] = set()
+        while True:
+            await asyncio.sleep(_SILENCE_S)
+            unread = dict(messages.unread)
+            if any(arrivals.is_blocked for arrivals in self._arrivals.values()):
+                for state in (call for message, call in unread.items() if message in before):
+                    context = cygrpc._ServicerContext(state, None, None, self._event_loop)
+                    reason = f"no message came for {_SILENCE_S:.0f} s, and others wait"
+                    await _end(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason)
+            before = set(unread)
+
+    def _dispatch(self) -> None:
+        for arrivals in self._arrivals.values():
+            if arrivals.is_blocked:
+                arrivals.dispatch()
 
     def calls_never_accepted(self) -> int:
         with suppress(ValueError):  # once the server has stopped
@@ -92,18 +145,11 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
 
         No call of an unknown method ever comes.
         """
-        if method is not None and method.decode() not in self._admission.methods:
-            future: asyncio.Future[object] = super()._make_request_call_future(method)
-            future.add_done_callback(self._count)
-            return future
         if method not in self._arrivals:
-            self._arrivals[method] = _Arrivals(self._admission.on_accept)
+            accept = partial(self._admission.accept, (method or b"").decode())
+            self._arrivals[method] = _Arrivals(accept)
             self._add_takers(method, _CALLS_A_TURN)
         return self._arrivals[method].next()
-
-    def _count(self, future: asyncio.Future[object]) -> None:
-        if not future.cancelled() and future.exception() is None:
-            self._taken += 1
 
     def _add_takers(self, method: bytes | None, takers: int) -> None:
         self._arrivals[method].takers += takers
@@ -115,7 +161,6 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
     async def _take(self, method: bytes | None) -> None:
         arrivals = self._arrivals[method]
         while True:
-            arrivals.idle_takers += 1
             try:
                 state = await (
                     self._request_call()
@@ -123,12 +168,16 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                     else self._request_registered_call(method)
                 )
             except Exception as error:  # the server stops
+                if self._ending_silent is not None:
+                    self._ending_silent.cancel()
                 arrivals.end(error)
                 return
-            arrivals.idle_takers -= 1
             self._taken += 1
-            if not arrivals.idle_takers and arrivals.takers < _MOST_A_TURN:
-                # More have come in one turn than could be taken.
+            if not arrivals.taken:
+                self._event_loop.call_soon(arrivals.end_turn)
+            arrivals.taken += 1
+            if 2 * arrivals.taken > arrivals.takers and arrivals.takers < _MOST_A_TURN:
+                # More may have come in one turn than could be taken.
                 self._add_takers(method, arrivals.takers)
             await self._pass(method, state)
             # A call that has ended must not stay until the next one comes.

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -19,7 +20,7 @@ import grpc
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
-from seqserve_server.front.overload.memory import FairShare
+from seqserve_server.front.overload.memory import FairMemory, FairShare, Reservation
 from seqserve_server.front.telemetry.call_record import method_name
 from seqserve_server.process import logs
 
@@ -33,19 +34,76 @@ _WEIGHT = 0.05
 _CALLER_SHARE = 0.5
 
 _LOG_INTERVAL_S = 1.0
+_GENERATION = "/seqserve.v1.GenerationService/"
 _ENGINE_METHODS = (
-    "/seqserve.v1.GenerationService/Generate",
-    "/seqserve.v1.GenerationService/GenerateStream",
-    "/seqserve.v1.GenerationService/GenerateBatch",
-    "/seqserve.v1.GenerationService/GenerateBulk",
-    "/seqserve.v1.GenerationService/Score",
-    "/seqserve.v1.GenerationService/Attention",
-    "/seqserve.v1.GenerationService/Tokenize",
-    "/seqserve.v1.GenerationService/Detokenize",
+    *(f"{_GENERATION}{name}" for name in ("Generate", "GenerateStream", "GenerateBatch")),
+    *(f"{_GENERATION}{name}" for name in ("GenerateBulk", "Score", "Attention")),
+    *(f"{_GENERATION}{name}" for name in ("Tokenize", "Detokenize")),
     "/inference.GRPCInferenceService/ModelInfer",
 )
+_STREAM = f"{_GENERATION}GenerateBulk"
+
+# Messages of calls that are served; each takes some times as much until its call is over.
+_MESSAGE_BYTES = 64 << 20
+# Streams, and calls of health and models, hardly all send a message of the largest size at once.
+_MANY = 8
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+PEER: ContextVar[str] = ContextVar("peer", default="")
+"""The peer of the call whose task this is; empty where grpcio serves its calls itself."""
+HELD: ContextVar[set[Reservation]] = ContextVar("held")
+"""What that call holds until its end, from its message on."""
+
+
+def _caller(method: str, peer: str) -> str:
+    # A peer that has too many streams can still call, and with too many calls ask for health.
+    if method == _STREAM:
+        return f"/{peer}"
+    return peer if method in _ENGINE_METHODS else f"{peer}/"
+
+
+class MessageMemory(FairMemory):
+    """Memory for the messages of calls that are served.
+
+    gRPC receives a message when its call is served, and keeps no more of it than a window before.
+    """
+
+    def __init__(self, max_message_bytes: int = 1 << 20) -> None:
+        """Starts empty; the maximum is what a call may need before its message is there."""
+        super().__init__(max(_MESSAGE_BYTES, 4 * max_message_bytes))
+        self._most = max_message_bytes
+        self.on_free: Callable[[], None] = lambda: None
+        """Called when there is more."""
+        self.unread: dict[Reservation, object] = {}
+        """Calls of one message that has not come yet, in their order."""
+
+    def take(self, method: str, peer: str, call: object = None) -> Reservation | None:
+        """Reserves memory for a call, unless its peer has too much already."""
+        is_one = method in _ENGINE_METHODS and method != _STREAM
+        size = self._most if is_one else self._most // _MANY
+        caller = _caller(method, peer)
+        if not self._held.fits(caller, size):
+            return None
+        self._held.take(caller, size)
+        message = _Message(self, caller, size)
+        if is_one:
+            self.unread[message] = call
+        return message
+
+    def give(self, caller: str, size: int) -> None:
+        """Takes bytes back."""
+        super().give(caller, size)
+        self.on_free()
+
+
+class _Message(Reservation):
+    _memory: MessageMemory
+
+    def shrink(self, size: int) -> None:
+        # It is there, or its call is over.
+        self._memory.unread.pop(self, None)
+        super().shrink(size)
 
 
 class PendingCalls:
@@ -89,21 +147,21 @@ class PendingCalls:
 class Admission:
     """Decides about each call that arrives; the log has one line a second for all refusals."""
 
-    methods = frozenset(_ENGINE_METHODS)
-    """Methods whose calls may be refused; health, models and statistics are always answered."""
-
     def __init__(
         self,
         peer_of: Callable[[Context], str],
         refuse: Callable[[str, Context, QueueFull], Awaitable[None]],
+        messages: MessageMemory | None = None,
     ) -> None:
         """Starts without waiting calls.
 
         Args:
             peer_of: Names the peer of a call, whose share it uses.
             refuse: Ends a call of a method with an error, and counts it.
+            messages: Memory for their messages; without it, they are not counted.
         """
         self.peer_of = peer_of
+        self.messages = messages
         self._refuse = refuse
         self._pending = PendingCalls()
         self._refused: Counter[str] = Counter()
@@ -111,16 +169,26 @@ class Admission:
     async def admits(self, method: str, context: Context, peer: str) -> bool:
         """Returns whether a call of a peer may wait to be served; if not, the call has ended."""
         try:
-            self._pending.enter(peer)
+            self._pending.enter(_caller(method, peer))
         except QueueFull as full:
             self._note(method)
             await self._refuse(method, context, full)
             return False
         return True
 
-    def on_accept(self, peer: str) -> None:
-        """Gives back the place of an admitted call: gRPC serves it now."""
-        self._pending.leave(peer)
+    def accept(self, method: str, peer: str, call: object) -> set[Reservation] | None:
+        """Has an admitted call served now: returns the memory for its message.
+
+        None if there is none for its peer at the moment.
+        """
+        held = set()
+        if self.messages is not None:
+            reservation = self.messages.take(method, peer, call)
+            if reservation is None:
+                return None
+            held.add(reservation)
+        self._pending.leave(_caller(method, peer))
+        return held
 
     def _note(self, method: str) -> None:
         if not self._refused:

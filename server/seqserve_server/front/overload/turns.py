@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import TypeAlias, TypeVar
 
-from google.protobuf.message import Message
-
 from seqserve_server.contract.errors import Bound
 from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory
 
@@ -33,67 +31,18 @@ _FEW_CHARACTERS = 1024
 _CHARACTER_BYTES = 64
 
 
-class TextScheduler:
-    """Whose texts are read next, and the memory for them."""
+class Turns:
+    """Whose turn it is at something that one uses at a time; each caller has its own queue."""
 
-    def __init__(
-        self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self.memory = memory or FairMemory(bound=Bound.TEXTS)
-        """Memory for texts that are being read."""
-        self._clock = clock
+    def __init__(self) -> None:
+        """Starts with nobody's turn."""
         self._is_taken = False
         self._last_caller = ""
         # Callers in the order of their turns.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
-    async def read(
-        self,
-        caller: str,
-        steps: Cooperative[Result],
-        num_characters: int,
-        request: Message,
-        max_wait_s: float = MAX_WAIT_S,
-    ) -> Result:
-        """Reads the texts of a request: short ones at once, long ones in turns with other callers.
-
-        Args:
-            caller: Whose turn and share of the memory it is.
-            steps: Reads the texts.
-            num_characters: Length of all texts.
-            request: The request, which is held meanwhile.
-            max_wait_s: Longest wait for memory.
-        """
-        if num_characters <= _FEW_CHARACTERS:
-            return run_now(steps)
-        size = min(num_characters * _CHARACTER_BYTES, self.memory.max_per_caller)
-        held_bytes = 2 * request.ByteSize()
-        async with self.memory.reserved(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s):
-            return await self.run(caller, steps)
-
-    async def run(self, caller: str, steps: Cooperative[Result]) -> Result:
-        """Does work in slices, in turns with the work of others, and returns its result."""
-        results: list[Result] = []
-        try:
-            while not results:
-                await self._take(caller)
-                try:
-                    await _to_its_end(asyncio.to_thread(self._slice, steps, results))
-                finally:
-                    self._give()
-        finally:
-            steps.close()
-        return results[0]
-
-    def _slice(self, steps: Cooperative[Result], results: list[Result]) -> None:
-        end_s = self._clock() + SLICE_S
-        try:
-            while self._clock() < end_s:
-                next(steps)
-        except StopIteration as end:
-            results.append(end.value)
-
-    async def _take(self, caller: str) -> None:
+    async def take(self, caller: str) -> None:
+        """Waits for a turn, which lasts until :meth:`give`."""
         if not self._is_taken:
             self._is_taken, self._last_caller = True, caller
             return
@@ -104,10 +53,11 @@ class TextScheduler:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 # The turn came when it was no longer wanted.
-                self._give()
+                self.give()
             raise
 
-    def _give(self) -> None:
+    def give(self) -> None:
+        """Ends a turn, and begins that of the next caller."""
         while self._waiting:
             # Nobody has two turns in a row while others wait.
             others = (caller for caller in self._waiting if caller != self._last_caller)
@@ -120,6 +70,63 @@ class TextScheduler:
                 turn.set_result(None)
                 return
         self._is_taken = False
+
+
+class TextScheduler:
+    """Whose texts are read next, and the memory for them."""
+
+    def __init__(
+        self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.memory = memory or FairMemory(bound=Bound.TEXTS)
+        """Memory for texts that are being read."""
+        self._clock = clock
+        self._turns = Turns()
+
+    async def read(
+        self,
+        caller: str,
+        steps: Cooperative[Result],
+        num_characters: int,
+        held_bytes: int = 0,
+        max_wait_s: float = MAX_WAIT_S,
+    ) -> Result:
+        """Reads the texts of a request: short ones at once, long ones in turns with other callers.
+
+        Args:
+            caller: Whose turn and share of the memory it is.
+            steps: Reads the texts.
+            num_characters: Length of all texts.
+            held_bytes: What is held meanwhile, and counted nowhere else.
+            max_wait_s: Longest wait for memory.
+        """
+        if num_characters <= _FEW_CHARACTERS:
+            return run_now(steps)
+        size = min(num_characters * _CHARACTER_BYTES, self.memory.max_per_caller)
+        async with self.memory.reserved(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s):
+            return await self.run(caller, steps)
+
+    async def run(self, caller: str, steps: Cooperative[Result]) -> Result:
+        """Does work in slices, in turns with the work of others, and returns its result."""
+        results: list[Result] = []
+        try:
+            while not results:
+                await self._turns.take(caller)
+                try:
+                    await _to_its_end(asyncio.to_thread(self._slice, steps, results))
+                finally:
+                    self._turns.give()
+        finally:
+            steps.close()
+        return results[0]
+
+    def _slice(self, steps: Cooperative[Result], results: list[Result]) -> None:
+        end_s = self._clock() + SLICE_S
+        try:
+            while self._clock() < end_s:
+                next(steps)
+        except StopIteration as end:
+            results.append(end.value)
 
 
 async def _to_its_end(coroutine: Coroutine[None, None, None]) -> None:

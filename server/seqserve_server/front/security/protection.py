@@ -181,7 +181,7 @@ def certificates_of(
     return Certificates(certificate, key, client_ca)
 
 
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]++-----END CERTIFICATE-----")
 _VERSION, _UTC_TIME = 0xA0, 0x17
 _VALIDITY = 3
 """Place of the validity among the fields of a certificate, without the version, which may lack."""

@@ -27,7 +27,7 @@ from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.admission import Admission, MessageMemory
 from seqserve_server.front.security.protection import Certificates, Security
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
 from seqserve_server.front.services.models import ModelServicer
@@ -73,7 +73,8 @@ class Server:
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
-        admission = Admission(interceptor.peer_of, interceptor.refuse)
+        self._messages = MessageMemory(options.max_message_bytes)
+        admission = Admission(interceptor.peer_of, interceptor.refuse, self._messages)
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()

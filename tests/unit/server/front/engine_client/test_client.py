@@ -348,6 +348,16 @@ def test_discarded_host_is_ended() -> None:
     engine.terminate()
 
 
+async def test_a_closed_engine_launches_no_process() -> None:
+    hosts = Hosts(ready)
+    engine = RemoteEngine(hosts.launch, label="m/1")
+    engine.load()
+    await engine.stop()
+    with pytest.raises(EngineFault, match="was stopped"):
+        engine.load()
+    assert len(hosts.launched) == 1
+
+
 # ---- statistics
 
 

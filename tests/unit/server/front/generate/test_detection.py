@@ -187,3 +187,25 @@ async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector
     refused = [each for each in outcomes if isinstance(each, QueueFull)]
     assert len(refused) == 600 - 512 and refused[0].retry_after_s > 0
     assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
+
+
+async def test_callers_are_served_in_turn(detector: LanguageDetector) -> None:
+    order: list[str] = []
+
+    async def ask(caller: str) -> None:
+        await detector.detect(KOREAN, ["el", "ko"], caller)
+        order.append(caller)
+
+    many = [asyncio.create_task(ask("many")) for _ in range(200)]
+    await asyncio.sleep(0)
+    await ask("one")
+    assert order.index("one") <= 3
+    await asyncio.gather(*many)
+
+
+async def test_a_callers_texts_leave_room_for_another(detector: LanguageDetector) -> None:
+    many = [detector.detect(KOREAN, ["el", "ko"], "many") for _ in range(900)]
+    one = detector.detect(GREEK, ["el", "ko"], "one")
+    *outcomes, answer = await asyncio.gather(*many, one, return_exceptions=True)
+    assert any(isinstance(each, QueueFull) for each in outcomes)
+    assert isinstance(answer, list) and answer[0].language == "el"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
-from seqserve_server.front.glossaries.glossary import GlossaryError, Label
+from seqserve_server.front.glossaries.glossary import MAX_ENTRIES, GlossaryError, Label
 
 SECOND = """<?xml version="1.0"?>
 <!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">
@@ -125,3 +127,26 @@ def test_what_is_no_entry_is_refused_with_its_line(text: str, reason: str) -> No
 def test_other_encodings_are_refused() -> None:
     with pytest.raises(GlossaryError, match="line 2: is not UTF-8"):
         tsv_entries("a\tb\nc\tä".encode("latin-1"))
+
+
+ENTRY = "<termEntry>{}</termEntry>"
+ENGLISH = '<langSet xml:lang="en"><tig><term>{}</term></tig></langSet>'
+GERMAN = '<langSet xml:lang="de"><tig><term>Tee</term></tig></langSet>'
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(lambda number: f"w{number}\ta\n", id="tsv"),
+        pytest.param(lambda number: ENTRY.format(ENGLISH.format(number) + GERMAN), id="concepts"),
+        pytest.param(lambda number: ENGLISH.format(number), id="terms of a concept"),
+    ],
+)
+def test_no_more_is_read_than_a_glossary_may_have(entry: Callable[[int], str]) -> None:
+    """What comes after the entry that is one too many would be refused for its own sake."""
+    many = "".join(map(entry, range(MAX_ENTRIES + 1)))
+    with pytest.raises(GlossaryError, match=r"one entry too many; a glossary has 1 to 10,000"):
+        if many.startswith("w"):
+            tsv_entries(f"{many}no tab".encode())
+        else:
+            read(f"<martif>{many}<broken")

@@ -7,6 +7,8 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import grpc
@@ -14,12 +16,14 @@ import pytest
 from grpc._cython import cygrpc
 from tests.support.frames import HELLO, call, opened
 from tests.support.logged import fields_of
-from tests.unit.server.front.service import Service, failure, request, serving, trailers
+from tests.unit.server.front.service import Service, failure, request, serving, trailers, until
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
+from seqserve_server.front.call.wire import at_end, held
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.admission import PEER, Admission, MessageMemory
+from seqserve_server.front.overload.memory import release_all
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ADMISSION = "seqserve_server.front.overload.admission"
@@ -61,13 +65,13 @@ async def ends(calls: list[Any]) -> Counter[str]:
 
 
 class FullHouse:
-    """Admits so many calls, and no more."""
+    """Admits so many calls, and no more; those of health and models it always does."""
 
     def __init__(self, free: int) -> None:
         self.free = free
 
     def enter(self, caller: str) -> None:
-        if not self.free:
+        if not self.free and not caller.endswith("/"):
             raise QueueFull("no place", 0.25, Bound.BACKLOG)
         self.free -= 1
 
@@ -188,6 +192,79 @@ async def test_a_fault_on_arrival_ends_its_own_call_and_the_next_ones_are_served
             assert await stub.Generate(SOURCE, timeout=10).code() is grpc.StatusCode.INTERNAL
         assert (await stub.Generate(SOURCE, timeout=10)).model == "a"
     assert caplog.messages.count("a call could not be admitted") == 20
+
+
+async def test_many_calls_are_taken_in_a_turn_once_many_wait() -> None:
+    """Those that gRPC's core holds too many of, it ends without a retry time."""
+    async with started(("grpc.server.max_pending_requests_hard_limit", 1 << 20)) as (server, stub):
+        await ends([stub.Generate(SOURCE) for _ in range(2000)])
+        takers = server._server._arrivals[b"/seqserve.v1.GenerationService/Generate"].takers
+        assert takers == 256
+
+
+KB = 1 << 10
+
+
+class Reading(Servicer):
+    """Notes how many messages are there at a time."""
+
+    def __init__(self, memory: MessageMemory) -> None:
+        self.memory = memory
+        self.most = self.now = 0
+        self.may_end = asyncio.Event()
+        self.served: list[str] = []
+
+    async def Generate(
+        self, request: generation_pb2.GenerateRequest, context: Any
+    ) -> generation_pb2.GenerateResponse:
+        at_end(partial(release_all, held()))
+        self.served.append(PEER.get())
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.may_end.wait()
+        self.now -= 1
+        return generation_pb2.GenerateResponse()
+
+
+@pytest.mark.parametrize("callers", [1, 2])
+async def test_no_more_messages_are_received_than_there_is_memory_for(callers: int) -> None:
+    # For 64 messages, of which a caller that is alone may have half.
+    memory = MessageMemory(1 << 20)
+    reading = Reading(memory)
+    peers = cycle([f"peer {number}" for number in range(callers)])
+    admission = Admission(lambda context: next(peers), refuse, memory)
+    server: Any = new_server(admission, [], [])
+    generation_pb2_grpc.add_GenerationServiceServicer_to_server(reading, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
+        large = generation_pb2.GenerateRequest(source="a" * 900 * KB)
+        calls = [stub.Generate(large) for _ in range(100)]
+        share = 64 // (callers + 1)
+        await until(lambda: reading.now == callers * share)
+        reading.may_end.set()
+        assert await ends(calls) == {"OK": 100}
+    assert reading.most == callers * share
+    # In turn, also where one caller's calls wait alone.
+    assert Counter(reading.served) == {f"peer {each}": 100 // callers for each in range(callers)}
+    await until(lambda: not memory.reserved_bytes)
+    await server.stop(0)
+
+
+async def test_calls_without_a_message_do_not_keep_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seqserve_server.front.overload.acceptor._SILENCE_S", 0.05)
+    async with serving() as service:
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+        path = {":path": "/seqserve.v1.GenerationService/Generate"}
+        # Half of the memory is for 32 messages.
+        writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
+        await until(lambda: len(service.server._messages.unread) == 32)
+        assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+        await reader.readuntil(b"others wait")
+        writer.close()
 
 
 def without_parts(patch: pytest.MonkeyPatch) -> None:
