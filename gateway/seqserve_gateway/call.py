@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, nullcontext
 from typing import Any, TypeVar, Unpack
 
 from google.protobuf.message import Message
@@ -181,17 +181,28 @@ class Call:
         width: int,
         size: Callable[[S], int] = lambda item: 1,
     ) -> list[T]:
-        """Awaits a function for each item as :func:`in_window` does, in turns with other callers.
+        """Awaits a function for each item, in turns with other callers; returns results in order.
 
-        A lone item of size 1 waits for nobody.
+        Up to ``width`` items are in progress at a time. If one fails, the others are cancelled, and
+        its error is raised. A lone item of size 1 waits for nobody.
         """
-
-        async def answered(item: S) -> T:
-            async with self._upstream.turns.turn(self._held.caller, size(item)):
-                return await function(item)
-
+        results: dict[int, T] = {}
+        numbered = iter(enumerate(items))
         is_one = sum(map(size, items)) == 1
-        return await in_window(function if is_one else answered, items, width)
+
+        async def work() -> None:
+            for number, item in numbered:
+                turn = self._upstream.turns.turn(self._held.caller, size(item))
+                async with nullcontext() if is_one else turn:
+                    results[number] = await function(item)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(width):
+                    group.create_task(work())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [results[number] for number in range(len(results))]
 
     def _identify(self) -> None:
         headers = self.request.headers
@@ -205,29 +216,6 @@ class Call:
         caller = (("x-forwarded-for", peer.host),) if peer else ()
         authorization = self._upstream.authorization(self._token)
         METADATA.set(((REQUEST_ID, self.request_id), *caller, *trace, *authorization))
-
-
-async def in_window(
-    function: Callable[[S], Awaitable[T]], items: Iterable[S], width: int
-) -> list[T]:
-    """Awaits a function for each item, up to ``width`` at a time; returns the results in order.
-
-    If one fails, the others are cancelled, and its error is raised.
-    """
-    results: dict[int, T] = {}
-    numbered = iter(enumerate(items))
-
-    async def work() -> None:
-        for number, item in numbered:
-            results[number] = await function(item)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(width):
-                group.create_task(work())
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [results[number] for number in range(len(results))]
 
 
 async def _accepted(call: Call) -> bool:
