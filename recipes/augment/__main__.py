@@ -17,7 +17,7 @@ from typing import Any
 
 from recipes.augment.nouns import Nouns
 from recipes.augment.sentences import Sentences, joined
-from recipes.augment.values import Language, Values, rows, table
+from recipes.augment.values import Language, Values, fill, rows, table
 
 from seqserve_model.data import Pair
 from seqserve_model.parallel_text import divide
@@ -53,6 +53,7 @@ class Maker:
             "phrases": lambda: self._phrase("phrase"),
             "words": lambda: self._phrase("word"),
             "messages": lambda: self._phrase("message"),
+            "several": self._several,
             "nouns": lambda: self._phrase("noun"),
         }
         for kind, make in kinds.items():
@@ -70,6 +71,24 @@ class Maker:
             return None
         phrase = self._nouns.pair(self._draw.choice(self._phrases[kind]))
         return self._retyped(self._values.pair(phrase, self._changed(self._any())))
+
+    def _several(self) -> Pair | None:
+        """Makes a sentence of two or three values: one as it is written, or one of two clauses."""
+        if "several" not in self._phrases:
+            return None
+        if self._draw.random() < 0.5:
+            return self._phrase("several")
+        # Filled one by one, so that each clause has values of its own.
+        one, other = map(self._values.pair, self._draw.sample(self._phrases["clause"], 2))
+        joint = self._draw.choice(self._phrases["joint"])
+        return self._retyped(
+            Pair(
+                *(
+                    fill(side, {"clause1": begin[0].upper() + begin[1:], "clause2": end})
+                    for side, begin, end in zip(joint, one, other, strict=True)
+                )
+            )
+        )
 
     def _joined(self) -> Pair | None:
         count = self._draw.choice((2, 2, 2, 3))

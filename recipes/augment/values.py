@@ -107,7 +107,8 @@ class Language:
 
 def fill(template: str, filling: Mapping[str, str]) -> str:
     """Puts values in the place of a template's slots, ``{date}``, ``{date2}``."""
-    return _SLOT.sub(lambda slot: filling[slot[1] + slot[2]], template)
+    filled = _SLOT.sub(lambda slot: filling[slot[1] + slot[2]], template)
+    return _SECOND_STOP.sub("", filled)
 
 
 class Values:
@@ -130,9 +131,8 @@ class Values:
         for kind, number in dict.fromkeys(_SLOT.findall(template[0])):
             if kind != "sentence":
                 source[kind + number], target[kind + number] = self.value(kind)
-        filled = fill(template[0], source), fill(template[1], target)
-        # Only Korean has particles in two forms, and only English "p.m.".
-        return Pair(*(choose_particles(_SECOND_STOP.sub("", side)) for side in filled))
+        # Only Korean has particles in two forms.
+        return Pair(*map(choose_particles, (fill(template[0], source), fill(template[1], target))))
 
     def value(self, kind: str) -> tuple[str, str]:
         """Draws a value, as the source and the target write it."""

@@ -257,9 +257,10 @@ def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
     out, _ = process.communicate(b"a\nfail INTERNAL\nb\n", timeout=20)
     os.close(theirs)
     with open(ours, "rb", buffering=0) as terminal:
-        shown = terminal.read(1000).decode().split("\r\x1b[K")
+        shown = terminal.read(1 << 16).decode().split("\r\x1b[K")
     assert (process.returncode, out) == (1, b"A\n\nB\n")
-    assert shown[:2] == ["", "seqserve: line 2: INTERNAL: internal, says the fake\r\n"]
+    # On a slow machine, what is done so far is shown before it.
+    assert shown.count("seqserve: line 2: INTERNAL: internal, says the fake\r\n") == 1
     progress, summary, end = shown[-1].split("\r\n")
     assert re.fullmatch(r"seqserve: 3 lines, [\d,]+ a second", progress)
     assert (summary, end) == ("seqserve: 1 of 3 lines failed: 2", "")
