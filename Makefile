@@ -63,6 +63,9 @@ test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two serve
 test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manifests and the dashboards, 300 MB of packages.
 	$(BIN)/pytest -m helm tests/deploy
 
+test-foreign: $(VENV)/.ready build/foreign/.ready ## Read and translate documents of other projects, 75 MB of packages.
+	$(BIN)/pytest -m foreign tests/foreign --numprocesses 2
+
 test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found, some minutes.
 	$(BIN)/pytest -m release tests/release
 
@@ -221,6 +224,12 @@ build/http-clients/.ready:
 	build/http-clients/bin/python $(PIP) libretranslatepy==2.1.4 deepl==1.32.0 deep-translator==1.11.4
 	touch $@
 
+# Documents that other projects wrote; only tests read them.
+build/foreign/.ready:
+	@echo 'Downloading documents of other projects into build/foreign, once: 75 MB.'
+	PYTHON=$(PYTHON) tests/foreign/download
+	touch $@
+
 # LibreTranslate, and what a small server on CTranslate2 needs; only a benchmark runs them.
 build/libretranslate/.ready:
 	$(PYTHON) -m venv build/libretranslate
@@ -233,4 +242,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-release test-ray test-gpu dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-foreign test-release test-ray test-gpu dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs

@@ -38,13 +38,21 @@ _REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
 }
+_FORMALITIES = ("default", "prefer_more", "prefer_less", "more", "less")
+# What a translation would depend on, and no model reads.
+_WITHOUT_EFFECT = ("context", "custom_instructions", "style_id", "translation_memory_id")
+_XML_TAGS = {
+    "ignored": "ignore_tags",
+    "splitting": "splitting_tags",
+    "non_splitting": "non_splitting_tags",
+}
 # There is no quota; some clients divide by the limit.
 _NO_LIMIT = 1_000_000_000_000
 
 
 async def _translate(call: Call) -> Response:
     fields = _fields(call)
-    texts = fields.texts("text")
+    texts = [_in_one_line(fields, text) for text in fields.texts("text")]
     options = await _options(call, fields)
     job = _job_of(fields, texts)
     source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
@@ -88,16 +96,29 @@ def _source_of(result: Translated) -> str:
     return folded(result.source.language).name.upper()
 
 
+def _split(fields: Fields) -> str:
+    return fields.word("split_sentences", "1", ("0", "1", "nonewlines"))
+
+
+def _in_one_line(fields: Fields, text: str) -> str:
+    # In HTML a line end is a space in any case.
+    if _split(fields) != "nonewlines" or fields.text("tag_handling", "") == "html":
+        return text
+    return " ".join(map(str.strip, text.splitlines()))
+
+
 async def _options(call: Call, fields: Fields) -> GenerateOptions:
     # An option that would have no effect is an error.
-    if fields.text("formality", "default") in ("more", "less"):
+    for name in filter(fields.has, _WITHOUT_EFFECT):
+        raise refusal(name, "is not supported, because no model here reads it; leave it out")
+    if fields.word("formality", "default", _FORMALITIES) in ("more", "less"):
         raise refusal(
             "formality", "is not supported; leave it out, or use prefer_more, prefer_less"
         )
     if fields.has("glossary_ids"):
         raise refusal("glossary_ids", "is not supported; a request has one glossary_id")
     options: GenerateOptions = {}
-    if fields.text("split_sentences", "1") == "0":
+    if _split(fields) == "0":
         options["segmentation"] = "none"
     if id_ := fields.text("glossary_id", ""):
         source, target = fields.text("source_lang", ""), fields.text("target_lang")
@@ -109,9 +130,14 @@ def _job_of(fields: Fields, texts: Sequence[str]) -> Job:
     handling = fields.text("tag_handling", "")
     if handling not in ("", "html", "xml"):
         raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
-    names = fields.texts("ignore_tags") if handling == "xml" and fields.has("ignore_tags") else []
-    ignored = frozenset(name.strip() for each in names for name in each.split(","))
-    return Job(handling or "plain", texts, options={"ignored": ignored})
+    options: dict[str, object] = {
+        argument: [name.strip() for each in fields.texts(field) for name in each.split(",")]
+        for argument, field in _XML_TAGS.items()
+        if handling == "xml" and fields.has(field)
+    }
+    if handling == "xml" and fields.has("outline_detection"):
+        options["has_outline"] = fields.flag("outline_detection")
+    return Job(handling or "plain", texts, options=options)
 
 
 async def _glossary_of(call: Call, id_: str, source: str, target: str) -> str:

@@ -6,7 +6,7 @@ multipart/form-data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
@@ -39,7 +39,7 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Returns whether the field has a value."""
-        return self._values.get(name) is not None
+        return self._values.get(name) not in (None, "", [])
 
     def has_list(self, name: str) -> bool:
         """Returns whether the field is an array, or was sent more than once."""
@@ -59,6 +59,14 @@ class Fields:
         if not (code := self.text(name)):
             raise refusal(name, "is empty")
         return code
+
+    def word(self, name: str, default: str, words: Collection[str]) -> str:
+        """Returns one of some words; JSON may have a number, true or false for 1 and 0."""
+        value = self._values.get(name)
+        word = str(int(value)) if isinstance(value, int) else self.text(name, "") or default
+        if word not in words:
+            raise refusal(name, f"must be one of {', '.join(words)}")
+        return word
 
     def texts(self, name: str) -> list[str]:
         """Returns the texts of a field that may be one text or several."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import refusal
@@ -12,19 +13,21 @@ from seqserve_gateway.translation import Reading, answers_of
 
 SUFFIXES = (
     *(".txt", ".md", ".html", ".srt", ".vtt"),
-    *(".json", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
+    *(".json", ".arb", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
     *(".docx", ".odt", ".epub"),
 )
 """Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 
 
-async def translated_file(call: Call, file: File, source: str, target: str, field: str) -> File:
-    """Translates the text of a file; the rest of it stays."""
+async def translated_file(
+    call: Call, file: File, source: str, target: str, field: str
+) -> tuple[File, dict[str, Any]]:
+    """Translates the text of a file; the rest of it stays. Tells what became of its texts, too."""
     path = Path(file.name)
     if path.suffix.lower() not in SUFFIXES:
         reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
     reading = Reading(call, Job(file.name, content=file.content), field)
     _, answers = await answers_of(call, reading, source, target)
-    content: bytes = await reading("write_file", answers)
-    return File(f"{path.stem}_{target}{path.suffix}", content)
+    content, facts = await reading("write_file", answers)
+    return File(f"{path.stem}_{target}{path.suffix}", content), facts

@@ -96,10 +96,11 @@ async def _translate_file(call: Call) -> Response:
     fields = _fields(call)
     file = fields.file("file")
     source, target = fields.code("source"), fields.code("target")
-    written = await translated_file(call, file, source, target, "file")
+    written, facts = await translated_file(call, file, source, target, "file")
     key = call.request.app.state.downloads.add(written)
     url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
-    return JSONResponse({"translatedFileUrl": url})
+    headers = {"x-translation-report": json.dumps(facts)}
+    return JSONResponse({"translatedFileUrl": url}, headers=headers)
 
 
 async def _download(call: Call) -> Response:

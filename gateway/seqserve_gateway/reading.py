@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.documents import html
-from seqserve.documents.archive import is_text, opened, rewrite, text_of
+from seqserve.documents.archive import opened, rewrite, text_of, texts_of
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, format_of, parser_of
 from seqserve.documents.passage import (
@@ -29,12 +29,15 @@ from seqserve.documents.passage import (
     parts_of,
     translation_of,
 )
+from seqserve.documents.report import Report
 from seqserve.errors import OptionError
 from seqserve.results import Result
 from seqserve_gateway.markup import xml
 
 # Each takes about a kilobyte until the request ends; hardly more are done by its deadline.
 _MOST_PASSAGES = 20_000
+# Texts that were left, of which a header tells.
+_MOST_LEFT = 5
 _MAX_UNPACKED = 64 << 20
 _MAX_TEXT = 4 << 20
 
@@ -124,20 +127,47 @@ def write(job: Job, answers: Sequence[Sequence[Answer] | None]) -> list[list[str
     return [*_translations(job, answers).values()]
 
 
-def write_file(job: Job, answers: Sequence[Sequence[Answer] | None]) -> bytes:
-    """Returns the file of a job with the best translations; see :func:`write`."""
+def write_file(
+    job: Job, answers: Sequence[Sequence[Answer] | None]
+) -> tuple[bytes, dict[str, Any]]:
+    """Returns the file of a job with the best translations, and what became of its texts.
+
+    See :func:`write` and :class:`.Report`.
+    """
     texts = {name: best for name, (best, *_) in _translations(job, answers).items()}
+    facts = _report(job, answers, texts).facts(_MOST_LEFT)
     assert job.content is not None
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
         _, mark, encoding = decoded(job.content)
-        return (mark + texts[job.form]).encode(encoding)
+        return (mark + texts[job.form]).encode(encoding), facts
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,
     ):
         rewrite(source, archive, kind, lambda part: texts[part.filename])
-    return packed.getvalue()
+    return packed.getvalue(), facts
+
+
+def _report(
+    job: Job, answers: Sequence[Sequence[Answer] | None], written: Mapping[str, str]
+) -> Report:
+    report, parse = Report(), _parser_of(job)
+
+    def add(passage: Passage, answer: Answer, part: str) -> None:
+        if isinstance(answer, Divided):
+            for each, own in zip(parts_of(passage), answer.answers, strict=True):
+                add(each, own, part)
+        else:
+            report.add(passage, answer[0][0] if answer else None, part)
+
+    for (name, text), own in zip(_texts(job).items(), answers, strict=True):
+        part = "" if name == job.form else name
+        # A text in the target language stays.
+        for passage, answer in zip(parse(text), own or (), strict=own is not None):
+            add(passage, answer, part)
+        report.check(parse(written[name]), part)
+    return report
 
 
 def outcome(name: str, *given: Any) -> Any:
@@ -181,7 +211,7 @@ def _texts(job: Job) -> Mapping[str, str]:
         text, _, _ = decoded(job.content)
         return {job.form: text}
     with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
-        texts = [part for part in archive.infolist() if is_text(kind, part)]
+        texts = texts_of(kind, archive)
         if (size := sum(part.file_size for part in texts)) > _MAX_TEXT:
             raise OptionError(f"{job.form}: has text of {size:,} bytes; {_MAX_TEXT:,} can be read")
         return {part.filename: text_of(archive, part) for part in texts}

@@ -157,7 +157,7 @@ def test_broken_versions_are_listed_with_a_reason(repository: Path, tmp_path: Pa
     architecture = json.loads((models / NAME / "1" / "manifest.json").read_text(encoding="utf-8"))
     copy_version(repository, models, 5, architecture=architecture["architecture"] | {"heads": 3})
     (models / NAME / "6").mkdir()
-    options = ("--slots", "4", "--traffic", f"{NAME}:1=0,2=1")
+    options = ("--slots", "4", "--keep-versions", "2", "--traffic", f"{NAME}:1=0,2=1")
     with (
         ServerProcess(models, tmp_path, *options) as server,
         Client(server.target, retry=ONCE) as client,

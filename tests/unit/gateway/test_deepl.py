@@ -92,6 +92,35 @@ async def test_ignored_elements_stay_as_they_are() -> None:
     assert "<ph>b</ph>" in answer.json()["translations"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "sources"),
+    [
+        ({}, {"one", "two six"}),
+        ({"outline_detection": "0"}, {"one two six"}),
+        ({"outline_detection": False}, {"one two six"}),
+        ({"splitting_tags": "c, x"}, {"one", "two", "six"}),
+        ({"non_splitting_tags": ["b"]}, {"one two six"}),
+    ],
+)
+async def test_options_of_xml_tell_what_divides_a_text(
+    fields: dict[str, object], sources: set[str]
+) -> None:
+    text = "<b>one</b> <b>two <c>six</c></b>"
+    async with translating("en-de") as (client, server):
+        body = {"text": [text], "target_lang": "DE", "tag_handling": "xml", **fields}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.json()["translations"][0]["text"] == "<b>ONE</b> <b>TWO <c>SIX</c></b>"
+    assert {request.source for request in server.requests} == sources
+
+
+async def test_what_is_no_xml_is_refused() -> None:
+    async with translating("en-de") as (client, _):
+        body = {"text": ["a <b"], "target_lang": "DE", "tag_handling": "xml"}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("text: line 1 is not well-formed XML")
+
+
 async def test_sentences_may_be_kept_together() -> None:
     async with translating("en-de") as (client, server):
         await client.post("/v2/translate", json={**TEXTS, "split_sentences": "0"})
@@ -99,9 +128,41 @@ async def test_sentences_may_be_kept_together() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "segmentation", "source"),
+    [
+        ({"split_sentences": 0}, "none", "a b\nc"),
+        ({"split_sentences": False}, "none", "a b\nc"),
+        ({"split_sentences": True}, "sentences", "a b\nc"),
+        ({"split_sentences": "nonewlines"}, "sentences", "a b c"),
+        (
+            {"formality": "prefer_more", "context": "", "show_billed_characters": 1},
+            "sentences",
+            "a b\nc",
+        ),
+    ],
+)
+async def test_options_are_obeyed(
+    options: dict[str, object], segmentation: str, source: str
+) -> None:
+    async with translating("en-de") as (client, server):
+        body = {"text": ["a b\nc"], "source_lang": "EN", "target_lang": "DE", **options}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.status_code == 200, answer.text
+    [request] = server.requests
+    assert (request.options.segmentation, request.source) == (segmentation, source)
+
+
+@pytest.mark.parametrize(
     ("fields", "name"),
     [
         ({"target_lang": "DE"}, "text"),
+        ({"text": "a", "target_lang": "DE", "context": "of ships"}, "context"),
+        (
+            {"text": "a", "target_lang": "DE", "custom_instructions": "be brief"},
+            "custom_instructions",
+        ),
+        ({"text": "a", "target_lang": "DE", "split_sentences": "2"}, "split_sentences"),
+        ({"text": "a", "target_lang": "DE", "formality": "polite"}, "formality"),
         ({"text": "a"}, "target_lang"),
         ({"text": "a", "target_lang": "XX"}, "target_lang"),
         ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from typing import Any
@@ -118,6 +119,20 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
         assert each.headers["content-disposition"].startswith("attachment")
 
 
+async def test_the_answer_tells_what_became_of_the_texts() -> None:
+    page = "# good\n\n12\n\n`a`\n\n" + "".join(f"> <p>\n> é{n}\n> </p>\n\n" for n in range(9))
+    async with translating("en-de") as (client, _):
+        files = {"file": ("a.md", page.encode())}
+        answer = await client.post("/translate_file", data=ENGLISH, files=files)
+    report = json.loads(answer.headers["x-translation-report"])
+    left = report.pop("texts_left")
+    copied = {"no letter": 2}
+    assert report == {"translated": 1, "unchanged": 0, "copied": copied, "left": 9}
+    reason = "is HTML within a quote, which is not read"
+    assert len(left) == 5
+    assert left[0] == {"line": 7, "text": "> <p>\n> é0\n> </p>\n", "reason": reason}
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])
 async def test_a_file_keeps_its_encoding_and_its_mark(encoding: str) -> None:
     file = ("a.txt", "\ufeffgood\n".encode(encoding))
@@ -137,7 +152,8 @@ def packed(text: bytes) -> bytes:
 
 
 async def test_the_text_of_an_archive_is_translated() -> None:
-    letter = packed(b"<o><text:p>good <text:span>morning</text:span></text:p></o>")
+    begin = '<o xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:p>'
+    letter = packed(f"{begin}good <text:span>morning</text:span></text:p></o>".encode())
     async with translating("en-de") as (client, _):
         answer = await client.post(
             "/translate_file", data=ENGLISH, files={"file": ("letter.odt", letter)}
@@ -147,7 +163,7 @@ async def test_the_text_of_an_archive_is_translated() -> None:
         assert archive.namelist() == ["mimetype", "content.xml"]
         assert archive.infolist()[0].compress_type == zipfile.ZIP_STORED
         text = archive.read("content.xml").decode()
-    assert text == "<o><text:p>GOOD <text:span>MORNING</text:span></text:p></o>"
+    assert text == f"{begin}GOOD <text:span>MORNING</text:span></text:p></o>"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.client.documents.translating import in_capitals
 from tests.unit.gateway.translating import PAIR, translating
 
+from seqserve.documents.passage import ParseError
 from seqserve_gateway.markup import xml
 
 
@@ -66,17 +68,32 @@ async def test_model_without_alignment_translates_between_the_tags() -> None:
         "no tags",
         "a <b>c</b> d",
         "<s id='1'>a <x/> b</s> <!-- c --> <?d e?>",
-        "a &amp; b <![CDATA[<b>]]> c",
-        "a < b, <c, </d> and <e>",
-        "<ph>{0}</ph> is <ph>{1}</ph",
-        *(f"a <b>{begin}</b> d" for begin in ("<!--", "<?", "<!", "<![CDATA[")),
-        "<![CDATA[" * 100_000,
-        "<!--" * 100_000,
+        "a &amp; b &nbsp; <![CDATA[<b>]]> c",
+        "<ph>{0}</ph> is <ph>{1}</ph>",
+        "<n:a>b</n:a> c",
     ],
 )
 def test_passages_joined_are_the_text(text: str) -> None:
     passages = list(xml(text, ["ph"]))
     assert "".join(passage.before + passage.source for passage in passages) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a < b, <c, </d> and <e>",
+        "<ph>{0}</ph> is <ph>{1}</ph",
+        "a & b",
+        "a</x><x>b",
+        *(f"a <b>{begin}</b> d" for begin in ("<!--", "<?", "<!", "<![CDATA[")),
+        "<![CDATA[" * 100_000,
+        "<!--" * 100_000,
+        "<a>" * 100_000,
+    ],
+)
+def test_what_is_no_xml_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match=r"line 1 (is not well-formed XML|has an element)"):
+        xml(text)
 
 
 def test_tag_within_a_sentence_does_not_divide_it() -> None:
@@ -86,12 +103,34 @@ def test_tag_within_a_sentence_does_not_divide_it() -> None:
     assert texts == ["The old house & barn"]
 
 
-def test_ignored_element_is_no_text() -> None:
-    passages = [p for p in xml("Dear <ph>NAME <b>x</b></ph>, hello", ["ph"]) if p.text]
-    assert "NAME" not in passages[0].text
-    assert "<ph>NAME <b>x</b></ph>" in passages[0].source
+@pytest.mark.parametrize(
+    ("text", "options", "texts"),
+    [
+        # Elements beside which there is no text are structure, in which there is structure.
+        (
+            "<title>My house</title><par>It is <b>big</b>.</par>",
+            {},
+            ["My house", "It is big."],
+        ),
+        ("<a><b>one</b> <c>two</c></a>", {}, ["one", "two"]),
+        ("see <x><y>one</y> <z>two</z></x>", {}, ["see one two"]),
+        ("<t>one</t> <t>two</t>", {"has_outline": False}, ["one two"]),
+        ("<t>one</t> <t>two</t>", {"non_splitting": ["t"]}, ["one two"]),
+        ("one <t>two</t> three", {"splitting": ["t"]}, ["one", "two", "three"]),
+        ("<t>one</t> <t>two</t>", {"has_outline": False, "splitting": "t"}, ["one", "two"]),
+        ("one <![CDATA[two]]> three", {}, ["one two three"]),
+        ("<t>one</t> <!-- c --><t><![CDATA[two]]></t>", {"non_splitting": "t"}, ["one two"]),
+    ],
+)
+def test_what_divides_a_text(text: str, options: Any, texts: list[str]) -> None:
+    assert [each.text for each in xml(text, **options) if each.text] == texts
 
 
-def test_data_divides_and_stays() -> None:
-    texts = [passage.text for passage in xml("one <![CDATA[two]]> three") if passage.text]
-    assert texts == ["one", "three"]
+def test_an_ignored_element_is_kept_whole() -> None:
+    source = "<a>Dear <ph>Ms <ph>Ann</ph> Bee</ph>, hello</a>"
+    [passage] = [each for each in xml(source, ["ph"]) if each.text]
+    assert passage.text == "Dear Ms Ann Bee, hello"
+    assert passage.kept == ("Ms Ann Bee",)
+    assert in_capitals([*xml(source, ["ph"])]) == source.replace("Dear", "DEAR").replace(
+        "hello", "HELLO"
+    )

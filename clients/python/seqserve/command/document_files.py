@@ -6,7 +6,7 @@ import codecs
 import io
 import sys
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -15,8 +15,10 @@ from seqserve.command import process
 from seqserve.command.journal import Journal
 from seqserve.documents.encoding import HEAD_BYTES, MARK, marked, unmarked
 from seqserve.documents.plain_text import undecoded
+from seqserve.documents.report import Report
 from seqserve.errors import OptionError
 from seqserve.files import label_of, replaceable, written_whole
+from seqserve.output import json_line
 
 STANDARD_INPUT = Path("-")
 _INSTEAD = "leave --out out to write to standard output"
@@ -160,3 +162,25 @@ def _standard_output(encoding: str) -> Callable[[str], object]:
         sys.stdout.flush()
 
     return write
+
+
+def name_of(file: Path) -> str:
+    """Returns what reports say for a file."""
+    return "standard input" if file == STANDARD_INPUT else str(file)
+
+
+def write_reports(path: Path, reports: Sequence[tuple[Path, Report]]) -> None:
+    """Writes the reports of several files as one object of JSON."""
+    facts = {"files": [{"file": name_of(file), **report.facts()} for file, report in reports]}
+    with written_whole(path, "w", encoding="utf-8", option="--report") as file:
+        file.write(f"{json_line(facts)}\n")
+
+
+def both_into(texts: list[str], write: Callable[[str], object]) -> Callable[[str], object]:
+    """Returns what appends a text to a list and writes it."""
+
+    def both(text: str) -> None:
+        texts.append(text)
+        write(text)
+
+    return both

@@ -21,8 +21,11 @@ from seqserve.command.document_files import (
     STANDARD_INPUT,
     SourceFile,
     archive_output,
+    both_into,
     can_be_read_twice,
     document_output,
+    name_of,
+    write_reports,
 )
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.progress import Progress, is_terminal
@@ -36,8 +39,11 @@ from seqserve.documents.formats import (
     parser_of,
 )
 from seqserve.documents.passage import Lines, ParseError, Parser, Passage
+from seqserve.documents.report import Report
 from seqserve.options import option, parse
 
+# They are translated line by line, so nothing can be read wrongly where it is written.
+_STREAMED = {Format.TEXT, Format.JSON_LINES}
 _EPILOG = """\
 The suffix of a file tells its format; --format names it where the suffix is another one:
   text       .txt, or no suffix: each line, divided into sentences
@@ -45,7 +51,7 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   html       .html, .htm, .xhtml
   srt, vtt   .srt, .vtt: subtitles
   jsonl      .jsonl: the field that --field names
-  json       .json: all texts, with messages of ICU
+  json, arb  .json, .arb: all texts, with messages of ICU; not what keys with @ have in .arb
   po         .po, .pot: translations that are empty
   android    .xml: strings of an Android app
   strings    .strings: strings of an app of Apple's systems
@@ -65,8 +71,10 @@ command takes them from there and goes on. OUT is there when it is complete.
 Options of `seqserve generate` for search, sampling, lengths and constraints apply too, such as
 --length-penalty and --suppress-tokens; `seqserve generate --help` explains them.
 
-A passage that fails stays as it is; standard error reports its line, and the exit status is 1. An
-error that concerns every passage (no such model, a wrong option, no permission) ends the run.
+Standard error tells how many passages of each file were translated, copied on purpose and left;
+--report writes each text that was left, and why. A passage that fails stays as it is. If a text was
+left, the exit status is 1. An error that concerns every passage (no such model, a wrong option, no
+permission) ends the run.
 
 examples:
   seqserve translate letter.txt -o brief.txt
@@ -91,6 +99,11 @@ class TranslateOptions(GenerateCallOptions):
         short="-o",
     )
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
+    report: Path | None = option(
+        None,
+        help="File to write what was translated, copied and left, and why, as JSON.",
+        has_variable=False,
+    )
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
     column: str | None = option(
         None, help="Column of CSV to translate, in its place; the first row has its name."
@@ -136,7 +149,7 @@ class TranslateOptions(GenerateCallOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status, which is 1 if a passage failed."""
+    """Runs the command and returns its exit status, which is 1 if a text was left."""
     options = parse(
         TranslateOptions,
         argv,
@@ -148,11 +161,17 @@ def main(argv: list[str]) -> int:
     files = options.files or [STANDARD_INPUT]
     documents = [(file, options.format or format_of(file)) for file in files]
     _check_outputs(options, documents)
-    failed = 0
-    with options.connect(math.inf) as client:
-        for file, kind in documents:
-            failed += _Translator(client, options).translate(file, kind)
-    return 1 if failed else 0
+    reports: list[tuple[Path, Report]] = []
+    try:
+        with options.connect(math.inf) as client:
+            for file, kind in documents:
+                reports.append((file, Report()))
+                _Translator(client, options, reports[-1][1]).translate(file, kind)
+                print(f"seqserve: {name_of(file)}: {reports[-1][1]}", file=sys.stderr)
+    finally:
+        if options.report:
+            write_reports(options.report, reports)
+    return 1 if any(report.left for _, report in reports) else 0
 
 
 def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format]]) -> None:
@@ -164,8 +183,8 @@ def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format
         if place in places or (place.exists() and file.exists() and place.samefile(file)):
             raise errors.OptionError(f"--out: {place} would be overwritten; choose another place")
         if not options.format and is_named_as_document(place) and format_of(place) is not kind:
-            source = "standard input" if file == STANDARD_INPUT else str(file)
-            reason = f"is named as {format_of(place).value}, and {source} is taken for {kind.value}"
+            name = name_of(file)
+            reason = f"is named as {format_of(place).value}, and {name} is taken for {kind.value}"
             hint = "a translation has the format of its source, which --format tells"
             raise errors.OptionError(f"--out: {place} {reason}; {hint}")
         places.add(place)
@@ -175,8 +194,9 @@ def _check_outputs(options: TranslateOptions, documents: list[tuple[Path, Format
 class _Translator:
     client: Client
     options: TranslateOptions
+    report: Report
 
-    def translate(self, file: Path, kind: Format) -> int:
+    def translate(self, file: Path, kind: Format) -> None:
         out, options = self.options.output_of(file), self.options
         parser = parser_of(
             kind, field=options.field, column=options.column, joins_lines=options.join_lines
@@ -188,7 +208,8 @@ class _Translator:
                 raise errors.OptionError(
                     f"--out: a file of {kind.value} needs one to be written to"
                 )
-            return self._archive(file, out, kind, parser, facts, is_shown)
+            self._archive(file, out, kind, parser, facts, is_shown)
+            return
         with closing(SourceFile(file, options.encoding)) as source:
             facts["encoding"] = source.encoding
             with document_output(out, source, facts) as (write, journal):
@@ -197,7 +218,11 @@ class _Translator:
                     encoding=source.encoding,
                     output=write,
                     journal=journal,
+                    totals=self.report,
                 )
+                texts: list[str] = []
+                if kind not in _STREAMED:
+                    writer.output = both_into(texts, write)
                 total = None
                 if is_shown and can_be_read_twice(file):
                     with closing(SourceFile(file, options.encoding)) as again:
@@ -205,7 +230,8 @@ class _Translator:
                         total = sum(map(writer.is_sent, passages))
                 with closing(_progress(is_shown, total)) as progress:
                     self._run(writer, progress, _passages(parser, source, source.name))
-        return _failures(writer, source.name)
+                self.report.check(parser(io.StringIO("".join(texts), newline="")))
+        _tell_failures(writer, source.name)
 
     def _archive(
         self,
@@ -215,8 +241,7 @@ class _Translator:
         parser: Parser,
         facts: dict[str, object],
         is_shown: bool,
-    ) -> int:
-        failed = 0
+    ) -> None:
         with (
             opened(file, str(file)) as source,
             archive_output(out, facts) as (archive, journal),
@@ -224,19 +249,24 @@ class _Translator:
         ):
 
             def written(part: ZipInfo) -> str:
-                nonlocal failed
                 name = f"{file}: {part.filename}"
                 texts: list[str] = []
                 writer = DocumentWriter(
-                    label=f"{name}: line", encoding="utf-8", output=texts.append, journal=journal
+                    label=f"{name}: line",
+                    encoding="utf-8",
+                    output=texts.append,
+                    journal=journal,
+                    totals=self.report,
+                    part=part.filename,
                 )
                 lines = io.StringIO(text_of(source, part), newline="")
                 self._run(writer, progress, _passages(parser, lines, name))
-                failed += _failures(writer, name)
-                return "".join(texts)
+                _tell_failures(writer, name)
+                text = "".join(texts)
+                self.report.check(parser(io.StringIO(text, newline="")), part.filename)
+                return text
 
             rewrite(source, archive, kind, written)
-        return failed
 
     def _run(self, writer: DocumentWriter, progress: Progress, passages: Iterator[Passage]) -> None:
         writer.before_report = progress.clear
@@ -254,11 +284,10 @@ def _progress(is_shown: bool, total: int | None = None) -> Progress:
     return Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
 
 
-def _failures(writer: DocumentWriter, name: str) -> int:
+def _tell_failures(writer: DocumentWriter, name: str) -> None:
     if writer.failed.count:
         report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
         print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
-    return writer.failed.count
 
 
 def _passages(parser: Parser, lines: Lines, name: str) -> Iterator[Passage]:

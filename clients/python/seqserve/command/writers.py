@@ -12,6 +12,7 @@ from typing import TypeAlias
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
 from seqserve.documents.passage import Passage, Translation, translation_of
+from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
@@ -231,6 +232,10 @@ class DocumentWriter(Writer):
     """A stream to write to."""
     journal: Journal | None = None
     """Translations that an earlier run has made."""
+    totals: Report = field(default_factory=Report)
+    """What became of the passages."""
+    part: str = ""
+    """The part of an archive that is written."""
 
     def is_sent(self, passage: Passage) -> bool:
         """Returns whether a passage has words whose translation is not known."""
@@ -246,6 +251,7 @@ class DocumentWriter(Writer):
         elif outcome is None:
             known = self._known(passage) if passage.has_words else None
             text = passage.source if known is None else passage.written(known)
+            self.totals.add(passage, None if known is None else known.text, self.part)
             self.output(passage.before + text)
         else:
             self._add(passage, translation_of(outcome))
@@ -260,6 +266,7 @@ class DocumentWriter(Writer):
             return
         if self.journal is not None:
             self.journal.add(passage.text, translation)
+        self.totals.add(passage, translation.text, self.part)
         self.output(passage.before + text)
 
     def _known(self, passage: Passage) -> Translation | None:
@@ -268,5 +275,6 @@ class DocumentWriter(Writer):
 
     def _fail(self, passage: Passage, reason: str) -> None:
         self.failed.add(passage.line)
+        self.totals.leave(passage, reason, self.part)
         self.output(passage.before + passage.source)
         self.report(passage.line, reason)

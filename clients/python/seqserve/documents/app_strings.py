@@ -6,25 +6,25 @@ https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/Loadi
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from seqserve.documents.inline import Kind, Piece, joined_passages, passages
+from seqserve.documents.inline import joined_passages, passages
 from seqserve.documents.messages import pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import (
     ENTITY,
     REFERENCE,
-    Token,
-    character,
-    end_of,
+    TEXT,
+    Node,
     escaped,
-    raw_of,
-    tokens,
+    root_of,
 )
+from seqserve.documents.xml_text import Role, Table
 
-_CDATA = "<![CDATA["
 # A resource, whose name replaces a text.
 _RESOURCE = re.compile(r"\s*[@?][\w.:/+-]+\s*")
 _BACKSLASH = r"\\u[\da-fA-F]{4}|\\."
@@ -38,65 +38,42 @@ def parse_android(lines: Lines) -> Iterator[Passage]:
 
     Resources with ``translatable="false"``, comments and names of other resources stay.
     """
-    document = tokens("".join(lines))
-    roots = (token.name for token in document if token.kind in (Kind.OPENING, Kind.EMPTY))
-    if (root := next(roots)) != "resources":
+    document = _ANDROID_TABLE.read("".join(lines))
+    if (root := root_of(document).name) != "resources":
         raise ParseError(1, f"begins XML of {root!r}, not of the 'resources' of Android")
-    return joined_passages(_parts(document))
+    parts: list[str | Passage] = []
+    _add(document, False, parts)
+    return joined_passages(parts)
 
 
-def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:
-    index, end_of_list = 0, 0
-    while index < len(document):
-        token = document[index]
-        yield token.raw
-        index += 1
-        if token.kind is not Kind.OPENING:
+def _add(parent: Node, is_list: bool, parts: list[str | Passage]) -> None:
+    for node in parent.children:
+        if node.attributes.get("translatable") == "false":
+            parts.append(Passage(line=1, source=node.raw, copied="marked"))
             continue
-        is_text = token.name == "string" or (token.name == "item" and index < end_of_list)
-        is_kept = token.attributes().get("translatable") == "false"
-        if is_text or is_kept:
-            end = end_of(document, index - 1)
-            inner = document[index:end]
-            yield from [raw_of(inner)] if is_kept else _text(inner)
-            index = end
-        elif token.name in ("string-array", "plurals"):
-            end_of_list = end_of(document, index - 1)
-
-
-def _text(inner: Sequence[Token]) -> Iterator[str | Passage]:
-    raw = raw_of(inner)
-    if _RESOURCE.fullmatch(raw):
-        yield raw
-    elif len(inner) == 1 and raw.startswith(_CDATA):
-        yield _CDATA
-        yield from passages([*pieces(raw[len(_CDATA) : -3], _IN_CDATA)], _IN_CDATA)
-        yield "]]>"
-    else:
-        yield from passages([*_android_pieces(inner)], _ANDROID)
-
-
-def _android_pieces(inner: Sequence[Token]) -> Iterator[Piece]:
-    index = 0
-    while index < len(inner):
-        token = inner[index]
-        end = index + 1
-        if token.kind is Kind.TEXT:
-            yield from _quoted(token.raw, len(inner) == 1)
-        elif token.kind is Kind.OPENING and token.name == "g":
-            end = end_of(inner, index) + 1
-            yield Piece(Kind.PLACEHOLDER, raw_of(inner[index:end]))
+        parts.append(node.opening)
+        if node.name == "string" or (node.name == "item" and is_list):
+            parts += _text(node)
         else:
-            yield Piece(token.kind, token.raw, token.name)
-        index = end
+            _add(node, node.name in ("string-array", "plurals"), parts)
+        parts.append(node.closing)
 
 
-def _quoted(raw: str, is_whole: bool) -> Iterator[Piece]:
-    is_quoted = is_whole and len(raw) > 1 and raw[0] == raw[-1] == '"' and raw[-2] != "\\"
+def _text(node: Node) -> Iterator[str | Passage]:
+    if _RESOURCE.fullmatch(node.inner):
+        yield Passage(line=1, source=node.inner, copied="data")
+    elif [each.name for each in node.children] == [TEXT]:
+        yield from passages([*_quoted(node.inner)], _ANDROID)
+    else:
+        yield from passages(_ANDROID_TABLE.pieces(node, is_text=True), _ANDROID)
+
+
+def _quoted(raw: str) -> Iterator[Piece]:
+    is_quoted = len(raw) > 1 and raw[0] == raw[-1] == '"' and raw[-2] != "\\"
     if is_quoted:
         yield Piece(Kind.BREAK, '"')
         raw = raw[1:-1]
-    yield from pieces(raw, _ANDROID, others=ENTITY, is_whole=is_whole)
+    yield from pieces(raw, _ANDROID, others=ENTITY)
     if is_quoted:
         yield Piece(Kind.BREAK, '"')
 
@@ -104,7 +81,7 @@ def _quoted(raw: str, is_whole: bool) -> Iterator[Piece]:
 def _android_character(escape: re.Match[str]) -> str:
     raw = escape[0]
     if raw[0] == "&":
-        return character(raw)
+        return html.unescape(raw)
     return chr(int(raw[2:], 16)) if len(raw) > 2 else _ANDROID_CHARACTERS.get(raw[1], raw[1])
 
 
@@ -129,13 +106,26 @@ _ANDROID = _syntax(re.compile(rf"{REFERENCE}|{_BACKSLASH}", re.S), is_cdata=Fals
 _IN_CDATA = _syntax(re.compile(_BACKSLASH, re.S), is_cdata=True)
 
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_SPACE = r"(?:\s|/\*.*?\*/|//[^\r\n]*)"
+def _android_texts(raw: str, syntax: Syntax) -> Iterator[Piece]:
+    return pieces(raw, syntax, others=ENTITY, is_whole=False)
+
+
+_ANDROID_TABLE = Table(
+    roles={"g": Role.PROTECTED},
+    other=Role.INLINE,
+    texts=_android_texts,
+    syntax=_ANDROID,
+    in_cdata=_IN_CDATA,
+)
+
+
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_SPACE = r"(?>\s|/\*.*?\*/|//[^\r\n]*)"
 _ENTRY = re.compile(
-    rf"(?:{_STRING}|[\w.$/-]+){_SPACE}*(?:={_SPACE}*\"(?P<value>(?:[^\"\\]|\\.)*)\"{_SPACE}*)?;",
+    rf"(?:{_STRING}|[\w.$/-]+){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;",
     re.S,
 )
-_GAP = re.compile(rf"{_SPACE}*", re.S)
+_GAP = re.compile(rf"{_SPACE}*+", re.S)
 _ESCAPE = re.compile(r"\\[uU][\da-fA-F]{4}|\\[0-7]{3}|\\.", re.S)
 _APPLE_CHARACTERS = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
 _APPLE_SPECIAL = re.compile(r'["\\\n\r\t]')

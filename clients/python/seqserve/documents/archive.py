@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import lzma
+import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote
 
 from seqserve.documents.formats import ARCHIVES, Format
+from seqserve.documents.passage import ParseError
+from seqserve.documents.xml_source import read
 from seqserve.errors import OptionError
 
 # An archive may be small and what is in it large.
@@ -20,6 +24,8 @@ _MAX_BYTES = 1 << 30
 _MAX_TEXT_BYTES = 1 << 26
 _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
+# Of the parts of a book, its pages and its table of contents.
+_PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
@@ -50,9 +56,63 @@ def opened(
         yield archive
 
 
-def is_text(kind: Format, part: zipfile.ZipInfo) -> bool:
-    """Returns whether a part is translated."""
-    return bool(re.fullmatch(ARCHIVES[kind], part.filename))
+def texts_of(kind: Format, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Returns the parts that are translated, by what the archive says of them.
+
+    Sources: ECMA-376, part 2, section 9 (relationships); EPUB 3.3, sections 4.2.6 and 5.6.
+    """
+    parts = {part.filename: part for part in archive.infolist()}
+    relations, index, pattern = ARCHIVES[kind]
+    if index in parts:
+        names = _related(archive, relations, parts) if relations else _in_book(archive, parts)
+        return [part for name, part in parts.items() if name in names]
+    return [part for name, part in parts.items() if re.fullmatch(pattern, name)]
+
+
+def _related(
+    archive: zipfile.ZipFile, relations: Collection[str], parts: Mapping[str, zipfile.ZipInfo]
+) -> set[str]:
+    names: set[str] = set()
+    left = [""]
+    while left:
+        folder, name = posixpath.split(left.pop())
+        listed = parts.get(posixpath.join(folder, "_rels", f"{name}.rels"))
+        for each in _elements(archive, listed):
+            kind, mode = each.get("Type", ""), each.get("TargetMode")
+            target = _path(folder, each.get("Target", ""))
+            is_new = target in parts and target not in names and mode != "External"
+            if is_new and kind.rpartition("/")[2] in relations:
+                names.add(target)
+                left.append(target)
+    return names
+
+
+def _in_book(archive: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]) -> set[str]:
+    names: set[str] = set()
+    packages = _elements(archive, parts["META-INF/container.xml"])
+    for path in {each.get("full-path", "") for each in packages}:
+        for item in _elements(archive, parts.get(path)):
+            if item.get("media-type") in _PAGES:
+                names.add(_path(posixpath.dirname(path), unquote(item.get("href", ""))))
+    return names
+
+
+def _elements(
+    archive: zipfile.ZipFile, part: zipfile.ZipInfo | None
+) -> Iterator[Mapping[str, str]]:
+    """Yields the attributes of the elements of an index."""
+    try:
+        left = [] if part is None else [read(text_of(archive, part), {})]
+    except ParseError as error:
+        raise OptionError(f"{_name(archive, part)}: {error}") from None
+    while left:
+        node = left.pop()
+        yield node.attributes
+        left += node.elements()
+
+
+def _path(folder: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
 
 
 def rewrite(
@@ -65,13 +125,14 @@ def rewrite(
 
     The other parts stay to the byte.
     """
-    if not any(is_text(kind, part) for part in source.infolist()):
+    texts = {part.filename for part in texts_of(kind, source)}
+    if not texts:
         reason = (
             f"has no part with the text of a document of {kind.value}; it may be of another format"
         )
         raise OptionError(": ".join(filter(None, (source.filename, reason))))
     for part in source.infolist():
-        if is_text(kind, part):
+        if part.filename in texts:
             target.writestr(copy(part), written(part).encode(), part.compress_type)
             continue
         with target.open(copy(part), "w") as new:
@@ -100,8 +161,8 @@ def _chunks(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Iterator[bytes]:
         raise _unreadable(_name(archive, part), error) from None
 
 
-def _name(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
-    return ": ".join(filter(None, (archive.filename, part.filename)))
+def _name(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> str:
+    return ": ".join(filter(None, (archive.filename, part.filename if part else "")))
 
 
 def _unreadable(name: str, error: Exception) -> OptionError:

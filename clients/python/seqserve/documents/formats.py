@@ -22,6 +22,7 @@ class Format(Enum):
     VTT = "vtt"
     JSON_LINES = "jsonl"
     JSON = "json"
+    ARB = "arb"
     PO = "po"
     ANDROID = "android"
     STRINGS = "strings"
@@ -46,6 +47,7 @@ _SUFFIXES = {
     ".jsonl": Format.JSON_LINES,
     ".ndjson": Format.JSON_LINES,
     ".json": Format.JSON,
+    ".arb": Format.ARB,
     ".po": Format.PO,
     ".pot": Format.PO,
     ".xml": Format.ANDROID,
@@ -66,6 +68,7 @@ _PARSERS = {
     Format.VTT: "subtitles.parse",
     Format.JSON_LINES: "json_files.parse_lines",
     Format.JSON: "json_files.parse",
+    Format.ARB: "json_files.parse_arb",
     Format.PO: "gettext.parse",
     Format.ANDROID: "app_strings.parse_android",
     Format.STRINGS: "app_strings.parse_apple",
@@ -75,12 +78,18 @@ _PARSERS = {
     Format.ODT: "office.parse_odt",
     Format.EPUB: "html.parse_xhtml",
 }
-ARCHIVES = {
-    Format.DOCX: r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
-    Format.ODT: r"(?:content|styles)\.xml",
-    Format.EPUB: r"(?i:.*\.(?:xhtml|html|htm))",
+ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
+    Format.DOCX: (
+        frozenset({"officeDocument", "header", "footer", "footnotes", "endnotes"}),
+        "_rels/.rels",
+        r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
+    ),
+    # Its parts have these names by the standard, also those within parts.
+    Format.ODT: (frozenset(), "", r"(?:.*/)?(?:content|styles)\.xml"),
+    Format.EPUB: (frozenset(), "META-INF/container.xml", r"(?i:.*\.(?:xhtml|html|htm))"),
 }
-"""Formats whose documents are archives, and the names of the parts that are translated."""
+"""Formats whose documents are archives: the relations that lead to their texts, the part that lists
+them, and the names of texts where no part does."""
 
 
 def format_of(path: Path) -> Format:

@@ -20,7 +20,8 @@ _STATEMENT = re.compile(
     r"[ \t]*(?P<keyword>msgctxt|msgid_plural|msgid|msgstr)(?:\[(?P<form>\d+)\])?[ \t]*"
     rf'"(?P<raw>{_STRING[1:-1]}(?:"{_END}[ \t]*{_STRING[:-1]})*)"{_END}'
 )
-_OTHER = re.compile(rf"{_END}|[ \t]*#[^\r\n]*{_END}")
+# Comments, and names of what the entries after them belong to.
+_OTHER = re.compile(rf"{_END}|[ \t]*#[^\r\n]*{_END}|[ \t]*domain[ \t]+{_STRING}{_END}")
 _FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
 # A string may be written as several lines of strings.
 _JOINT = rf'"{_END}[ \t]*"'

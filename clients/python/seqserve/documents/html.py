@@ -5,15 +5,17 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from functools import partial
 from itertools import groupby, pairwise
 
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
 from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
+from seqserve.documents.xml_source import Node as XmlNode
+from seqserve.documents.xml_source import escaped
+from seqserve.documents.xml_text import Role, Table
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
@@ -23,7 +25,9 @@ _NOT_TEXT |= {"var", "noscript", "iframe", "noembed", "noframes", "plaintext", "
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
+_KEPT_INLINE = _INLINE | {"code", "kbd", "samp", "var"}
 _INLINE_VOID = {"img", "wbr"}
+_WITHIN = {"", *_KEPT_INLINE, *_INLINE_VOID}
 # What a document that begins with a part of a table is a part of; elsewhere such tags mean nothing.
 _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "table"}
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
@@ -42,10 +46,12 @@ def parse(lines: Lines) -> Iterator[Passage]:
 
 
 def parse_xhtml(lines: Lines) -> Iterator[Passage]:
-    """Yields the passages of a document that is XML, too, and may lack the names of HTML."""
-    return passages(
-        _pieces("".join(lines)), _SYNTAX._replace(write=partial(html.escape, quote=False))
-    )
+    """Yields the passages of a document that is XML; what is not is read as HTML."""
+    source = "".join(lines)
+    try:
+        return _XHTML.passages(source)
+    except ParseError:
+        return passages(_pieces(source), _XHTML.syntax)
 
 
 def _pieces(source: str) -> list[Piece]:
@@ -63,12 +69,44 @@ def _pieces(source: str) -> list[Piece]:
         for (kind, name, begin), (_, _, end) in pairwise(places)
     ]
     # A text and the character references within it are one.
-    runs = groupby(pieces, key=lambda piece: piece.kind is Kind.TEXT)
+    runs = groupby(_with_whole_elements(pieces), key=lambda piece: piece.kind is Kind.TEXT)
     return [
         piece
         for is_text, run in runs
         for piece in ([Piece(Kind.TEXT, "".join(each.raw for each in run))] if is_text else run)
     ]
+
+
+def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
+    """Yields what stays within a text as one piece, from its first tag to its last."""
+    opened: list[Piece] = []
+    depth = 0
+    for piece in pieces:
+        name, is_end = opened[0].name if opened else piece.name, piece.raw.startswith("</")
+        if piece.kind is Kind.BREAK and piece.name == name and name in _KEPT_INLINE:
+            depth += -1 if is_end else 1
+        if depth <= 0 and not opened:
+            depth = 0
+            yield piece
+            continue
+        opened.append(piece)
+        if not depth:
+            text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
+            raw = "".join(each.raw for each in opened)
+            yield Piece(Kind.PLACEHOLDER, raw, text=stand_in(name, html.unescape(text)))
+            opened = []
+        elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
+            yield from opened
+            opened, depth = [], 0
+    yield from opened
+
+
+def stand_in(name: str, text: str) -> str:
+    """Returns what a model reads for an element that stays: its text.
+
+    Code may be a word that the sentence has, too, and which is not kept there.
+    """
+    return text if name in _INLINE else f"`{text}`"
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
@@ -160,8 +198,46 @@ def _kind(token: Token) -> Kind:
     return Kind.BREAK
 
 
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
+_MARKED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|[\s\"']notranslate\b", re.IGNORECASE)
+
+
+def tag_kind(raw: str) -> tuple[Kind, str, str, str]:
+    """Returns the piece that a tag or a comment is, alone; what it begins is text or stays."""
+    tag = _TAG.match(raw)
+    if tag is None:
+        return Kind.EMPTY, raw, "", ""
+    name = tag[2].lower()
+    why = "code" if name in _NOT_TEXT else "marked" if _MARKED.search(raw) else ""
+    if name in _INLINE_VOID or (tag[3] and name in _INLINE):
+        return Kind.EMPTY, raw, name, ""
+    if name in _INLINE or (why and name not in _VOID):
+        return Kind.CLOSING if tag[1] else Kind.OPENING, raw, name, why
+    return Kind.BREAK, raw, name, ""
+
+
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
 
 
+def _role(element: XmlNode, _: XmlNode) -> Role | None:
+    is_named_so = "notranslate" in element.attributes.get("class", "").split()
+    is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
+    if not is_kept:
+        return None
+    return Role.PROTECTED if element.name in _KEPT_INLINE else Role.MARKED
+
+
 _SYNTAX = Syntax(read=html.unescape, write=_escaped)
+_XHTML = Table(
+    roles={
+        **dict.fromkeys(_INLINE, Role.INLINE),
+        **dict.fromkeys(_INLINE_VOID, Role.POINT),
+        **dict.fromkeys(_NOT_TEXT - _KEPT_INLINE, Role.KEPT),
+        **dict.fromkeys(_NOT_TEXT & _KEPT_INLINE, Role.PROTECTED),
+    },
+    other=Role.STRUCTURE,
+    is_text=True,
+    role=_role,
+    syntax=_SYNTAX._replace(write=escaped),
+)

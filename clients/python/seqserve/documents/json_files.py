@@ -112,12 +112,23 @@ def _behind_space(body: str, at: int) -> int:
     return space.end() if space else at
 
 
-_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
+_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?')
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for each text in objects and lists, whatever their depth."""
-    source = "".join(lines)
+    return _texts("".join(lines), is_arb=False)
+
+
+def parse_arb(lines: Lines) -> Iterator[Passage]:
+    """Yields a passage for each text of Flutter; what keys with ``@`` have is about the texts.
+
+    Source: https://github.com/google/app-resource-bundle/wiki/ApplicationResourceBundleSpecification.
+    """
+    return _texts("".join(lines), is_arb=True)
+
+
+def _texts(source: str, *, is_arb: bool) -> Iterator[Passage]:
     try:
         DECODER.decode(source)
     except RecursionError:
@@ -125,13 +136,17 @@ def parse(lines: Lines) -> Iterator[Passage]:
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise ParseError(line, f"is not JSON: {getattr(error, 'msg', error)}") from None
-    return passages([*_pieces(source)], SYNTAX)
+    return passages([*_pieces(source, is_arb)], SYNTAX)
 
 
-def _pieces(source: str) -> Iterator[Piece]:
-    end = 0
+def _pieces(source: str, is_arb: bool) -> Iterator[Piece]:
+    end = behind = 0
     for text in _TEXT.finditer(source):
-        if text[2] is None:
+        if text.start() < behind:
+            continue
+        if is_arb and text[2] and text[1].startswith("@"):
+            _, behind = DECODER.raw_decode(source, _behind_space(source, text.end()))
+        elif text[2] is None:
             yield Piece(Kind.BREAK, source[end : text.start(1)])
             yield from message_pieces(text[1], SYNTAX)
             end = text.end(1)

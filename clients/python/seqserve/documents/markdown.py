@@ -7,24 +7,25 @@ Source: https://spec.commonmark.org/0.31.2/, sections 2.4, 2.5 and 4 to 6.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import NamedTuple
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
-from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
-from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
-from seqserve.documents.inline import Kind, Piece, passages
+from seqserve.documents import html
+from seqserve.documents.inline import Kind, joined_passages, passages
+from seqserve.documents.markdown_blocks import block_parser, title_of
+from seqserve.documents.markdown_inline import ALONE, pieces
 from seqserve.documents.passage import Lines, Passage
 from seqserve.documents.syntax import Syntax
-from seqserve.words import ADDRESS
+from seqserve.words import has_words
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
-# Characters that are no markup.
-_ESCAPE = rf"\\{_PUNCTUATION}"
 _ESCAPED = re.compile(rf"\\({_PUNCTUATION})")
 # What may be markup within a line.
 _MARK = (
@@ -33,122 +34,142 @@ _MARK = (
 )
 # What is markup in extensions of Markdown alone.
 _OF_EXTENSIONS = "#$@^{|}~"
-# What makes a line a heading, an item, a quote, or the line above a heading.
-_START = re.compile(r"(?=#{1,6}(?!\S)|[-+](?!\S)|-[- ]*$|=+\s*$|>)|\d{1,9}(?=[.)](?!\S))")
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
+# What makes a line a heading, an item, a quote, a container, or the line above a heading.
+_START = re.compile(
+    r"(?=#{1,6}(?!\S)|[-+](?!\S)|-[- ]*$|=+\s*$|>|:(?!\S)|:{3}|/{3}|!{3}|\?{3}|={3}|\$\$)"
+    r"|\d{1,9}(?=[.)](?!\S))"
+)
+_LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
+_FRONT_MATTER = re.compile(
+    r"(?P<mark>---|\+\+\+)[ \t]*\r?\n.*?^(?:(?P=mark)|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M
+)
 _CELLS = ("td_open", "th_open")
-_TARGET = r"\]\((?:[^()\\]|\\.|\([^()]*\))*\)|\]\[[^\]]*\]"
-_NOTE = r"^\[\^[^\]\s]+\]:"
-# Escapes; footnotes, addresses, code, HTML; images; links around their texts; emphasis; others.
-_MARKUP = re.compile(
-    rf"(?P<escape>{_ESCAPE})|{_NOTE}|{ADDRESS}"
-    r"|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|<[^<>\s][^<>]*>"
-    rf"|(?P<image>!\[[^\]]*(?:{_TARGET}|\]))|(?P<target>{_TARGET})|\[\^[^\]]*\]|\[[ xX]\](?=\s)"
-    r"|(?P<link>\[)|\]|(?P<emphasis>\*+|(?<!\w)_+|_+(?!\w)|~~)|\\$"
+_TITLED = ("indented_open", "container_colons_open", "container_slashes_open")
+_COPIED = {
+    **dict.fromkeys(["fence", "code_block", "script"], "code"),
+    **dict.fromkeys(["math_block", "math_block_label"], "code"),
+    "reference": "data",
+}
+# Marks of blocks, where they stand between texts.
+_MARKERS = re.compile(
+    r"(?m)^[ \t>]*+(?:\[\^[^\]\n]+\]:|:{3,}.*|/{3,}.*|(?:!!!|\?\?\?|===).*)|^\".*"
 )
 
 
-class _Block(NamedTuple):
-    begin: int
-    """Where it begins in the document."""
-    raw: str
-    """As the document has it."""
-    text: str = ""
-    """Its lines, without what comes before them; empty if it has nothing to translate."""
-    begins_line: bool = False
-    """Whether its first characters may make it another kind of block."""
-    is_cell: bool = False
+class _Text(NamedTuple):
+    """The text of a block: its lines, without what comes before them."""
+
+    text: str
+    begins: Sequence[int]
+    """Where each line begins in the text."""
+    places: Sequence[int]
+    """Where each line begins in the document."""
+    end: int
+    """Where the last one ends there."""
+
+    def place(self, at: int) -> int:
+        """Returns where a character of the text is in the document."""
+        line = bisect_right(self.begins, at) - 1
+        return self.places[line] + at - self.begins[line]
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for the text of each block; links and emphasis follow its words.
 
-    The lines of a paragraph become one, unless breaks are marked. Code, addresses of links, images,
-    HTML, and front matter stay as they are.
+    The lines of a paragraph become one, unless breaks are marked. Code and addresses stay as they
+    are; HTML is read as HTML.
     """
-    source = "".join(lines)
-    before, line, counted = "", 1, 0
-    for block in _blocks(source):
-        line += source.count("\n", counted, block.begin)
-        counted = block.begin
-        parts = [*_passages(block)]
-        if not any(part.has_words for part in parts):
-            before += block.raw
-            continue
-        for passage in parts:
-            before += passage.before
-            if passage.has_words:
-                yield replace(passage, line=line, before=before)
-                before = ""
-            else:
-                before += passage.source
-    yield Passage(line=line, before=before)
+    return joined_passages(_parts("".join(lines)))
 
 
-def _blocks(source: str) -> Iterator[_Block]:
+def _parts(source: str) -> Iterator[str | Passage]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
-    yield _Block(0, source[:end])
-    rows = [*_LINE.finditer(source[end:])]
+    if front:
+        yield Passage(line=1, source=front[0], copied="data")
+    rows = [*_LINE.finditer(source, end)]
     # Where each line begins, or in it the next block: a row of a table has several.
-    places = [end + row.start() for row in rows]
-    ends = [end + row.end() for row in rows]
-    tokens = _parser().parse(source[end:])
-    for parent, token in pairwise(tokens):
-        if token.type != "inline" or not token.map:
+    places = [row.start() for row in rows]
+    ends = [row.end() for row in rows]
+    environment: dict[str, Any] = {}
+    tokens = block_parser().parse(source[end:], environment)
+    references = environment.get("references", {})
+    for parent, token in pairwise([Token("", "", 0), *tokens]):
+        if not token.map or token.map[0] >= len(rows):
             continue
-        for begin, text, block_end in _texts(source, token, places, ends):
-            yield _Block(end, source[end:begin])
-            raw = source[begin:block_end]
-            yield _Block(begin, raw, text, _begins_line(parent), parent.type in _CELLS)
-            end = block_end
-    yield _Block(end, source[end:])
+        begin, last = places[token.map[0]], ends[token.map[1] - 1]
+        if token.type == "inline":
+            text = _text(source, token, places, ends)
+            if text is not None:
+                yield from _gap(source[end : text.places[0]])
+                yield from _of_text(source, text, parent, references)
+                end = text.end
+        elif token.type in _TITLED:
+            first, last = title_of(source, _after_indent(source, begin))
+            if first < last:
+                yield from _gap(source[end:first])
+                title = _Text(source[first:last], [0], [first], last)
+                yield from _of_text(source, title, parent, references)
+                end = places[token.map[0]] = last
+        elif token.type in _COPIED or token.type == "html_block":
+            yield from _gap(source[end:begin])
+            yield from _block(source[begin:last], token)
+            end = last
+    yield from _gap(source[end:])
 
 
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable("table")
-    parser.block.ruler.at("reference", _reference)
-    return parser
+def _after_indent(source: str, begin: int) -> int:
+    while source[begin : begin + 1] in (" ", "\t", ">", "-", "*"):
+        begin += 1
+    return begin
 
 
-def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    is_note = state.src.startswith("[^", state.bMarks[first] + state.tShift[first])
-    return not is_note and reference(state, first, last, silent)
+def _gap(between: str) -> Iterator[str | Passage]:
+    if has_words(between) and has_words(_MARKERS.sub("", between)):
+        yield Passage(line=0, source=between, fault="is at a place where no text is read")
+    else:
+        yield between
 
 
-def _begins_line(parent: Token) -> bool:
-    is_underlined = parent.type == "heading_open" and parent.markup in ("=", "-")
-    return is_underlined or parent.type == "paragraph_open"
+def _block(raw: str, token: Token) -> Iterator[str | Passage]:
+    if token.type != "html_block":
+        yield Passage(line=0, source=raw, copied=_COPIED[token.type])
+    elif [*map(str.strip, raw.splitlines())] == [*map(str.strip, token.content.splitlines())]:
+        yield from html.parse([raw])
+    else:
+        yield Passage(line=0, source=raw, fault="is HTML within a quote, which is not read")
 
 
-def _texts(
-    source: str, token: Token, places: list[int], ends: list[int]
-) -> list[tuple[int, str, int]]:
-    """Finds the texts of a block in the document.
+def _text(source: str, token: Token, places: list[int], ends: list[int]) -> _Text | None:
+    """Finds the text of a block in the document; nothing if it is not there.
 
-    The lines are one text, except lines with marked breaks and lines of footnotes.
-
-    Returns:
-        Where each begins, the text, and where it ends; nothing if the block is not there.
+    Its lines are joined by spaces; by line feeds where a break is marked, or a line is no text.
     """
     assert token.map
-    number, last = token.map
-    is_broken = any(child.type == "hardbreak" for child in token.children or [])
-    texts: list[list[tuple[int, str, int]]] = []
-    for content in map(str.strip, token.content.split("\n")):
+    number, last = token.map[0], max(token.map[1], token.map[0] + 1)
+    contents = token.content.split("\n")
+    is_broken = any(map(_ends_in_break, contents[:-1]))
+    lines: list[str] = []
+    begins: list[int] = []
+    for content in map(str.strip, contents):
         # Marks of lists and quotes, and blank lines, are not in the content.
         while number < last and not (line := _line(source, content, places[number], ends[number])):
             number += 1
         if number >= last:
-            return []
-        place = source.find(line, places[number])
-        places[number] = place + len(line)
-        if is_broken or not texts or re.match(_NOTE, line):
-            texts.append([])
-        texts[-1].append((place, line, place + len(line)))
-    joined = [(part[0][0], " ".join(line for _, line, _ in part), part[-1][2]) for part in texts]
-    return [text for text in joined if text[1].strip()]
+            return None
+        begins.append(source.find(line, places[number]))
+        places[number] = begins[-1] + len(line)
+        lines.append(line)
+    if not any(lines):
+        return None
+    for at, pair in enumerate(pairwise(lines)):
+        lines[at] += "\n" if is_broken or any(map(ALONE.fullmatch, pair)) else " "
+    starts = [0, *accumulate(map(len, lines[:-1]))]
+    return _Text("".join(lines), starts, begins, begins[-1] + len(lines[-1]))
+
+
+def _ends_in_break(line: str) -> bool:
+    return line.endswith("  ") or bool((len(line) - len(line.rstrip("\\"))) % 2)
 
 
 def _line(source: str, content: str, begin: int, end: int) -> str:
@@ -156,11 +177,33 @@ def _line(source: str, content: str, begin: int, end: int) -> str:
     return next((form for form in forms if source.find(form, begin, end) >= 0), "")
 
 
-def _passages(block: _Block) -> Iterator[Passage]:
-    pieces = list(_inline(block.text))
-    texts = (piece.raw for piece in pieces if piece.kind is Kind.TEXT)
-    parts = passages(pieces, _syntax(texts, is_cell=block.is_cell))
-    return _at_start(parts) if block.begins_line else parts
+def _of_text(
+    source: str, text: _Text, parent: Token, references: Mapping[str, Any]
+) -> Iterator[Passage]:
+    divided = [*pieces(text.text, references)]
+    raws = (piece.raw for piece in divided if piece.kind is Kind.TEXT)
+    parts = passages(divided, _syntax(raws, is_cell=parent.type in _CELLS))
+    is_underlined = parent.type == "heading_open" and parent.markup in ("=", "-")
+    if is_underlined or parent.type == "paragraph_open":
+        parts = _at_start(parts)
+    return _in_source(parts, source, text, 0)
+
+
+def _in_source(parts: Iterable[Passage], source: str, text: _Text, begin: int) -> Iterator[Passage]:
+    """Yields passages of a text as the document has them, with what is between its lines."""
+    for part in parts:
+        middle = begin + len(part.before)
+        end = middle + len(part.source)
+        first, at, last = map(text.place, (begin, middle, end))
+        divide = part.split_passages and partial(
+            _divided, part.split_passages, source, text, middle
+        )
+        yield replace(part, before=source[first:at], source=source[at:last], split_passages=divide)
+        begin = end
+
+
+def _divided(divide: Any, source: str, text: _Text, begin: int) -> Iterator[Passage]:
+    return _in_source(divide(), source, text, begin)
 
 
 def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
@@ -175,35 +218,6 @@ def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
         )
     yield first
     yield from parts
-
-
-def _inline(text: str) -> Iterator[Piece]:
-    end = 0
-    opened: list[str] = []
-    for markup in _MARKUP.finditer(text):
-        if markup["escape"]:
-            continue
-        yield Piece(Kind.TEXT, text[end : markup.start()])
-        yield Piece(_kind(markup, opened), markup[0], markup["emphasis"] or "[")
-        end = markup.end()
-    yield Piece(Kind.TEXT, text[end:])
-
-
-def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
-    if markup["image"]:
-        return Kind.EMPTY
-    if markup["link"] or markup["target"]:
-        return Kind.OPENING if markup["link"] else Kind.CLOSING
-    if mark := markup["emphasis"]:
-        text = markup.string
-        before, after = text[: markup.start()][-1:], text[markup.end() :][:1]
-        if mark in opened and before.strip():
-            opened.remove(mark)
-            return Kind.CLOSING
-        if after.strip():
-            opened.append(mark)
-            return Kind.OPENING
-    return Kind.BREAK
 
 
 def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:

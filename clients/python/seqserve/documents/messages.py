@@ -36,9 +36,9 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
         begin = min(len(text.text) - len(text.text.lstrip()), last)
         yield Piece(Kind.BREAK, text.raw(0, begin))
     matches = [*_markup(others).finditer(text.text, begin, last)]
-    for match, kind in zip(matches, _kinds(matches), strict=True):
+    for match, (kind, name) in zip(matches, _kinds(text.text, matches), strict=True):
         yield Piece(Kind.TEXT, text.raw(begin, match.start()))
-        yield Piece(kind, text.raw(*match.span()), match["name"] or "")
+        yield Piece(kind, text.raw(*match.span()), name)
         begin = match.end()
     yield Piece(Kind.TEXT, text.raw(begin, last))
     if is_whole:
@@ -48,30 +48,51 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
 @cache
 def _markup(others: str) -> re.Pattern[str]:
     placeholders = f"{others}|{PLACEHOLDER}" if others else PLACEHOLDER
-    return re.compile(rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--.*?-->", re.S)
+    return re.compile(
+        rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--(?:[^<]|<(?!!--))*?-->", re.S
+    )
 
 
-def _kinds(matches: list[re.Match[str]]) -> list[Kind]:
+def _kinds(text: str, matches: list[re.Match[str]]) -> list[tuple[Kind, str]]:
+    """Returns what each is, and the name by which halves belong to each other."""
     kinds = []
     opened: list[tuple[str, int]] = []
     for index, match in enumerate(matches):
-        if not match["tag"] and not match["placeholder"]:
-            kinds.append(Kind.EMPTY)
-            continue
-        kinds.append(Kind.PLACEHOLDER)
+        name = match["name"] or ""
         if match["placeholder"]:
-            continue
-        if match["empty"] or match["name"].lower() in _VOID:
-            kinds[index] = Kind.EMPTY
-        elif not match["end"]:
-            opened.append((match["name"], index))
-        elif opened and opened[-1][0] == match["name"]:
-            kinds[opened.pop()[1]], kinds[index] = Kind.OPENING, Kind.CLOSING
+            kinds.append(_half(text, match))
+        elif not match["tag"] or match["empty"] or name.lower() in _VOID:
+            kinds.append((Kind.EMPTY, name))
+        else:
+            kinds.append((Kind.PLACEHOLDER, name))
+            if not match["end"]:
+                opened.append((name, index))
+            elif opened and opened[-1][0] == name:
+                kinds[opened.pop()[1]], kinds[index] = (Kind.OPENING, name), (Kind.CLOSING, name)
     return kinds
 
 
-_BEGIN = re.compile(r"\{\s*[\w.]+\s*,\s*(plural|select|selectordinal)\s*,")
-_BRACE = re.compile(r"'[{}](?:[^']|'')*'|[{}]")
+def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
+    """Returns whether a placeholder begins or ends a pair, as in ``%1$shere%2$s``.
+
+    It is next to a word, and on its other side there is none. Of two letters, because a letter may
+    be a unit: ``{hours}h{minutes}``.
+    """
+    before = text[max(0, match.start() - 2) : match.start()]
+    behind = text[match.end() : match.end() + 2]
+    # Placeholders of one syntax belong to each other.
+    name = match[0][0]
+    if name in "%{$" and len(behind) == 2 and behind.isalpha() and not before[-1:].isalnum():
+        return Kind.START, name
+    is_behind_text = len(before) == 2 and (before.isalpha() or before[1] in ".!?…")
+    if name in "%{$" and is_behind_text and not behind[:1].isalnum():
+        return Kind.END, name
+    return Kind.PLACEHOLDER, ""
+
+
+_BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal)\s*+,")
+# A quote without an end takes the rest.
+_BRACE = re.compile(r"'[{}](?:[^']|'')*+(?:'|\Z)|[{}]")
 # Deeper messages are texts; nobody writes them.
 _MAX_DEPTH = 16
 

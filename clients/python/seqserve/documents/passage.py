@@ -85,8 +85,10 @@ class Passage:
     """What the passage says; empty if it says nothing."""
     kept: tuple[str, ...] = ()
     """Parts of the text that the translation must have as they are."""
+    copied: str = ""
+    """Why it stays, on purpose: the name of its kind, such as code; empty if it is translated."""
     fault: str = ""
-    """Why it cannot be translated; empty if it can."""
+    """Why it cannot be translated; empty if it can. It stays, and a reader misses it."""
     written: Callable[[Translation], str] = _text
     """Writes a translation as the format wants it."""
     split_passages: Callable[[], Iterator[Passage]] | None = None
@@ -96,7 +98,7 @@ class Passage:
     @property
     def has_words(self) -> bool:
         """Whether there is something to translate; if not, the passage stays to the byte."""
-        return has_words(self.text)
+        return has_words(self.text) and not self.copied
 
 
 Lines: TypeAlias = Iterable[str]

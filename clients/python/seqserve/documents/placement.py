@@ -7,21 +7,12 @@ https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+from seqserve.documents.aligned_words import Word, words_of
 from seqserve.documents.passage import Link, Translation
 from seqserve.words import has_words
-
-# A word with what joins its parts, or one other character.
-_UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")
-# Scripts that put no space between words, where tokens take their place: Thai to Khmer, Chinese,
-# Japanese.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
 
 
 class Mark(NamedTuple):
@@ -38,15 +29,19 @@ class Mark(NamedTuple):
     """The elements within it, in order."""
     is_kept: bool = False
     """Whether its text represents it in the translation too, as the server keeps it."""
+    is_apart: bool = False
+    """Of one at a place: whether white space is before it."""
+    is_glued: bool = False
+    """Of one at a place: whether a word follows at once."""
+    is_space: bool = False
+    """Whether it is a space of the text."""
+    write: Callable[[str], str] | None = None
+    """Writes text within it, if not as around it."""
 
-
-class _Word(NamedTuple):
-    begin: int
-    end: int
-    source: int | None
-    """Where it comes from; None if nothing is known of that."""
-    counts: bool
-    """Whether it is a word."""
+    @property
+    def is_point(self) -> bool:
+        """Whether it is at a place, and around nothing."""
+        return self.is_kept or self.is_space or self.begin == self.end
 
 
 def placed(
@@ -61,9 +56,9 @@ def placed(
         write: Writes text as the format wants it.
     """
     translation, places = _without_kept(translation, source, marks)
-    words = _words(translation, sorted(places.values()))
-    return _Writer(translation.text, source, words, places, write).within(
-        marks, (0, len(words)), (0, len(translation.text)), (0, len(source))
+    words = words_of(translation, sorted(places.values()))
+    return _Writer(translation.text, source, words, places).within(
+        marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
     )
 
 
@@ -72,11 +67,10 @@ class _Writer:
         self,
         text: str,
         source: str,
-        words: list[_Word],
+        words: list[Word],
         places: Mapping[int, int],
-        write: Callable[[str], str],
     ) -> None:
-        self._text, self._source, self._words, self._write = text, source, words, write
+        self._text, self._source, self._words = text, source, words
         self._places = places
         self._ranks = {origin: rank for rank, origin in enumerate(places)}
 
@@ -86,6 +80,7 @@ class _Writer:
         words: tuple[int, int],
         place: tuple[int, int],
         whole: tuple[int, int],
+        write: Callable[[str], str],
     ) -> str:
         """Writes what is within an element, or the whole text.
 
@@ -94,31 +89,50 @@ class _Writer:
             words: Its words, the first one and the one after the last.
             place: Where they begin and end.
             whole: Where the element begins and ends in the source.
+            write: Writes text of it that is in no element within it.
         """
         free = [words]
         # Where each mark begins and ends in the text, its rank there, and its words.
         placed_marks: list[tuple[int, int, int, Mark, tuple[int, int]]] = []
         for mark in marks:
-            if mark.begin < mark.end and not mark.is_kept:
-                chosen = self._chosen(mark, free, whole == (mark.begin, mark.end))
+            if not mark.is_point:
+                is_whole = whole == (mark.begin, mark.end)
+                chosen = self._chosen(mark, free, is_whole, words[1])
                 begin, end = self._with_kept(mark, *self._place(chosen, place))
                 free = _without(free, chosen)
                 placed_marks.append((begin, end, 0, mark, chosen))
         taken = sorted((begin, end) for begin, end, *_ in placed_marks)
         for mark in marks:
-            if mark.begin == mark.end or mark.is_kept:
-                rank, at, mark = self._at(mark, words, place)
-                at = _outside(at, taken)
+            if mark.is_point:
+                at, rank = self._at(mark, words, place, taken)
                 placed_marks.append((at, at, rank, mark, (0, 0)))
         parts = []
         last = place[0]
         for begin, end, _, mark, chosen in sorted(placed_marks, key=lambda each: each[:3]):
-            inner = self.within(mark.children, chosen, (begin, end), (mark.begin, mark.end))
-            parts += [self._write(self._text[last:begin]), mark.opening, inner, mark.closing]
+            parts.append(write(self._text[last:begin]))
             last = end
-        return "".join([*parts, self._write(self._text[last : place[1]])])
+            if mark.is_point:
+                before, after = self._spaces(mark, begin, place)
+                parts += [write(before), mark.opening, write(after)]
+                last += mark.is_space and self._text[begin : place[1]].startswith(" ")
+            else:
+                area = (begin, end), (mark.begin, mark.end)
+                inner = self.within(mark.children, chosen, *area, mark.write or write)
+                parts += [mark.opening, inner, mark.closing]
+        return "".join([*parts, write(self._text[last : place[1]])])
 
-    def _chosen(self, mark: Mark, free: list[tuple[int, int]], is_whole: bool) -> tuple[int, int]:
+    def _spaces(self, mark: Mark, at: int, place: tuple[int, int]) -> tuple[str, str]:
+        """Returns the white space that a point needs on both sides, as it had in the source."""
+        if mark.is_space or (mark.is_kept and self._places.get(mark.begin) == at):
+            return "", ""
+        before, behind = self._text[place[0] : at][-1:], self._text[at : place[1]][:1]
+        is_before = mark.is_apart and at > place[0] and not before.isspace()
+        is_behind = behind.isalnum() and not mark.is_glued and (mark.is_apart or at == place[0])
+        return " " * is_before, " " * is_behind
+
+    def _chosen(
+        self, mark: Mark, free: list[tuple[int, int]], is_whole: bool, last: int
+    ) -> tuple[int, int]:
         if is_whole and len(free) == 1:
             return free[0]
         best_gain, best = 0, (0, 0)
@@ -139,19 +153,19 @@ class _Writer:
         nearest = min(known, key=lambda index: self._distance(mark, index), default=None)
         if nearest is not None:
             return nearest, nearest + 1
-        begin = free[-1][1] if free else 0
+        begin = free[-1][1] if free else last
         return begin, begin
 
-    def _value(self, mark: Mark, word: _Word) -> int:
+    def _value(self, mark: Mark, word: Word) -> int:
         if word.source is not None and mark.begin <= word.source < mark.end:
             return 1
         return -1 if word.counts and word.source is not None else 0
 
     def _distance(self, mark: Mark, index: int) -> int:
-        source = self._words[index].source
-        if source is None:
+        word = self._words[index]
+        if word.source is None:
             return len(self._source)
-        return max(mark.begin - source, source - mark.end, 0)
+        return max(mark.begin - word.source_end + 1, word.source - mark.end, 0)
 
     def _place(self, words: tuple[int, int], within: tuple[int, int]) -> tuple[int, int]:
         first, last = words
@@ -170,20 +184,19 @@ class _Writer:
         return begin, end
 
     def _at(
-        self, mark: Mark, words: tuple[int, int], within: tuple[int, int]
-    ) -> tuple[int, int, Mark]:
+        self,
+        mark: Mark,
+        words: tuple[int, int],
+        within: tuple[int, int],
+        taken: list[tuple[int, int]],
+    ) -> tuple[int, int]:
+        """Returns where a point is, and its rank there."""
         at = self._places.get(mark.begin, -1) if mark.is_kept else -1
         if within[0] <= at <= within[1]:
-            return self._ranks[mark.begin], at, mark
-        at = self._behind(mark.begin, words, within)
-        is_behind_space = self._source[mark.begin - 1 : mark.begin].isspace()
-        if not mark.is_kept:
-            # A space before it stays before that.
-            is_separate = is_behind_space and self._text[at : at + 1].isspace()
-            return 0, min(at + is_separate, within[1]), mark
-        if at == within[0]:
-            return 0, at, mark._replace(opening=f"{mark.opening} ")
-        return 0, at, mark._replace(opening=f" {mark.opening}" if is_behind_space else mark.opening)
+            return _outside(at, taken), self._ranks[mark.begin]
+        at = _outside(self._behind(mark.begin, words, within), taken)
+        # A space before it stays before that.
+        return at + (mark.is_apart and self._text[at : within[1]][:1].isspace()), 0
 
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
         before = [
@@ -210,7 +223,10 @@ def _without_kept(
         stand_in = source[mark.begin : mark.end]
         begins = (link.target_begin for link in links if link.source_begin == mark.begin)
         begin = next((begin for begin in begins if text.startswith(stand_in, begin)), None)
-        if begin is not None:
+        if begin is None and stand_in.startswith("{"):
+            # Nothing is known of its token.
+            begin = text.find(stand_in)
+        if begin is not None and begin >= 0:
             spans.append((begin, begin + len(stand_in), mark.begin))
     parts: list[str] = []
     rest: list[Link] = []
@@ -254,44 +270,3 @@ def _without(free: list[tuple[int, int]], taken: tuple[int, int]) -> list[tuple[
         else:
             rest.append((begin, end))
     return [run for run in rest if run[0] < run[1]]
-
-
-def _words(translation: Translation, cuts: Sequence[int]) -> list[_Word]:
-    """Divides a translation into words; a word comes from where most of its characters do.
-
-    Args:
-        translation: The translation.
-        cuts: Places where words end too, in order.
-    """
-    links = sorted(translation.alignment, key=lambda link: link.target_begin)
-    begins = [link.target_begin for link in links]
-    words = []
-    for unit in _UNIT.finditer(translation.text):
-        for begin, end in _parts(unit, begins, cuts):
-            votes: Counter[int] = Counter()
-            # The first link may begin before the word.
-            first = max(0, bisect_right(begins, begin) - 1)
-            for link in links[first : bisect_right(begins, end - 1)]:
-                votes[link.source_begin] += max(0, _common(link, begin, end))
-            source, count = votes.most_common(1)[0] if votes else (0, 0)
-            counts = translation.text[begin].isalnum()
-            words.append(_Word(begin, end, source if count else None, counts))
-    return words
-
-
-def _common(link: Link, begin: int, end: int) -> int:
-    return min(end, link.target_end) - max(begin, link.target_begin)
-
-
-def _parts(
-    unit: re.Match[str], begins: Sequence[int], cuts: Sequence[int]
-) -> list[tuple[int, int]]:
-    begin, end = unit.span()
-    places = {begin, end, *_between(cuts, begin, end)}
-    if _UNSPACED.search(unit[0]):
-        places.update(_between(begins, begin, end))
-    return list(pairwise(sorted(places)))
-
-
-def _between(places: Sequence[int], begin: int, end: int) -> Sequence[int]:
-    return places[bisect_right(places, begin) : bisect_right(places, end - 1)]

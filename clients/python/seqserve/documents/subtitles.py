@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, Passage, Translation
@@ -25,7 +26,9 @@ _TAG = r"</?\w[^<>]*>"
 # Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
 _DASH = re.compile(rf"((?:\s|{_TAG})*)([-–]\s*)")
-_LINE_END = re.compile(r"\r\n|\r|\n")
+# Other programs' breaks within a line, and spaces that do not break.
+_BREAK = re.compile(r"\\[Nnh]")
+_LINE_END = re.compile(r"\r\n|\r|\n|\\[Nn]")
 _WORD = re.compile(rf"(?:{_TAG}|\{{[^{{}}]*\}}|\S)+")
 
 
@@ -46,7 +49,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
         for speech in _speeches(cue):
             for part in _passages(speech, _WEB if is_web else _PLAIN):
                 before += part.before
-                if part.text:
+                if part.text or part.copied:
                     yield replace(part, line=part.line + number - 1, before=before)
                     before = ""
             number += len(speech)
@@ -107,7 +110,7 @@ def _tag(markup: str) -> Piece:
 def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
     for part in parts:
         if ends := _LINE_END.findall(part.source):
-            written = partial(_wrapped, part, len(ends) + 1, ends[0])
+            written = partial(_wrapped, part, ends)
             part = replace(
                 part,
                 written=written,
@@ -120,15 +123,17 @@ def _separate(part: Passage) -> Iterator[Passage]:
     return _in_lines(part.split_passages()) if part.split_passages else iter(())
 
 
-def _wrapped(part: Passage, lines: int, end: str, translation: Translation) -> str:
-    text = part.written(translation)
+def _wrapped(part: Passage, ends: list[str], translation: Translation) -> str:
+    text, lines = part.written(translation), len(ends) + 1
     words = _WORD.findall(text)
     sizes = [len(_MARKUP.sub("", word)) for word in words]
-    for width in range(sum(sizes) // lines, sum(sizes) + len(sizes)):
-        wrapped = _filled(words, sizes, width)
-        if len(wrapped) <= lines:
-            return end.join(wrapped)
-    return text
+    widths = range(sum(sizes) // lines, sum(sizes) + len(sizes))
+    # The least width at which they fit.
+    at = bisect_left(widths, True, key=lambda width: len(_filled(words, sizes, width)) <= lines)
+    if at == len(widths):
+        return text
+    wrapped = _filled(words, sizes, widths[at])
+    return "".join(chain(*zip(["", *ends], wrapped, strict=False)))
 
 
 def _filled(words: list[str], sizes: list[int], width: int) -> list[str]:
@@ -144,5 +149,5 @@ def _filled(words: list[str], sizes: list[int], width: int) -> list[str]:
     return lines
 
 
-_PLAIN = Syntax(read=str, write=str)
+_PLAIN = Syntax(read=partial(_BREAK.sub, "\n"), write=str)
 _WEB = Syntax(read=html.unescape, write=partial(html.escape, quote=False))

@@ -19,7 +19,9 @@ from seqserve.documents.passage import Lines, ParseError, Passage, Translation
 from seqserve.documents.syntax import Syntax
 
 _DELIMITERS = ",;\t|"
-_CELL = r'"(?:[^"]|"")*"'
+# The line with which Excel tells the delimiter.
+_SEPARATOR = re.compile(r"\"?sep=([^\r\n\"])\"?(?:\r\n|\r|\n)", re.IGNORECASE)
+_CELL = r'"(?:[^"]|"")*+"'
 
 
 class _Cell(NamedTuple):
@@ -41,9 +43,11 @@ def parse(lines: Lines, column: str) -> Iterator[Passage]:
 
 
 def _parts(source: str, column: str) -> Iterator[str | Passage]:
-    delimiter, number = _place(source, column)
+    told = _SEPARATOR.match(source)
+    begin = told.end() if told else 0
+    delimiter, number = _place(source[begin:], column, told[1] if told else _DELIMITERS)
     end = 0
-    for cell in _cells(source, delimiter):
+    for cell in _cells(source, delimiter, begin):
         if cell.column == number and cell.row > 1:
             yield source[end : cell.begin]
             yield _passage(cell.raw, delimiter)
@@ -51,9 +55,9 @@ def _parts(source: str, column: str) -> Iterator[str | Passage]:
     yield source[end:]
 
 
-def _place(source: str, column: str) -> tuple[str, int]:
+def _place(source: str, column: str, delimiters: str) -> tuple[str, int]:
     names: list[str] = []
-    for delimiter in _DELIMITERS:
+    for delimiter in delimiters:
         row: list[str] = []
         # With another delimiter its quotes may not go around cells.
         with suppress(ParseError):
@@ -73,12 +77,12 @@ def _first_row(source: str, delimiter: str) -> Iterator[_Cell]:
         yield cell
 
 
-def _cells(source: str, delimiter: str) -> Iterator[_Cell]:
+def _cells(source: str, delimiter: str, at: int = 0) -> Iterator[_Cell]:
     mark = re.escape(delimiter)
     # Few programs quote cells between tabs, so quotes there may be of the text.
-    quoted, plain = (r'"(?:[^"\r\n]|"")*"', "") if delimiter == "\t" else (_CELL, '(?!")')
+    quoted, plain = (r'"(?:[^"\r\n]|"")*+"', "") if delimiter == "\t" else (_CELL, '(?!")')
     pattern = re.compile(rf"(?P<cell>{quoted}|{plain}[^{mark}\r\n]*)(?P<end>{mark}|\r\n|\r|\n|\Z)")
-    at, row, column, line = 0, 1, 0, 1
+    row, column, line = 1, 0, 1 + source.count("\n", 0, at)
     while at <= len(source):
         match = pattern.match(source, at)
         if match is None:

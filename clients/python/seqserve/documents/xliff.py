@@ -7,32 +7,57 @@ https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from functools import partial
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import Kind, Piece, joined_passages
+from seqserve.documents.inline import joined_passages
 from seqserve.documents.messages import is_message, pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
-from seqserve.documents.xml_source import ENTITY, XML, Token, end_of, raw_of, tokens
+from seqserve.documents.pieces import Kind, Piece
+from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node, root_of
+from seqserve.documents.xml_text import Role, Table
 
-# Elements that hold code, or stand for it.
-_CODES = {"x", "ph", "it", "cp"}
-# A code and its end, which may be elements far from each other.
-_HALVES = {"bx", "ex", "bpt", "ept", "sc", "ec", "sm", "em"}
+# A code and its end, which may be elements far from each other: by what they belong together.
+_STARTS = {"bx": "rid", "bpt": "rid", "sc": "id", "sm": "id"}
+_ENDS = {"ex": "rid", "ept": "rid", "ec": "startRef", "em": "startRef"}
+_POSITIONS = {"open": Kind.START, "close": Kind.END}
+# Names of codes that begin and end an element, as Angular writes them.
+_NAMED = re.compile(r"(?P<start>START|OPEN|BEGIN)_|(?:CLOSE|END)_")
 _STATE = re.compile(r"(\sstate\s*=\s*)(?:\"[^\"]*\"|'[^']*')")
 # Of a target without a translation, in version 1.2.
 _UNTRANSLATED = {"new", "needs-translation"}
 
 
-class _Element(NamedTuple):
-    begin: int
-    """Index of its first tag."""
-    end: int
-    """Index after its last tag."""
+def _code(node: Node) -> Piece | None:
+    """Reads an element that holds code, or stands for it."""
+    attributes, name = node.attributes, node.name
+    id_ = attributes.get("id", "")
+    if halves := (_STARTS if name in _STARTS else _ENDS if name in _ENDS else None):
+        kind = Kind.START if halves is _STARTS else Kind.END
+        # A mark of an annotation stands for no word.
+        return Piece(kind, node.raw, attributes.get(halves[name], id_), text="")
+    if name == "it" and (position := _POSITIONS.get(attributes.get("pos", ""))):
+        return Piece(position, node.raw, attributes.get("rid", id_), text="")
+    if name not in ("x", "ph", "it", "cp"):
+        return None
+    if named := _NAMED.match(id_):
+        kind = Kind.START if named["start"] else Kind.END
+        return Piece(kind, node.raw, re.sub(r"_\d+$", "", id_[named.end() :]), text="")
+    return Piece(Kind.PLACEHOLDER, node.raw, text="")
 
-    def inner(self, document: Sequence[Token]) -> Sequence[Token]:
-        return document[self.begin + 1 : self.end - 1]
+
+def _role(node: Node, _: Node) -> Role | None:
+    return None if _is_text(node, True) else Role.PROTECTED
+
+
+_TABLE = Table(
+    roles=dict.fromkeys(("g", "pc", "mrk"), Role.INLINE)
+    | dict.fromkeys((*_STARTS, *_ENDS, "x", "ph", "it", "cp"), Role.POINT),
+    role=_role,
+    piece=_code,
+    texts=partial(pieces, others=ENTITY, is_whole=False),
+)
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
@@ -41,101 +66,73 @@ def parse(lines: Lines) -> Iterator[Passage]:
     A target that is made has the state ``needs-review-translation`` in version 1.2; in version 2
     its segment has the state ``translated``. What has ``translate="no"`` stays.
     """
-    document = tokens("".join(lines))
-    roots = (token for token in document if token.kind in (Kind.OPENING, Kind.EMPTY))
-    root = next(roots)
-    if root.name != "xliff":
-        raise ParseError(1, f"begins XML of {root.name!r}, not of XLIFF")
-    return joined_passages(_parts(document))
+    document = _TABLE.read("".join(lines))
+    if (name := root_of(document).name) != "xliff":
+        raise ParseError(1, f"begins XML of {name!r}, not of XLIFF")
+    parts: list[str | Passage] = []
+    _add(document, True, parts)
+    return joined_passages(parts)
 
 
-def _parts(document: Sequence[Token]) -> Iterator[str | Passage]:
-    index = 0
-    # Whether what is open is translated.
-    levels = [True]
-    while index < len(document):
-        token = document[index]
-        is_unit = token.kind is Kind.OPENING and token.name in ("trans-unit", "segment")
-        end = end_of(document, index) + 1 if is_unit else index + 1
-        is_text = levels[-1] if token.kind is not Kind.OPENING else _is_text(token, levels[-1])
-        if is_unit and is_text:
-            yield from _unit(document[index:end])
+def _add(parent: Node, is_text: bool, parts: list[str | Passage]) -> None:
+    for node in parent.children:
+        is_inner = _is_text(node, is_text)
+        if node.name in ("trans-unit", "segment"):
+            marked = Passage(line=1, source=node.raw, copied="marked")
+            parts.append(_unit(node) if is_inner else marked)
+        elif not node.children:
+            parts.append(node.raw)
         else:
-            yield raw_of(document[index:end])
-            if token.kind is Kind.OPENING and not is_unit:
-                levels.append(is_text)
-            elif token.kind is Kind.CLOSING:
-                levels.pop()
-        index = end
+            parts.append(node.opening)
+            _add(node, is_inner, parts)
+            parts.append(node.closing)
 
 
-def _is_text(token: Token, is_text: bool) -> bool:
-    return {"yes": True, "no": False}.get(token.attributes().get("translate", ""), is_text)
+def _is_text(node: Node, is_text: bool) -> bool:
+    return {"yes": True, "no": False}.get(node.attributes.get("translate", ""), is_text)
 
 
-def _unit(unit: Sequence[Token]) -> Iterator[str | Passage]:
-    children = _children(unit)
+def _unit(unit: Node) -> str | Passage:
+    children: dict[str, Node] = {}
+    for child in unit.elements():
+        children.setdefault(child.name, child)
     source, old = children.get("source"), children.get("target")
-    raw = raw_of(unit)
-    text = source.inner(unit) if source else ()
-    if source is None or not text or (old and not _is_empty(unit, old)):
-        yield raw
-        return
-    if is_message(raw_of(text)):
+    if source is None or not source.inner or (old and not _is_empty(old)):
+        return Passage(line=1, source=unit.raw, copied="translated") if old else unit.raw
+    if is_message(source.text):
         fault = "is a message of ICU, which is not translated in XLIFF"
-        yield Passage(line=1, source=raw, fault=fault)
-        return
-    prefix = re.match(r"<((?:[^\s<>/:]+:)?)", unit[source.begin].raw)
-    name = f"{prefix[1] if prefix else ''}target"
+        return Passage(line=1, source=unit.raw, fault=fault)
+    name = f"{source.prefix}target"
     # The target follows the source, and in version 1.2 the source in segments.
-    before = old.begin if old else max(source.end, children.get("seg-source", source).end)
-    tag = unit[old.begin].raw.removesuffix(">").removesuffix("/").rstrip() if old else f"<{name}"
-    indent = unit[source.begin - 1].raw if not old and source.begin > 1 else ""
-    head = raw_of(unit[1:before]) + (indent if not indent.strip() else "")
-    if unit[0].name == "segment":
-        opening = f"{_with_state(unit[0].raw, 'translated')}{head}{tag}>"
+    nodes, segmented = unit.children, children.get("seg-source", source)
+    place = nodes.index(old) if old else nodes.index(segmented) + 1
+    tag = old.opening.removesuffix(">").removesuffix("/").rstrip() if old else f"<{name}"
+    before = nodes[nodes.index(source) - 1]
+    has_indent = old is None and nodes[0] is not source and before.name == TEXT
+    indent = before.raw if has_indent and not before.raw.strip() else ""
+    head = "".join(each.raw for each in nodes[:place]) + indent
+    if unit.name == "segment":
+        opening = f"{_with_state(unit.opening, 'translated')}{head}{tag}>"
     else:
-        opening = f"{unit[0].raw}{head}{_with_state(f'{tag}>', 'needs-review-translation')}"
-    closing = f"</{name}>{raw_of(unit[old.end if old else before :])}"
-    yield target(_pieces(text), XML, line=1, before="", kept=raw, opening=opening, closing=closing)
+        opening = f"{unit.opening}{head}{_with_state(f'{tag}>', 'needs-review-translation')}"
+    rest = "".join(each.raw for each in nodes[place + (old is not None) :])
+    return target(
+        # Its marks of segments are those of the target, too.
+        _TABLE.pieces(segmented if segmented.text == source.text else source, is_text=True),
+        XML,
+        line=1,
+        before="",
+        kept=unit.raw,
+        opening=opening,
+        closing=f"</{name}>{rest}{unit.closing}",
+    )
 
 
-def _children(unit: Sequence[Token]) -> dict[str, _Element]:
-    children: dict[str, _Element] = {}
-    index = 1
-    while index < len(unit) - 1:
-        end = index + 1
-        if unit[index].kind in (Kind.OPENING, Kind.EMPTY):
-            end = end_of(unit, index) + 1
-            children.setdefault(unit[index].name, _Element(index, end))
-        index = end
-    return children
-
-
-def _is_empty(unit: Sequence[Token], old: _Element) -> bool:
-    state = unit[old.begin].attributes().get("state", "new")
-    return state in _UNTRANSLATED and not raw_of(old.inner(unit)).strip()
+def _is_empty(old: Node) -> bool:
+    return old.attributes.get("state", "new") in _UNTRANSLATED and not old.inner.strip()
 
 
 def _with_state(tag: str, state: str) -> str:
     if _STATE.search(tag):
         return _STATE.sub(rf'\g<1>"{state}"', tag, count=1)
     return f'{tag[:-1]} state="{state}">'
-
-
-def _pieces(inner: Sequence[Token]) -> Iterator[Piece]:
-    index = 0
-    while index < len(inner):
-        token = inner[index]
-        end = index + 1
-        if token.kind is Kind.TEXT:
-            yield from pieces(token.raw, XML, others=ENTITY, is_whole=False)
-        elif token.kind in (Kind.OPENING, Kind.EMPTY) and (
-            token.name in _CODES | _HALVES or not _is_text(token, True)
-        ):
-            end = end_of(inner, index) + 1
-            kind = Kind.EMPTY if token.name in _HALVES else Kind.PLACEHOLDER
-            yield Piece(kind, raw_of(inner[index:end]))
-        else:
-            yield Piece(token.kind, token.raw, token.name)
-        index = end

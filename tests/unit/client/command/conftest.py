@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -12,14 +13,22 @@ from ..fake_server import FakeServer
 
 
 @pytest.fixture
+def reports() -> list[str]:
+    """The lines in which ``seqserve translate`` says what became of each file."""
+    return []
+
+
+@pytest.fixture
 def seqserve(
-    server: FakeServer, capsys: pytest.CaptureFixture[str]
+    server: FakeServer, capsys: pytest.CaptureFixture[str], reports: list[str]
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs a command against the server; returns exit status, output and errors."""
 
     def run(command: str, *argv: str) -> tuple[int, str, str]:
         status = main([command, "--target", server.target, *argv])
         streams = capsys.readouterr()
-        return status, streams.out, streams.err
+        of_files = re.compile(r"^seqserve: .* passages translated, .*\n", re.MULTILINE)
+        reports.extend(of_files.findall(streams.err))
+        return status, streams.out, of_files.sub("", streams.err)
 
     return run

@@ -52,7 +52,9 @@ def test_passages_are_divided_into_sentences(seqserve: Run, file: Path, server: 
 
 def test_what_has_no_letter_is_not_sent(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     path = tmp_path / "a.html"
-    path.write_text("<td>102</td><td>$5.99</td><p>♪ ♪</p><p>so <code>x</code>, <code>y</code></p>")
+    path.write_text(
+        "<td>102</td><td>$5.99</td><p>♪ ♪</p><p>so</p><p><code>x</code>, <code>y</code></p>"
+    )
     upper = path.read_text().replace("so", "SO")
     assert seqserve("translate", str(path)) == (0, upper, "")
     assert [request.source for request in server.requests] == ["so"]

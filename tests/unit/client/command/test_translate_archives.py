@@ -13,7 +13,8 @@ from ..fake_server import FakeServer
 Run = Callable[..., tuple[int, str, str]]
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 DOCX = f'<w:document {W}><w:p><w:r><w:t xml:space="preserve">{{}}</w:t></w:r></w:p></w:document>'
-ODT = '<o:d xmlns:o="urn:o" xmlns:text="urn:t"><text:p>{}</text:p></o:d>'
+TEXT = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+ODT = f'<o:d xmlns:o="urn:o" {TEXT}><text:p>{{}}</text:p></o:d>'
 EPUB = '<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{}</p></body></html>'
 PICTURE = bytes(range(256)) * 300
 
@@ -146,3 +147,63 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(
     assert status == 2 and report.startswith(f"seqserve: {path}: ") and reason in report
     assert out.read_text() == "before"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.odt", "b.odt"]
+
+
+def related(*relations: tuple[str, str]) -> str:
+    each = '<Relationship Type="http://x/{}" Target="{}"/>'
+    listed = "".join(each.format(*relation) for relation in relations)
+    return f"<Relationships>{listed}</Relationships>"
+
+
+BOOK = "<package><manifest>{}</manifest></package>"
+ITEM = '<item href="{}" media-type="application/{}"/>'
+
+
+@pytest.mark.parametrize(
+    ("suffix", "index", "part", "translated", "kept"),
+    [
+        (
+            ".docx",
+            {
+                "_rels/.rels": related(("officeDocument", "/word/document2.xml"), ("x", "no.xml")),
+                "word/_rels/document2.xml.rels": related(
+                    *(("header", "../top.xml"), ("comments", "comments.xml")),
+                    # What leads back, or nowhere.
+                    *(("officeDocument", "document2.xml"), ("footer", "../../no/where.xml")),
+                ),
+            },
+            DOCX,
+            ["word/document2.xml", "top.xml"],
+            ["word/document.xml", "word/comments.xml", "no.xml"],
+        ),
+        (
+            ".epub",
+            {
+                "META-INF/container.xml": '<container><rootfile full-path="a/b.opf"/></container>',
+                "a/b.opf": BOOK.format(
+                    ITEM.format("one%20two.xml", "xhtml+xml")
+                    + ITEM.format("../toc.ncx", "x-dtbncx+xml")
+                    + ITEM.format("three.xml", "x")
+                ),
+            },
+            EPUB,
+            ["a/one two.xml", "toc.ncx"],
+            ["a/three.xml", "four.xhtml"],
+        ),
+        (".odt", {}, ODT, ["content.xml", "Object 1/content.xml"], ["meta.xml"]),
+    ],
+)
+def test_the_parts_of_text_are_those_that_the_archive_names(
+    seqserve: Run,
+    tmp_path: Path,
+    suffix: str,
+    index: dict[str, str],
+    part: str,
+    translated: list[str],
+    kept: list[str],
+) -> None:
+    parts = {name: part.format("good day") for name in (*translated, *kept)}
+    source, out = archive(tmp_path / f"a{suffix}", index | parts), tmp_path / f"b{suffix}"
+    assert seqserve("translate", str(source), "-o", str(out)) == (0, "", "")
+    expected = index | parts | {name: part.format("GOOD DAY") for name in translated}
+    assert {name: data.decode() for name, _, data in parts_of(out)[1:]} == expected

@@ -21,6 +21,7 @@ HEADER = (
     [
         ('msgid "a b"\nmsgstr ""\n', 'msgid "a b"\nmsgstr "«a b»"\n'),
         ('msgid "a"\nmsgstr "b"\n', None),
+        ('domain "x"\nmsgid "a"\nmsgstr ""\n', 'domain "x"\nmsgid "a"\nmsgstr "«a»"\n'),
         ('#, fuzzy\nmsgid "a"\nmsgstr "b"\n', None),
         ('#~ msgid "a"\n#~ msgstr ""\n', None),
         ('msgid "%s: %d"\nmsgstr ""', None),

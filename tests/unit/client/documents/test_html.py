@@ -139,3 +139,21 @@ PIECES += [
 def test_any_markup_is_kept_to_the_byte(html: str) -> None:
     passages = passages_of(Format.HTML, html)
     assert "".join(each.before + each.source for each in passages) == html
+
+
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ("<html><head><title/><script/></head><body><p>a <b>b</b></p></body></html>", ["a b"]),
+        ("<p>a&nbsp;b <![CDATA[c & d]]><br/>e <code>x</code> <i class='notranslate'>f</i></p>",
+         ["a\u00a0b c & d", "e x f"]),
+        ("<ncx><navLabel><text>a</text></navLabel><content src='b'/></ncx>", ["a"]),
+        # What is no XML is read as HTML.
+        ("<p>a<p>b & <b>c", ["a", "b &", "c"]),
+    ],
+)  # fmt: skip
+def test_pages_of_books(text: str, texts: list[str]) -> None:
+    source = f'<?xml version="1.0"?><!DOCTYPE html SYSTEM "x">\n{text}\n'
+    passages = passages_of(Format.EPUB, source)
+    assert [each.text for each in passages if each.has_words] == texts
+    assert "".join(each.before + each.source for each in passages) == source

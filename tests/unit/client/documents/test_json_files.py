@@ -33,6 +33,13 @@ def test_texts_are_translated_and_keys_are_not(text: str, expected: str) -> None
     assert marked(Format.JSON, text) == expected
 
 
+def test_what_flutter_says_about_texts_is_no_text() -> None:
+    about = '"@@locale": "en", "@a": {"description": "b", "placeholders": {"n": ["c", {"d": "e"}]}}'
+    text = f'{{{about}, "a": "{{n}} texts", "@x" : "y","b":"c"}}'
+    expected = text.replace("{n} texts", "{n} «texts»").replace('"b":"c"', '"b":"«c»"')
+    assert marked(Format.ARB, text) == expected
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.support.capitals import capitals
 
 from seqserve.documents.markdown import parse
 from seqserve.documents.passage import Translation
@@ -15,21 +16,21 @@ from seqserve.documents.passage import Translation
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def written(markdown: str, translations: dict[str, str]) -> str:
-    """The document with these texts translated; others stay."""
-    passages = list(parse(markdown.splitlines(keepends=True)))
-    assert set(translations) <= {each.text for each in passages}
+def upper(markdown: str) -> str:
     return "".join(
-        each.before
-        + (each.written(Translation(translations[each.text])) if each.text in translations else "")
-        + ("" if each.text in translations else each.source)
-        for each in passages
+        each.before + (each.written(capitals(each)) if each.has_words else each.source)
+        for each in parse(markdown.splitlines(keepends=True))
     )
 
 
-def upper(markdown: str) -> str:
-    texts = {each.text for each in parse(markdown.splitlines(keepends=True)) if each.text}
-    return written(markdown, {text: text.upper() for text in texts})
+def written(markdown: str, text: str, translation: str) -> str:
+    """The document with this text translated; others stay."""
+    passages = list(parse(markdown.splitlines(keepends=True)))
+    assert text in [each.text for each in passages]
+    return "".join(
+        each.before + (each.written(Translation(translation)) if each.text == text else each.source)
+        for each in passages
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,99 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("::: tip My title\nSome *text*.\n:::\n", "::: tip MY TITLE\nSOME *TEXT*.\n:::\n"),
+        (":::note[My title]{.a}\nText\n:::\n", ":::note[MY TITLE]{.a}\nTEXT\n:::\n"),
+        ("/// note | My title\ntext\n///\n", "/// note | MY TITLE\nTEXT\n///\n"),
+        ("+++\ntitle = 'a'\n+++\nb\n", "+++\ntitle = 'a'\n+++\nB\n"),
+        ("---\ntitle: a\n---\nb\n", "---\ntitle: a\n---\nB\n"),
+        ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
+        ("> [!tip]- Title\n> text\n", "> [!tip]- TITLE\n> TEXT\n"),
+        ("$$\na = b\n$$\n\nso $a_1 = b$ is\n", "$$\na = b\n$$\n\nSO $a_1 = b$ IS\n"),
+        ("it costs $5, or $6\n", "IT COSTS $5, OR $6\n"),
+        (
+            '!!! note "The title"\n    some\n    text\n\n    - item\n\nmore\n',
+            '!!! note "THE TITLE"\n    SOME TEXT\n\n    - ITEM\n\nMORE\n',
+        ),
+        ("??? tip\n    text\n", "??? tip\n    TEXT\n"),
+        (
+            '=== "First"\n\n    text\n\n=== "Second"\n\n        code\n',
+            '=== "FIRST"\n\n    TEXT\n\n=== "SECOND"\n\n        code\n',
+        ),
+        ("# Title {#my-id .cls}\n", "# TITLE {#my-id .cls}\n"),
+        ("a [text]{.mark} b\n{: .cls }\n", "A [TEXT]{.mark} B\n{: .cls }\n"),
+        (
+            '{{< note >}}\nsome\ntext\n{{< /note >}}\nsee {{< ref "a b" >}} now\n',
+            '{{< note >}}\nSOME TEXT\n{{< /note >}}\nSEE {{< ref "a b" >}} NOW\n',
+        ),
+        (
+            "{% if a %}\nsome {{ user.name }} text\n{% endif %}\n",
+            "{% if a %}\nSOME {{ user.name }} TEXT\n{% endif %}\n",
+        ),
+        (
+            "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\nsome {props.d} text\n",
+            "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\nSOME {props.d} TEXT\n",
+        ),
+        (
+            '<Tabs groupId={a}>\n<Tab>\n\nsome <Tip text="b">word</Tip>\n\n</Tab>\n</Tabs>\n',
+            '<Tabs groupId={a}>\n<Tab>\n\nSOME <Tip text="b">WORD</Tip>\n\n</Tab>\n</Tabs>\n',
+        ),
+        ("see [[Page]] and [[page|this *page*]]\n", "SEE [[Page]] AND [[page|THIS *PAGE*]]\n"),
+        ("press <kbd>Ctrl</kbd>+<kbd>C</kbd> now\n", "PRESS <kbd>Ctrl</kbd>+<kbd>C</kbd> NOW\n"),
+        (
+            'a <b>bold</b> <span translate="no">Word</span> b\n',
+            'A <b>BOLD</b> <span translate="no">Word</span> B\n',
+        ),
+        (
+            "<details>\n<summary>More</summary>\n\ntext\n\n</details>\n",
+            "<details>\n<summary>MORE</summary>\n\nTEXT\n\n</details>\n",
+        ),
+        (
+            "Term\n: The *meaning*\n\n- [ ] task\n- [x] done\n",
+            "TERM\n: THE *MEANING*\n\n- [ ] TASK\n- [x] DONE\n",
+        ),
+        ("a[^1].\n\n[^1]: note\n\n    more\n", "A[^1].\n\n[^1]: NOTE\n\n    MORE\n"),
+        ("*[HTML]: Some text\n*[CSS]: more\n", "*[HTML]: SOME TEXT\n*[CSS]: MORE\n"),
+        (
+            '--8<-- "a.md"\n\n[TOC]\n\n:smile: and ++ctrl+c++\n',
+            '--8<-- "a.md"\n\n[TOC]\n\n:smile: AND ++ctrl+c++\n',
+        ),
+        # A text that is the label of its address.
+        (
+            "see [the page] or [b][]\n\n[the page]: c\n[b]: d\n",
+            "SEE [THE PAGE][the page] OR [B][b]\n\n[the page]: c\n[b]: d\n",
+        ),
+        # A label whose address another file has.
+        ("the [text][label-of-site] here\n", "THE [TEXT][label-of-site] HERE\n"),
+        ("use `code` in *the `x` text*\n", "USE `code` IN *THE `x` TEXT*\n"),
+    ],
+)
+def test_what_sites_add(markdown: str, expected: str) -> None:
+    assert upper(markdown) == expected
+
+
+def test_a_passage_that_is_not_translated_stays_to_the_byte() -> None:
+    markdown = "> a `b`\n>   c\\\n> d **e\n> f** 1\r\n\r\n1. g\r\n   h\r\n"
+    assert "".join(each.before + each.source for each in parse([markdown])) == markdown
+
+
+@pytest.mark.parametrize(
+    ("markdown", "copied", "left"),
+    [
+        ("---\na: b\n---\n\n```\nc\n```\n\n12\n", ["data", "code", "no letter"], []),
+        ("[a]: http://b 'c d'\n\n$$\nx\n$$\n", ["data", "code"], []),
+        ("> <p>\n> text\n> </p>\n", [], ["is HTML within a quote, which is not read"]),
+        (">" * 120 + " text\n", [], ["is at a place where no text is read"]),
+    ],
+)
+def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -> None:
+    found = [*parse(markdown.splitlines(keepends=True))]
+    assert [each.copied for each in found if each.copied] == copied
+    assert [each.fault for each in found if each.fault] == left
+
+
+@pytest.mark.parametrize(
     ("markdown", "text", "translation", "expected"),
     [
         ("a", "a", "1. b", "1\\. b"),
@@ -66,7 +160,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("- a\n", "a", "# b", "- \\# b\n"),
         ("a\n===\n", "a", "> b", "\\> b\n===\n"),
         ("# 1. a\n", "1. a", "1. b", "# 1. b\n"),
-        ("`x` a\n", "a", "- b", "`x` - b\n"),
+        ("[^1] a\n", "a", "- b", "[^1] - b\n"),
         ("|a|\n|-|\n", "a", "b|c", "|b\\|c|\n|-|\n"),
         ("a", "a", "-5 + 3 = 1.5, ~2 * 3 & 4 < 5!", "-5 + 3 = 1.5, ~2 * 3 & 4 < 5!"),
         ("a", "a", "__b__ and snake_case", "\\_\\_b\\_\\_ and snake_case"),
@@ -76,7 +170,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
 def test_a_translation_changes_no_structure(
     markdown: str, text: str, translation: str, expected: str | None
 ) -> None:
-    found = written(markdown, {text: translation})
+    found = written(markdown, text, translation)
     assert found == expected or (expected is None and shown(found) == [("paragraph", translation)])
 
 
@@ -111,5 +205,5 @@ def test_the_reader_sees_the_translation(words: list[str], is_apart: bool) -> No
         ("## ", " ##\n", "heading"),
         ("| ", " |\n|---|\n", "th"),
     ):
-        found = written(f"{before}word{behind}", {"word": translation})
+        found = written(f"{before}word{behind}", "word", translation)
         assert shown(found) == [(kind, translation)], found

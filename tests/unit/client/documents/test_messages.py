@@ -68,6 +68,12 @@ LONG = "{{ the_number_of_all_files_that_were_deleted }}"
          "geh <b>{n} Eier</b>"),
         ("see <b>the {n}</b> go", "see the {n} go", "{n} geh das", "{n} go the",
          " geh <b>das {n}</b>"),
+        # Two that are around words are an element.
+        ("go {b}here{e} now", "go here now", "jetzt hier gehen", "now here go",
+         "jetzt {b}hier{e} gehen"),
+        ("So %1$sgo here.%2$s", "So go here.", "Hier geh so.", "here go So .",
+         "%1$sHier geh%2$s so."),
+        ("in {a}ms of {b}s", None, "in {a}ms von {b}s", "in {a} ms of {b} s", None),
         ("for {n}ms now", None, "jetzt für {n}ms", "now for {n} ms", None),
         (f"a {LONG} b", "a {0} b", "B {0} A", "b {0} a", f"B {LONG} A"),
         # It was lost: behind the word before it.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
+from random import Random
 from xml.etree import ElementTree
 
 import pytest
@@ -12,10 +14,12 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Link, Translation
 
-from .marking import marked, passages_of
+from .marking import marked, passages_of, units
 from .test_subtitles import written
+from .translating import in_capitals
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 BOLD = "<w:rPr><w:b/></w:rPr>"
 
 
@@ -81,10 +85,135 @@ def test_a_run_of_another_format_follows_its_words() -> None:
     assert texts_of(result) == [[(False, "kam ein "), (True, "rotes Auto")]]
 
 
+FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+PAGE = (
+    f"{FIELD.format('begin')}<w:r><w:instrText>PAGE</w:instrText></w:r>{FIELD.format('separate')}"
+)
+HYPHEN = "\N{NON-BREAKING HYPHEN}"
+ITALIC = "<w:rPr><w:i/></w:rPr>"
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "expected"),
+    [
+        # What divides a paragraph also divides a run.
+        (
+            "<w:r><w:t>a</w:t><w:br/><w:t>b </w:t><w:lastRenderedPageBreak/><w:t>c</w:t></w:r>",
+            ["a", "b c"],
+            f"{run('A')}<w:r><w:br/></w:r>{run('B C')}",
+        ),
+        (
+            f"{run('Name:')}<w:r><w:tab/><w:t>Tom </w:t></w:r>{run('is', BOLD)}{run(' here')}",
+            ["Name:", "Tom is here"],
+            f"{run('NAME:')}<w:r><w:tab/></w:r>{run('TOM ')}{run('IS', BOLD)}{run(' HERE')}",
+        ),
+        # Points stay behind their words.
+        (
+            f"<w:r>{BOLD}<w:t>The cat</w:t><w:footnoteReference w:id='2'/><w:t> sat</w:t></w:r>",
+            ["The cat sat"],
+            f"{run('THE CAT', BOLD)}<w:r>{BOLD}<w:footnoteReference w:id='2'/></w:r>"
+            f"{run(' SAT', BOLD)}",
+        ),
+        (
+            "<w:r><w:t>e</w:t><w:noBreakHyphen/><w:t>mail trans</w:t><w:softHyphen/>"
+            "<w:t>lation</w:t><w:sym w:char='F0'/><w:t> x</w:t></w:r>",
+            [f"e{HYPHEN}mail translation x"],
+            f"{run(f'E{HYPHEN}MAIL TRANSLATION')}<w:r><w:sym w:char='F0'/></w:r>{run(' X')}",
+        ),
+        # The language of a run is that of the source.
+        (
+            f"{run('a ', '<w:rPr><w:noProof/></w:rPr>')}"
+            f"{run('b', '<w:rPr><w:i/><w:lang/></w:rPr>')}",
+            ["a b"],
+            f"{run('A ')}{run('B', ITALIC)}",
+        ),
+        # Inserted text is text, deleted text is none.
+        (
+            f"{run('Hel')}<w:ins>{run('lo')}</w:ins>{run(' wor')}"
+            f"<w:del><w:r><w:delText>x</w:delText></w:r></w:del>{run('ld now')}"
+            f"<w:moveFrom>{run('not')}</w:moveFrom>",
+            ["Hello world now"],
+            f"<w:ins>{run('HELLO')}</w:ins>{run(' WORLD')}"
+            f"<w:del><w:r><w:delText>x</w:delText></w:r></w:del>{run(' NOW')}"
+            f"<w:moveFrom>{run('not')}</w:moveFrom>",
+        ),
+        # Links and controls are elements with formats within them.
+        (
+            f"{run('See ')}<w:hyperlink w:x='1'>{run('the ', BOLD)}{run('page')}</w:hyperlink>"
+            f"<w:sdt><w:sdtPr/><w:sdtContent>{run(' now', ITALIC)}</w:sdtContent></w:sdt>",
+            ["See the page now"],
+            f"{run('SEE ')}<w:hyperlink w:x='1'>{run('THE ', BOLD)}{run('PAGE')}"
+            f"</w:hyperlink>{run(' ')}"
+            f"<w:sdt><w:sdtPr/><w:sdtContent>{run('NOW', ITALIC)}</w:sdtContent></w:sdt>",
+        ),
+        # A field is kept if it has no letter, or else follows its words.
+        (
+            f"{run('On page ')}{PAGE}{run('12')}{FIELD.format('end')}{run(' it is')}",
+            ["On page 12 it is"],
+            f"{run('ON PAGE ')}{PAGE}{run('12')}{FIELD.format('end')}{run(' IT IS')}",
+        ),
+        (
+            f"{run('See ')}{PAGE}{run('Figure 3')}{FIELD.format('end')}{run(' below')}",
+            ["See Figure 3 below"],
+            f"{run('SEE ')}{PAGE}{run('FIGURE 3')}{FIELD.format('end')}{run(' BELOW')}",
+        ),
+        (
+            f"<w:fldSimple w:instr='PAGE'>{run('3')}</w:fldSimple>{run(' of it')}",
+            ["3 of it"],
+            f"<w:fldSimple w:instr='PAGE'>{run('3')}</w:fldSimple>{run(' OF IT')}",
+        ),
+        # One that goes on in another paragraph divides.
+        (
+            f"{run('a')}{PAGE}{run('b')}</w:p><w:p>{run('c')}{FIELD.format('end')}{run('d')}",
+            ["a", "b", "c", "d"],
+            f"{run('A')}{PAGE}{run('B')}</w:p><w:p>{run('C')}{FIELD.format('end')}{run('D')}",
+        ),
+        (
+            f"<w:r><w:t>a</w:t><w:pict><w:p>{run('box')}</w:p></w:pict><w:t>b</w:t></w:r>",
+            ["a", "box", "b"],
+            f"{run('A')}<w:r><w:pict><w:p>{run('BOX')}</w:p></w:pict></w:r>{run('B')}",
+        ),
+        (
+            f"<w:r><w:t>to </w:t><w:ruby><w:rt>{run('t')}</w:rt><w:rubyBase>{run('Tokyo')}"
+            "</w:rubyBase></w:ruby><w:t> go</w:t></w:r>",
+            ["to Tokyo go"],
+            f"{run('TO ')}<w:r><w:ruby><w:rt>{run('t')}</w:rt><w:rubyBase>{run('TOKYO')}"
+            f"</w:rubyBase></w:ruby></w:r>{run(' GO')}",
+        ),
+        ("<w:r><w:t><![CDATA[a & b]]> c</w:t></w:r>", ["a & b c"], run("A &amp; B C")),
+        (f"\n{run('a ')}<!-- c -->\n{run('b')}\n", ["a b"], f"\n{run('A ')}<!-- c -->{run('B')}\n"),
+    ],
+)
+def test_what_is_in_a_paragraph(text: str, texts: list[str], expected: str) -> None:
+    source = docx_document(f"<w:p><w:pPr/>{text}</w:p>")
+    passages = passages_of(Format.DOCX, source)
+    assert [each.text for each in passages if each.has_words] == texts
+    expected = docx_document(f"<w:p><w:pPr/>{expected}</w:p>")
+    assert in_capitals(passages) == expected
+    assert "".join(each.before + each.source for each in passages) == source
+    # Without attention each part is translated alone; what is left is XML.
+    ElementTree.fromstring(marked(Format.DOCX, source))
+
+
+def test_a_document_with_another_prefix_is_read() -> None:
+    source = docx_document(f"<w:p>{run('a ')}{run('b', BOLD)}</w:p>")
+    other = re.sub(r"(</?|xmlns:)w\b", r"\1x", source)
+    expected = docx_document(f"<w:p>{run('A ')}{run('B', BOLD)}</w:p>")
+    assert in_capitals(passages_of(Format.DOCX, other)) == re.sub(
+        r"(</?|xmlns:)w\b", r"\1x", expected
+    )
+
+
 DOCX_PARTS = ["a", "b c", " ", "&lt;", "é", "12"]
 RUNS = st.builds(
     run, st.lists(st.sampled_from(DOCX_PARTS)).map(" ".join), st.sampled_from(["", BOLD])
-) | st.sampled_from(["<w:r><w:br/></w:r>", '<w:bookmarkStart w:id="1"/>', "<w:proofErr/>", "\n"])
+) | st.sampled_from(
+    [
+        *("<w:r><w:br/></w:r>", '<w:bookmarkStart w:id="1"/>', "<w:proofErr/>", "\n"),
+        "<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t><w:tab/><w:t>d </w:t><w:sym/><w:t>e</w:t></w:r>",
+        *(FIELD.format("begin"), FIELD.format("end"), f"<w:ins>{run('f', BOLD)}</w:ins>"),
+    ]
+)
 
 
 @given(st.lists(st.lists(RUNS)))
@@ -103,8 +232,34 @@ def test_any_part_stays_to_the_byte_and_is_xml_with_all_words_when_translated(
     ]
 
 
+@given(st.lists(RUNS), st.randoms(use_true_random=False))
+def test_wherever_words_go_texts_are_in_runs_and_runs_in_no_other(
+    runs: list[str], random: Random
+) -> None:
+    parts = []
+    for passage in passages_of(Format.DOCX, docx_document(f"<w:p>{''.join(runs)}</w:p>")):
+        if not passage.has_words or random.random() < 0.2:
+            # One that fails stays between others.
+            parts.append(passage.before + passage.source)
+            continue
+        sources = units(passage.text, passage)
+        words = [unit[0] for unit in sources]
+        random.shuffle(sources)
+        ends = accumulate(len(word) + 1 for word in words)
+        links = [
+            Link(*source.span(), end - 1 - len(word), end - 1)
+            for source, word, end in zip(sources, words, ends, strict=True)
+        ]
+        parts.append(passage.before + passage.written(Translation(" ".join(words), tuple(links))))
+    for parent in ElementTree.fromstring("".join(parts)).iter():
+        is_run = parent.tag == f"{W}r"
+        for child in parent:
+            in_run = child.tag[len(W) :] in ("t", "br", "tab", "sym", "fldChar", "rPr")
+            assert in_run is is_run or parent.tag == f"{W}rPr", (parent.tag, child.tag)
+
+
 def odt_document(text: str) -> str:
-    return f'<o:text xmlns:o="urn:o" xmlns:text="urn:t">\n{text}\r\n</o:text>'
+    return f'<o:text xmlns:o="urn:o" xmlns:text="{TEXT}">\n{text}\r\n</o:text>'
 
 
 @pytest.mark.parametrize(
@@ -127,6 +282,54 @@ def odt_document(text: str) -> str:
 )
 def test_paragraphs(text: str, expected: str) -> None:
     assert marked(Format.ODT, odt_document(text)) == odt_document(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "expected"),
+    [
+        ("Name:<text:tab/>Tom", ["Name:", "Tom"], "NAME:<text:tab/>TOM"),
+        (
+            "Hello.<text:s/>World<text:s text:c='3'/>now, a <text:s/>b",
+            ["Hello. World now, a b"],
+            "HELLO.<text:s/>WORLD<text:s text:c='3'/>NOW, A <text:s/>B",
+        ),
+        (
+            "to <text:ruby><text:ruby-base>Tokyo</text:ruby-base><text:ruby-text>t</text:ruby-text>"
+            "</text:ruby> on <text:date>May 3</text:date>, page <text:page-number>12"
+            "</text:page-number> <text:conditional-text>if so</text:conditional-text>",
+            ["to Tokyo on May 3, page 12 if so"],
+            "TO <text:ruby><text:ruby-base>TOKYO</text:ruby-base><text:ruby-text>t</text:ruby-text>"
+            "</text:ruby> ON <text:date>MAY 3</text:date>, PAGE <text:page-number>12"
+            "</text:page-number> <text:conditional-text>IF SO</text:conditional-text>",
+        ),
+        (
+            "wo<text:change-start/>rd an<text:reference-mark-start/>d <text:meta>mo</text:meta>re",
+            ["word and more"],
+            "WORD<text:change-start/> AND<text:reference-mark-start/> <text:meta>MORE</text:meta>",
+        ),
+        (
+            "a<o:note><text:p>b</text:p></o:note>",
+            ["a", "b"],
+            "A<o:note><text:p>B</text:p></o:note>",
+        ),
+        ("a <o:frame><o:image/></o:frame>, c", ["a, c"], "A <o:frame><o:image/></o:frame>, C"),
+        (
+            "a<text:span> </text:span>b<text:span><text:s/></text:span>c <text:span/>d",
+            ["a b c d"],
+            "A<text:span> </text:span>B<text:span><text:s/></text:span>C <text:span/>D",
+        ),
+        ("a <![CDATA[b & c]]> d", ["a b & c d"], "A <![CDATA[B & C]]> D"),
+        (
+            "a<text:tracked-changes><text:p>gone</text:p></text:tracked-changes> b",
+            ["a", "b"],
+            "A<text:tracked-changes><text:p>gone</text:p></text:tracked-changes> B",
+        ),
+    ],
+)
+def test_what_is_in_a_paragraph_of_odt(text: str, texts: list[str], expected: str) -> None:
+    passages = passages_of(Format.ODT, odt_document(f"<text:p>{text}</text:p>"))
+    assert [each.text for each in passages if each.has_words] == texts
+    assert in_capitals(passages) == odt_document(f"<text:p>{expected}</text:p>")
 
 
 ODT_PARTS = [

@@ -33,6 +33,8 @@ VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:0
         (f"{CUE}- one\r\ntwo\r\n- three", f"{CUE}- «one\r\ntwo»\r\n- «three»"),
         (f"{CUE}<i>- one</i>\r\n<i>- two</i>", f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>"),
         (f"{CUE}\r\n{CUE}one", f"{CUE}\r\n{CUE}«one»"),
+        (f"{CUE}one\\Ntwo three\n", f"{CUE}«one two\\Nthree»\n"),
+        (f"{CUE}one\\Ntwo\nthree {{\\i1}}4\n", f"{CUE}«one\\Ntwo\nthree» {{\\i1}}4\n"),
         (f"{VTT}<v Tom>so\n", f"{VTT}<v Tom>«so»\n"),
     ],
 )

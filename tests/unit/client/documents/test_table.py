@@ -29,6 +29,8 @@ from .test_subtitles import written
         ('text\n"<a href=""x"">b</a> c"\n', 'text\n"<a href=""x"">«b»</a> «c»"\n'),
         ('text\tid\n"a" b\t1\n"c\t2\n"d"\t3', 'text\tid\n«"a" b»\t1\n«"c»\t2\n"«d»"\t3'),
         ("text", "text"),
+        ("sep=;\r\nid;text\r\n1;a, b\r\n", "sep=;\r\nid;text\r\n1;«a, b»\r\n"),
+        ('"sep=!"\ntext!id\na!b\n', '"sep=!"\ntext!id\n«a»!b\n'),
     ],
 )
 def test_a_column(text: str, expected: str) -> None:

@@ -13,6 +13,7 @@ from seqserve.documents.passage import ParseError
 
 from .marking import marked, passages_of
 from .test_subtitles import written
+from .translating import in_capitals
 
 OLD = '<?xml version="1.0"?>\r\n<xliff version="1.2"><file><body>{}</body></file></xliff>\n'
 NEW = '<x:xliff xmlns:x="urn:x" version="2.1"><x:file>{}</x:file></x:xliff>'
@@ -40,6 +41,12 @@ REVIEW = '<target state="needs-review-translation">'
             "<alt-trans><source>x</source><target>y</target></alt-trans>",
             f"<source>a b</source><seg-source><mrk>a</mrk></seg-source>{REVIEW}«a b»</target>"
             "<alt-trans><source>x</source><target>y</target></alt-trans>",
+        ),
+        (
+            '<source>a. b</source><seg-source><mrk mid="1">a.</mrk> <mrk mid="2">b</mrk>'
+            "</seg-source>",
+            '<source>a. b</source><seg-source><mrk mid="1">a.</mrk> <mrk mid="2">b</mrk>'
+            f'</seg-source>{REVIEW}<mrk mid="1">«a.»</mrk> <mrk mid="2">«b»</mrk></target>',
         ),
         (
             '<source>a<x id="1"/> &amp; <bpt id="2">&lt;b></bpt>b<ept id="2"/></source>',
@@ -85,6 +92,57 @@ def test_version_1_2(unit: str, expected: str | None) -> None:
 def test_version_2(segment: str, expected: str | None) -> None:
     document = NEW.format("<x:unit id='u'>{}</x:unit>")
     assert marked(Format.XLIFF, document.format(segment)) == document.format(expected or segment)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "expected"),
+    [
+        # A pair is an element, whatever it is written with.
+        *(
+            (f"go {begin}here{end}, now", "go here, now", f"GO {begin}HERE{end}, NOW")
+            for begin, end in [
+                ('<x id="START_LINK" ctype="x-a"/>', '<x id="CLOSE_LINK"/>'),
+                ('<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>'),
+                ('<bpt id="1">&lt;a></bpt>', '<ept id="1">&lt;/a></ept>'),
+                ('<bpt id="1" rid="2"/>', '<ept id="3" rid="2"/>'),
+                ('<sc id="1"/>', '<ec startRef="1"/>'),
+                ('<bx id="1"/>', '<ex id="1"/>'),
+                ('<it id="1" pos="open"/>', '<it id="1" pos="close"/>'),
+                ("%1$s", "%2$s"),
+                ("{start}", "{end}"),
+                ('<g id="1">', "</g>"),
+            ]
+        ),
+        (
+            '<x id="START_A"/>a <x id="START_B"/>b<x id="CLOSE_B"/><x id="CLOSE_A"/> c',
+            "a b c",
+            '<x id="START_A"/>A <x id="START_B"/>B<x id="CLOSE_B"/><x id="CLOSE_A"/> C',
+        ),
+        # A half alone stands for a word.
+        ('a <bpt id="1"/> b', "a {0} b", 'A <bpt id="1"/> B'),
+        ('a <ec startRef="1"/>, b', "a {0}, b", 'A <ec startRef="1"/>, B'),
+        ('Hello <x id="1"/>, good day.', "Hello {0}, good day.", 'HELLO <x id="1"/>, GOOD DAY.'),
+        (
+            'the <mrk translate="no">New Bee</mrk>',
+            "the New Bee",
+            'THE <mrk translate="no">New Bee</mrk>',
+        ),
+        # The server keeps a word where it is a word.
+        ('the <mrk translate="no">Bee</mrk>s', "the {0}s", 'THE <mrk translate="no">Bee</mrk>S'),
+        ('on<mrk translate="no">Bee</mrk> day', "on{0} day", 'ON<mrk translate="no">Bee</mrk> DAY'),
+        ("<![CDATA[go <b>here</b> & now]]>", "go here & now", "<![CDATA[GO <b>HERE</b> & NOW]]>"),
+        ("a <![CDATA[<]]> b", "a < b", None),
+        ("a <!-- c -->b", "a b", "A <!-- c -->B"),
+    ],
+)
+def test_what_is_within_a_source(text: str, reads: str, expected: str | None) -> None:
+    begin, end = OLD.split("{}")
+    unit = f"{begin}<trans-unit><source>{text}</source>"
+    passages = passages_of(Format.XLIFF, f"{unit}</trans-unit>{end}")
+    assert [each.text for each in passages if each.has_words] == [reads]
+    if expected:
+        target = f"{REVIEW}{expected}</target></trans-unit>{end}"
+        assert in_capitals(passages) == unit + target
 
 
 def test_what_is_not_to_be_translated_stays() -> None:

@@ -1,0 +1,105 @@
+"""The parser of blocks of Markdown: CommonMark, tables, and the blocks that sites add.
+
+Sources: the pages of MkDocs Material on admonitions and tabs, PyMdown on blocks, VitePress and
+Docusaurus on containers, MDX on imports.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
+from markdown_it.rules_block import StateBlock, reference
+from mdit_py_plugins.container import container_plugin
+from mdit_py_plugins.deflist import deflist_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.footnote import footnote_plugin
+
+# What a paragraph ends before.
+_ENDS: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+_INDENT = 4
+_INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[+!]?)[ \t]+\S[^\n]*")
+_CODE = re.compile(
+    r"import\s[^\n]*['\"][^'\"\n]+['\"];?[ \t]*(?:\n|\Z)|import\s*\{[^\n]*(?:\n|\Z)"
+    r"|export\s+(?:default|const|let|var|function|class|async)\b"
+)
+_TITLE = re.compile(
+    # Of a box or a tab; of a container.
+    r"(?:!!!|\?\?\?\+?|===[+!]?)[^\"\n]*\"(?P<quoted>[^\"\n]+)\""
+    r"|:{3,}[ \t]*(?:\{[^}\n]*\}|[\w-]+)[ \t]*(?:\[(?P<bracketed>[^\]\n]+)\]|(?P<bare>[^{\[\n]*))"
+    r"|/{3,}[^|\n]*\|(?P<barred>[^\n]*)"
+)
+
+
+def title_of(line: str, begin: int) -> tuple[int, int]:
+    """Returns where the title of a box, a tab or a container begins and ends; or an empty place."""
+    title = _TITLE.match(line, begin)
+    if title is None or not title.lastgroup or not (text := title[title.lastgroup].strip()):
+        return 0, 0
+    first = line.index(text, title.start(title.lastgroup))
+    return first, first + len(text)
+
+
+@cache
+def block_parser() -> MarkdownIt:
+    """Returns a parser whose tokens have no tokens for what is within a line."""
+    # Nobody nests blocks so deep, and each level is several calls.
+    parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+    parser.core.ruler.disable(["inline", "text_join"])
+    parser.use(dollarmath_plugin).use(deflist_plugin)
+    parser.use(footnote_plugin, inline=False, move_to_end=False)
+    for name, marker in (("colons", ":"), ("slashes", "/")):
+        parser.use(container_plugin, name, marker, validate=lambda info, _: bool(info.strip()))
+    rules = parser.block.ruler
+    rules.at("reference", _reference)
+    rules.before("fence", "indented", _indented, _ENDS)
+    rules.before("fence", "script", _script, _ENDS)
+    return parser
+
+
+def _indented(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """A line with a mark, and the lines below it that are indented."""
+    begin = state.bMarks[first] + state.tShift[first]
+    is_code = state.is_code_block(first)
+    if is_code or not _INDENTED.match(state.src, begin, state.eMarks[first]):
+        return False
+    if silent:
+        return True
+    indent = state.blkIndent + _INDENT
+    end = first + 1
+    while end < last and (state.isEmpty(end) or state.sCount[end] >= indent):
+        end += 1
+    token = state.push("indented_open", "div", 1)
+    token.map = [first, end]
+    before = state.blkIndent, state.lineMax, state.parentType
+    state.blkIndent, state.lineMax, state.parentType = indent, end, "indented"
+    state.md.block.tokenize(state, first + 1, end)
+    state.blkIndent, state.lineMax, state.parentType = before
+    state.push("indented_close", "div", -1)
+    state.line = end
+    return True
+
+
+def _script(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """Lines of JavaScript in MDX, up to a blank one."""
+    begin = state.bMarks[first]
+    if state.level or not _CODE.match(state.src, begin):
+        return False
+    if silent:
+        return True
+    end = first + 1
+    while end < last and not state.isEmpty(end):
+        end += 1
+    state.push("script", "", 0).map = [first, end]
+    state.line = end
+    return True
+
+
+def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    if not reference(state, first, last, silent):
+        return False
+    if not silent:
+        state.push("reference", "", 0).map = [first, state.line]
+    return True

@@ -1,0 +1,235 @@
+"""The text of a block of Markdown in pieces: words, emphasis, links, code, and what sites add.
+
+markdown-it divides it, but tells no places within a line; so each token learns here where its
+markup begins and ends.
+Sources: https://spec.commonmark.org/0.31.2/, section 6; for what sites add, the pages of Hugo,
+Jekyll, MkDocs Material, PyMdown, MyST, Docusaurus, VitePress, MDX, GitHub and Obsidian.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
+from markdown_it.parser_inline import ParserInline
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from seqserve.documents.html import stand_in, tag_kind
+from seqserve.documents.inline import Kind, Piece
+from seqserve.words import ADDRESS
+
+# For some texts the parser takes quadratic time, so it gets as many characters, and of brackets, at
+# once as are in no text that somebody writes.
+_MOST_AT_ONCE = 4000
+_BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
+_VALUE = r"\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\{[^{}\n]{0,500}\}"
+_COMPONENT = rf"</?[A-Z][\w.:-]*+(?:[^<>{{}}\n\"']|{_VALUE})*+>"
+_SHORTCODE = r"\{\{[^\n]{0,500}?\}\}|\{%[^\n]{0,500}?%\}"
+_ATTRIBUTES = r"\{(?::|[#.][\w-]|[\w-]+=)[^{}\n]{0,500}\}|\{(#|/\*)[^\n]{0,500}?(?:#|\*/)\}"
+_ALERT = r"\[![A-Za-z]+\][-+]?"
+_SNIPPET = r"-+8<-+[^\n]*"
+_ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
+_SPANS = {
+    Kind.BREAK: rf"{_COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
+    Kind.EMPTY: rf"{_ATTRIBUTES}|\[\^[^\]\n]{{1,200}}\]",
+    # Expressions and roles in braces; keys of a keyboard, names of pictures, pages of a wiki.
+    Kind.PLACEHOLDER: rf"{ADDRESS}|{_SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
+    r"|(?<!\w)\+\+[\w\"][^+\n]{0,40}(?:\+[^+\n]{1,40}){0,4}\+\+(?!\w)"
+    r"|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])|\[\[[^\[\]|\n]{1,500}\]\]",
+    # A page of a wiki that has another name in the text, and a text with attributes.
+    Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||\[)(?P<label>[^\[\]\n]{1,500})"
+    r"(?:\]\]|\]\{[^{}\n]{1,500}\})",
+}
+_SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
+ALONE = re.compile(
+    rf"(?:\s|{_COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*"
+)
+"""Matches a line that does not go on in the next one."""
+_LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")
+_Rule: TypeAlias = Callable[[StateInline, bool], bool]
+_Place: TypeAlias = tuple[int, int, Piece]
+_ELEMENTS = {"em", "strong", "s", "a"}
+_POINTS = {
+    "code_inline": Kind.PLACEHOLDER,
+    "math_inline": Kind.PLACEHOLDER,
+    # Of an address between angles.
+    "link_open": Kind.PLACEHOLDER,
+    "image": Kind.EMPTY,
+    "softbreak": Kind.BREAK,
+    "hardbreak": Kind.BREAK,
+}
+
+
+def pieces(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
+    """Divides the text of a block; its pieces, joined, are the text.
+
+    Args:
+        text: Its lines, without what comes before them; at a line feed the text is divided.
+        references: Addresses of links by their labels, as markdown-it has them.
+    """
+    # A site may add the addresses of more labels to each page.
+    labels = map(normalizeReference, _LABEL.findall(text))
+    references = {**{label: {"href": "", "title": ""} for label in labels}, **references}
+    begin = 0
+    while begin < len(text):
+        brackets = _BRACKETS.match(text, begin, begin + _MOST_AT_ONCE)
+        end = brackets.end() if brackets else begin + _MOST_AT_ONCE
+        if end < len(text):
+            # Before a link, between sentences, or else words.
+            marks = (" ",) if brackets else (". ", "\n", " ")
+            ends = (text.rfind(mark, begin, end) + len(mark) for mark in marks)
+            end = next((each for each in ends if each > begin + len(". ")), end)
+        yield from _divided(text[begin:end], references)
+        begin = end
+
+
+def _divided(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
+    state = _State(text, references)
+    end = 0
+    for begin, last, piece in _with_whole_elements(text, [*state.places()]):
+        yield Piece(Kind.TEXT, text[end:begin])
+        yield piece
+        end = last
+    yield Piece(Kind.TEXT, text[end:])
+
+
+class _State(StateInline):
+    def __init__(self, text: str, references: Mapping[str, Any]) -> None:
+        super().__init__(text, _parser(), {"references": references}, [])
+        self.spans: dict[int, tuple[int, Kind]] = {}
+        for match in _SPAN.finditer(text):
+            begin, end = match.span()
+            kind = Kind[match.lastgroup or ""] if match["label"] is None else Kind.OPENING
+            if kind is Kind.OPENING:
+                self.spans[match.end("label")] = end, Kind.CLOSING
+                end = match.start("label")
+            self.spans[begin] = end, kind
+        self.begins = sorted(self.spans)
+        self.md.inline.tokenize(self)
+        for rule in self.md.inline.ruler2.getRules(""):
+            rule(self)
+
+    def pushPending(self) -> Token:
+        token = super().pushPending()
+        token.hidden = True
+        return token
+
+    def push(self, ttype: str, tag: str, nesting: Any) -> Token:
+        token = super().push(ttype, tag, nesting)
+        token.meta["begin"] = self.pos
+        return token
+
+    def places(self) -> Iterator[_Place]:
+        """Yields where each piece that is no text begins and ends."""
+        label = 0
+        for token in self.tokens:
+            begin, end = token.meta.get("place", (0, 0))
+            if token.tag == "strong":
+                # Its outer characters are tokens without content.
+                begin, end = (begin - 1, end) if token.nesting > 0 else (begin, end + 1)
+            raw = self.src[begin:end]
+            if token.type == "html_inline":
+                yield begin, end, Piece(*tag_kind(raw))
+            elif token.type == "span":
+                yield begin, end, Piece(token.meta["kind"], raw, "[[")
+            elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
+                kind = Kind.OPENING if token.nesting > 0 else Kind.CLOSING
+                written = None
+                if token.type == "link_open":
+                    label = end
+                elif token.type == "link_close" and raw in ("]", "][]"):
+                    # Its text is the label of its address, which stays.
+                    written = f"][{self.src[label:begin]}]"
+                yield begin, end, Piece(kind, raw, token.tag, written=written)
+            elif token.type in _POINTS and begin < end:
+                text = f"`{token.content}`" if token.type == "code_inline" else None
+                yield begin, end, Piece(_POINTS[token.type], raw, text=text)
+
+
+def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place]:
+    """Yields code and what is marked as one piece, with what is between its tags."""
+    closings: dict[str, int] = {}
+    # Where each element that stays ends.
+    ends: dict[int, int] = {}
+    for index, (_, _, piece) in reversed([*enumerate(places)]):
+        if piece.kind is Kind.CLOSING:
+            closings[piece.name] = index
+        elif piece.kind is Kind.OPENING and piece.why and piece.name in closings:
+            ends[index] = closings[piece.name]
+    behind = 0
+    for index, (begin, end, piece) in enumerate(places):
+        if index < behind:
+            continue
+        if last := ends.get(index):
+            inner = text[end : places[last][0]]
+            behind, end = last + 1, places[last][1]
+            piece = Piece(Kind.PLACEHOLDER, text[begin:end], text=stand_in(piece.name, inner))
+        yield begin, end, piece._replace(why="")
+
+
+class _Rules(ParserInline):
+    def parse(self, src: str, md: Any, env: Any, tokens: list[Token]) -> list[Token]:
+        # The text in the place of an image stays with it.
+        return tokens
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"maxNesting": 100})
+    parser.inline = _Rules()
+    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False)
+    inline = parser.inline
+    inline.ruler2.disable("fragments_join")
+    inline.ruler.at("text", _text)
+    inline.ruler.before("text", "span", _span)
+    for name, rule in zip(inline.ruler.get_active_rules(), inline.ruler.getRules(""), strict=True):
+        inline.ruler.at(name, partial(_placed, rule))
+    return parser
+
+
+def _placed(rule: _Rule, state: StateInline, silent: bool) -> bool:
+    begin, count = state.pos, len(state.tokens)
+    if not rule(state, silent):
+        return False
+    found = state.tokens[count:]
+    tokens = [token for token in found if not token.hidden and "place" not in token.meta]
+    for token in tokens:
+        end = begin + len(token.content) if token.type == "text" else state.pos
+        token.meta["place"] = begin, end
+        begin = end
+    if len(tokens) > 1 and tokens[0].type == "link_open" and tokens[0].info != "auto":
+        first = tokens[0].meta["begin"] - 1
+        tokens[0].meta["place"] = first, first + 1
+        tokens[-1].meta["place"] = tokens[-1].meta["begin"], state.pos
+    return True
+
+
+def _span(state: Any, silent: bool) -> bool:
+    end, kind = state.spans.get(state.pos, (0, None))
+    if kind is None or end > state.posMax:
+        return False
+    if not silent:
+        state.push("span", "", 0).meta["kind"] = kind
+    state.pos = end
+    return True
+
+
+def _text(state: Any, silent: bool) -> bool:
+    # As the parser's own rule, but it ends where a span begins, whatever its first character is.
+    at = bisect_right(state.begins, state.pos)
+    end = state.begins[at] if at < len(state.begins) else state.posMax
+    found = state.md.inline.terminator_re.search(state.src, state.pos, end)
+    end = min(found.start() if found else end, state.posMax)
+    if end == state.pos:
+        return False
+    if not silent:
+        state.append_pending(state.src[state.pos : end])
+    state.pos = end
+    return True

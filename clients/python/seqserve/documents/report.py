@@ -1,0 +1,76 @@
+"""What became of the texts of a document: translated, copied on purpose, or left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from seqserve.documents.passage import ParseError, Passage
+
+_MOST_SHOWN = 200
+# Of texts that are left, as a list; all are counted.
+_MOST_LEFT = 1000
+
+
+class Report:
+    """Counts the passages of a document, and names those that are left as they were."""
+
+    def __init__(self) -> None:
+        """Starts with none."""
+        self.translated = 0
+        self.left = 0
+        """Passages that a reader sees in the language of the source."""
+        self._unchanged = 0
+        self._copied: Counter[str] = Counter()
+        self._left: list[dict[str, Any]] = []
+        # Hashes of sources that have another translation, and of translations.
+        self._changed: set[int] = set()
+        self._answers: set[int] = set()
+
+    def add(self, passage: Passage, translation: str | None, part: str = "") -> None:
+        """Adds a passage with its translation, or without one if it stays on purpose."""
+        if passage.fault:
+            self.leave(passage, passage.fault, part)
+        elif translation is not None:
+            self.translated += 1
+            self._unchanged += translation == passage.text
+            if translation != passage.text:
+                self._changed.add(hash(passage.text))
+            self._answers.add(hash(translation))
+        elif passage.copied or passage.text.strip():
+            self._copied[passage.copied or "no letter"] += 1
+
+    def leave(self, passage: Passage, reason: str, part: str = "") -> None:
+        """Adds a passage that could not be translated; ``part`` is where in an archive it is."""
+        self.left += 1
+        if len(self._left) < _MOST_LEFT:
+            text = (passage.text or passage.source)[:_MOST_SHOWN]
+            place = {"part": part} if part else {}
+            self._left.append({**place, "line": passage.line, "text": text, "reason": reason})
+
+    def check(self, passages: Iterable[Passage], part: str = "") -> None:
+        """Reads the translated document; a source that was translated and is there is left."""
+        try:
+            for passage in passages:
+                text = hash(passage.text)
+                if passage.has_words and text in self._changed and text not in self._answers:
+                    self.leave(passage, "is in the translated document as it was", part)
+        except ParseError as error:
+            self.leave(Passage(line=1), f"the translated document cannot be read: {error}", part)
+
+    def facts(self, most_left: int = _MOST_LEFT) -> dict[str, Any]:
+        """Returns it as JSON has it, with so many of the texts that are left."""
+        return {
+            "translated": self.translated,
+            "unchanged": self._unchanged,
+            "copied": dict(self._copied),
+            "left": self.left,
+            "texts_left": self._left[:most_left],
+        }
+
+    def __str__(self) -> str:
+        """Shows it as a line."""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self._copied.items())
+        copied = f"{self._copied.total():,} copied" + (f" ({reasons})" if reasons else "")
+        return f"{self.translated:,} passages translated, {copied}, {self.left:,} left"

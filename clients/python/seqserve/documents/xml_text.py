@@ -1,0 +1,253 @@
+"""The texts of XML, by a table for each format: which elements divide texts, and which are in them.
+
+What a table does not name is in a text, divides it or is a point in it, by what it has within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+from seqserve.documents.inline import passages
+from seqserve.documents.passage import Passage
+from seqserve.documents.pieces import FIELD, Kind, Piece
+from seqserve.documents.syntax import Syntax
+from seqserve.documents.xml_source import CDATA, IN_CDATA, OTHER, TEXT, XML, Node, read
+
+
+class Role(Enum):
+    """What an element is in its document."""
+
+    BLOCK = "block"
+    """A text for itself, such as a paragraph."""
+    STRUCTURE = "structure"
+    """It divides a text; blocks may be in it."""
+    INLINE = "inline"
+    """It follows its words."""
+    FIELD = "field"
+    """Its text is made by a program: it follows its words, and is kept if it has no letter."""
+    PROTECTED = "protected"
+    """It is read, and kept as it is."""
+    POINT = "point"
+    """It is at a place, and not read."""
+    SPACE = "space"
+    """It is white space."""
+    KEPT = "code"
+    """It divides a text, and is not read."""
+    MARKED = "marked"
+    """It divides a text, and says that it is not to be translated."""
+    DELETED = "deleted"
+    """It divides a text, and no reader sees it."""
+    NOTHING = "nothing"
+    """A hint that means nothing in a translation."""
+    RUN = "run"
+    """A text with its format, in formats whose blocks are rows of runs."""
+    FORMAT = "format"
+    """The format of a run."""
+    RUN_TEXT = "run text"
+    """The text of a run."""
+
+
+def _plain(raw: str, syntax: Syntax) -> Iterable[Piece]:
+    return [Piece(Kind.TEXT, raw, syntax=None if syntax is XML else syntax)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """How the elements of a format are read."""
+
+    roles: Mapping[str, Role]
+    """By the names of elements."""
+    other: Role | None = None
+    """Of other elements in a text; None for what they have within."""
+    namespaces: Mapping[str, str] | None = field(default_factory=dict)
+    """Prefixes of the names."""
+    is_text: bool = False
+    """Whether text that is in no block is read."""
+    role: Callable[[Node, Node], Role | None] = lambda node, parent: None
+    """Tells the role of an element where its name does not."""
+    piece: Callable[[Node], Piece | None] = lambda node: None
+    """Reads an element that is a piece."""
+    texts: Callable[[str, Syntax], Iterable[Piece]] = _plain
+    """Reads a text between tags."""
+    characters: Mapping[str, str] = field(default_factory=dict)
+    """Elements that are a character."""
+    syntax: Syntax = XML
+    in_cdata: Syntax = IN_CDATA
+
+    def read(self, source: str) -> Node:
+        """Reads the elements of a document."""
+        blocks = {name for name, role in self.roles.items() if role is Role.BLOCK}
+        texts = {name for name, role in self.roles.items() if role is Role.RUN_TEXT}
+        return read(source, self.namespaces, blocks, texts)
+
+    def passages(self, source: str) -> Iterator[Passage]:
+        """Yields the passages of a document."""
+        return passages(self.pieces(self.read(source)), self.syntax)
+
+    def pieces(self, node: Node, *, is_text: bool | None = None) -> list[Piece]:
+        """Returns the pieces of what is in an element."""
+        reader = _Reader(self)
+        reader.read(node, self.is_text if is_text is None else is_text)
+        return reader.pieces
+
+
+class _Reader:
+    def __init__(self, table: Table) -> None:
+        self.pieces: list[Piece] = []
+        self._table = table
+        self._has_runs = Role.RUN in table.roles.values()
+
+    def read(self, parent: Node, is_text: bool) -> None:
+        for node in parent.children:
+            if node.name.startswith("#"):
+                self._add_text(node, is_text)
+                continue
+            role = self._role(node, parent, is_text)
+            if role is Role.RUN:
+                self._add_run(node)
+            elif role in (Role.BLOCK, Role.STRUCTURE):
+                self._add(Kind.BREAK, node.opening)
+                is_inner = role is Role.BLOCK or (is_text if self._table.is_text else False)
+                self.read(node, is_inner)
+                self._add(Kind.BREAK, node.closing)
+            elif role in (Role.INLINE, Role.FIELD) and node.children:
+                name = FIELD if role is Role.FIELD else node.name
+                inner, opening, closing = self._unwrapped(node)
+                self._add(Kind.OPENING, opening, name)
+                self.read(inner, is_text)
+                self._add(Kind.CLOSING, closing, name)
+            else:
+                self.pieces.append(self._single(node, role))
+
+    def _role(self, node: Node, parent: Node, is_text: bool) -> Role:
+        table = self._table
+        if role := table.role(node, parent) or table.roles.get(node.name):
+            return role
+        if not is_text or node.has_block:
+            return Role.STRUCTURE
+        return table.other or (Role.FIELD if node.has_text else Role.POINT)
+
+    def _single(self, node: Node, role: Role) -> Piece:
+        if piece := self._table.piece(node):
+            return piece
+        if role is Role.PROTECTED:
+            return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
+        if role in (Role.KEPT, Role.MARKED, Role.DELETED):
+            return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
+        kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
+        return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
+
+    def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
+        """Returns the element whose texts are all in an element, and what is before and after."""
+        inner, opening, closing = node, node.opening, node.closing
+        while True:
+            texts = [each for each in inner.children if each.has_text]
+            if len(texts) != 1 or any(each.name in (TEXT, CDATA) for each in inner.children):
+                # White space beside it is text too.
+                return inner, opening, closing
+            [only] = texts
+            if self._role(only, inner, True) not in (Role.INLINE, Role.FIELD):
+                return inner, opening, closing
+            index = inner.children.index(only)
+            before = "".join(each.raw for each in inner.children[:index])
+            after = "".join(each.raw for each in inner.children[index + 1 :])
+            opening += before + only.opening
+            closing = only.closing + after + closing
+            inner = only
+
+    def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
+        self.pieces.append(Piece(kind, raw, name, written=written))
+
+    def _add_text(self, node: Node, is_text: bool) -> None:
+        if not is_text:
+            self._add(Kind.BREAK, node.raw)
+        elif node.name == OTHER or (self._has_runs and node.name != CDATA):
+            # White space between runs means nothing.
+            self._add(Kind.EMPTY, node.raw, written=None if node.name == OTHER else "")
+        elif node.name == TEXT:
+            self.pieces += self._table.texts(node.raw, self._table.syntax)
+        else:
+            syntax = self._table.in_cdata
+            self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=syntax))
+            self.pieces += self._table.texts(node.inner, syntax)
+            self._add(Kind.CLOSING, node.closing, CDATA)
+
+    def _add_run(self, run: Node) -> None:
+        roles = self._table.roles
+        first = next(run.elements(), None)
+        is_formatted = first is not None and roles.get(first.name) is Role.FORMAT
+        form = self._format(first) if first and is_formatted else ""
+        opening, closing = f"<{run.prefix}r>{form}", f"</{run.prefix}r>"
+        write = partial(_run, opening, run.prefix, closing)
+        begin = Piece(
+            Kind.OPENING, run.opening, f"run {form}", written="", syntax=XML._replace(write=write)
+        )
+        self.pieces.append(begin)
+        for node in run.children:
+            role = roles.get(node.name)
+            if role is Role.RUN_TEXT:
+                self._add_nothing(node.opening)
+                self._add_run_texts(node)
+                self._add_nothing(node.closing)
+            elif node.name in self._table.characters:
+                character = self._table.characters[node.name]
+                self.pieces.append(Piece(Kind.TEXT, node.raw, text=character))
+            elif role in (Role.NOTHING, Role.FORMAT) or node.name == TEXT:
+                self._add_nothing(node.raw)
+            elif (
+                (piece := self._table.piece(node))
+                or role is Role.KEPT
+                or (node.has_text and role is not Role.POINT)
+            ):
+                edge = Piece(Kind.EDGE, "", text=closing, written=opening)
+                self.pieces += [Piece(Kind.CLOSING, "", begin.name, written=""), edge]
+                if piece:
+                    self.pieces.append(piece._replace(written=f"{opening}{node.raw}{closing}"))
+                elif node.has_block:
+                    self._add(Kind.BREAK, node.opening)
+                    self.read(node, False)
+                    self._add(Kind.BREAK, node.closing)
+                elif node.has_text:
+                    inner, before, after = self._unwrapped(node)
+                    self._add(Kind.OPENING, before, node.name, f"{opening}{before}")
+                    self.read(inner, True)
+                    self._add(Kind.CLOSING, after, node.name, f"{after}{closing}")
+                else:
+                    self._add(Kind.BREAK, node.raw)
+                self.pieces += [edge, begin._replace(raw="")]
+            else:
+                self._add(Kind.EMPTY, node.raw, written=f"{opening}{node.raw}{closing}")
+        self._add(Kind.CLOSING, run.closing, begin.name, written="")
+
+    def _add_nothing(self, raw: str) -> None:
+        last = self.pieces[-1]
+        if last.kind in (Kind.OPENING, Kind.EMPTY) and last.written == "":
+            self.pieces[-1] = last._replace(raw=last.raw + raw)
+        else:
+            self._add(Kind.EMPTY, raw, written="")
+
+    def _add_run_texts(self, text: Node) -> None:
+        for node in text.children:
+            if node.name == TEXT:
+                self._add(Kind.TEXT, node.raw)
+            elif node.name == CDATA:
+                self._add_nothing(node.opening)
+                self.pieces.append(Piece(Kind.TEXT, node.inner, syntax=IN_CDATA))
+                self._add_nothing(node.closing)
+            else:
+                self._add_nothing(node.raw)
+
+    def _format(self, node: Node) -> str:
+        """Returns the format of a run, without what means nothing in a translation."""
+        roles = self._table.roles
+        kept = [each.raw for each in node.children if roles.get(each.name) is not Role.NOTHING]
+        return f"{node.opening}{''.join(kept)}{node.closing}" if kept else ""
+
+
+def _run(opening: str, prefix: str, closing: str, text: str) -> str:
+    if not text:
+        return ""
+    return f'{opening}<{prefix}t xml:space="preserve">{XML.write(text)}</{prefix}t>{closing}'

@@ -1,0 +1,47 @@
+"""What ``seqserve translate`` says of each file: translated, copied on purpose, left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str]) -> None:
+    page, notes = tmp_path / "a.md", tmp_path / "b.txt"
+    page.write_text("# title\n\n12\n\n```\ncode\n```\n\nA\n")
+    notes.write_text("a\nfail INTERNAL\n")
+    told = tmp_path / "report.json"
+    argv = [str(page), str(notes), "-o", str(tmp_path / "out"), "--report", str(told)]
+    assert seqserve("translate", *argv)[0] == 1
+    assert reports == [
+        f"seqserve: {page}: 2 passages translated, 2 copied (no letter 1, code 1), 0 left\n",
+        f"seqserve: {notes}: 1 passages translated, 0 copied, 1 left\n",
+    ]
+    left = {"line": 2, "text": "fail INTERNAL", "reason": "INTERNAL: internal, says the fake"}
+    copied = {"no letter": 1, "code": 1}
+    assert json.loads(told.read_text())["files"] == [
+        {"file": str(page), "translated": 2, "unchanged": 1, "copied": copied, "left": 0}
+        | {"texts_left": []},
+        {"file": str(notes), "translated": 1, "unchanged": 0, "copied": {}, "left": 1}
+        | {"texts_left": [left]},
+    ]
+
+
+def test_a_text_that_no_reader_reads_ends_the_run_with_status_1(
+    seqserve: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("some\n\n> <p>\n> text\n> </p>\n")
+    status, out, err = seqserve("translate", str(path))
+    assert (status, out) == (1, "SOME\n\n> <p>\n> text\n> </p>\n")
+    assert f"{path}: line 3: is HTML within a quote, which is not read" in err
+
+
+def test_a_file_that_cannot_be_read_has_a_report(seqserve: Run, tmp_path: Path) -> None:
+    path, told = tmp_path / "a.json", tmp_path / "report.json"
+    path.write_text('{"a": "b", ')
+    assert seqserve("translate", str(path), "--report", str(told))[0] == 2
+    assert json.loads(told.read_text())["files"][0]["translated"] == 0

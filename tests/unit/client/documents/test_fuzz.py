@@ -1,0 +1,134 @@
+"""Documents of the grammar of each format: nothing is lost, and what has words is translated."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.capitals import capitals
+
+from seqserve.documents.formats import Format
+
+from .marking import CUE, passages_of
+
+WORDS = st.sampled_from(["word", "Wörter", "12", "a-b", "can't", "漢字", "x"])
+
+
+def mixed(*others: str) -> st.SearchStrategy[str]:
+    """Texts of words and these."""
+    return st.lists(WORDS | st.sampled_from(others), min_size=1, max_size=6).map(" ".join)
+
+
+INLINE = st.recursive(
+    mixed(
+        "`code`", "![i](j)", "[^1]", "{{ x }}", "{.c}", "$a_1$", "<kbd>K</kbd>", "https://x.y/a_b"
+    ),
+    lambda inner: st.sampled_from(["*{}*", "**{}**", "[{}](u)", "[[p|{}]]", "<b>{}</b>"]).flatmap(
+        lambda form: inner.map(form.format)
+    ),
+    max_leaves=4,
+)
+LINES = st.lists(INLINE, min_size=1, max_size=3).map("\n".join)
+LEAVES = st.one_of(
+    LINES,
+    INLINE.map("## {} {{#id}}".format),
+    INLINE.map("{0}\n===".format),
+    INLINE.map("| {0} | b |\n|---|---|\n| c | {0} |".format),
+    st.sampled_from(["```\ncode\n```", "$$\na\n$$", "***", "{{< s >}}", "<!-- c -->", "    code"]),
+    st.sampled_from(
+        ["[l]: u 't'", "import a from 'b'", "<Tabs>", "<details>\n<p>text</p>\n</details>"]
+    ),
+)
+
+
+def indented(text: str, by: str) -> str:
+    return "\n".join(by + line if line else line for line in text.split("\n"))
+
+
+BLOCKS = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3)
+        .map("\n\n".join)
+        .flatmap(
+            lambda text: st.sampled_from(
+                [
+                    indented(text, "> "),
+                    "- " + indented(text, "  ")[2:],
+                    "1. " + indented(text, "   ")[3:],
+                    f"::: tip Title\n{text}\n:::",
+                    f'!!! note "Title"\n{indented(text, "    ")}',
+                    f'=== "Tab"\n\n{indented(text, "    ")}',
+                    f"[^1]: {indented(text, '    ')[4:]}",
+                ]
+            )
+        )
+    ),
+    max_leaves=5,
+)
+MARKDOWN = st.lists(BLOCKS, max_size=4).map("\n\n".join)
+TEXT = mixed(
+    "%s", "{n}", "<b>", "</b>", "%1$s", "\\n", "{n, plural, one {a} other {b}}", "<!--", "'"
+)
+VALUES = st.recursive(TEXT | st.integers() | st.none(), st.lists, max_leaves=5)
+HTML = st.recursive(
+    mixed(
+        "<br>", "&amp;", "<!-- c -->", "<code>k</code>", "<img alt='x'>", "<i translate=no>n</i>"
+    ),
+    lambda inner: st.sampled_from(
+        [
+            "<p>{}</p>",
+            "<b>{}</b>",
+            "<ul><li>{}</ul>",
+            "<div>{}",
+            "<td>{}</td>",
+            "<script>{}</script>",
+        ]
+    ).flatmap(lambda form: inner.map(form.format)),
+    max_leaves=5,
+)
+DOCUMENTS: dict[Format, st.SearchStrategy[str]] = {
+    Format.MARKDOWN: MARKDOWN,
+    Format.HTML: st.lists(HTML).map("".join),
+    Format.JSON: st.dictionaries(WORDS, VALUES).map(json.dumps),
+    Format.ARB: st.dictionaries(st.sampled_from(["a", "@a", "b"]), VALUES).map(json.dumps),
+    Format.STRINGS: st.lists(TEXT.map(lambda text: f'"k" = {json.dumps(text)}; /* c */\n')).map(
+        "".join
+    ),
+    Format.PO: st.lists(
+        TEXT.map(lambda text: f'#: a\nmsgctxt "c"\nmsgid {json.dumps(text)}\nmsgstr ""\n\n')
+    ).map("".join),
+    Format.CSV: st.lists(TEXT.map(lambda text: f'"{text.replace(chr(34), chr(34) * 2)}"\n')).map(
+        lambda rows: "text\n" + "".join(rows)
+    ),
+    Format.SRT: st.lists(mixed("<i>", "</i>", "\\N", "{\\an8}", "-", "\n")).map(
+        lambda cues: "\n\n".join(CUE.replace("\r", "") + cue for cue in cues)
+    ),
+}
+GENTLE: dict[Format, Callable[[str], str]] = {
+    Format.MARKDOWN: lambda text: re.sub(r"`[^`]*`|\{[^}]*\}", " ", text),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DOCUMENTS, ids=lambda kind: kind.value)
+@given(data=st.data())
+def test_a_document_of_its_grammar(kind: Format, data: st.DataObject) -> None:
+    document = data.draw(DOCUMENTS[kind])
+    passages = passages_of(kind, document)
+    assert "".join(each.before + each.source for each in passages) == document
+    written = "".join(
+        each.before + (each.written(capitals(each)) if each.has_words else each.source)
+        for each in passages
+    )
+    again = [each.text for each in passages_of(kind, written) if each.has_words]
+    if kind is Format.PO:
+        # Nothing is left that has no translation, but what is reported.
+        assert len(again) == 0
+        return
+    texts = [capitals(each).text for each in passages if each.has_words]
+    assert [text.split() for text in again] == [text.split() for text in texts]

@@ -1,0 +1,117 @@
+"""A text that grows takes as much more time, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from seqserve.documents.formats import Format
+
+from .marking import CUE, passages_of
+
+SIZES = (4_000, 16_000)
+PATIENCE_S = 0.5
+"""Of the processor: a shorter time says little of growth, and quadratic time is more here."""
+PLACES = {
+    Format.MARKDOWN: ["{}", "> {}", "| {} |\n|-|\n", "    {}"],
+    Format.JSON: ['{{"k": "{}"}}'],
+    Format.STRINGS: ['"k" = "{}";'],
+    Format.PO: ['msgid "{}"\nmsgstr ""\n'],
+    Format.CSV: ['text\n"{}"\n'],
+    Format.SRT: [CUE + "{}\n"],
+    Format.HTML: ["<p>{}"],
+    Format.TEXT: ["{}"],
+}
+UNITS = [
+    "0",
+    "<!--",
+    "[",
+    "![",
+    "](",
+    "[a](",
+    "*a ",
+    "**a_",
+    "_*",
+    "{{",
+    "{%",
+    "{",
+    "$",
+    "<A b",
+    "[[a|",
+]
+UNITS += [
+    "&#",
+    "\\",
+    "http://a(",
+    "a@",
+    ":a",
+    "++a",
+    "<?",
+    "%(",
+    "%1",
+    "$t(",
+    "'{",
+    "''{",
+    "{a,plural,",
+]
+UNITS += [
+    "<b>x",
+    "</b>x",
+    "> ",
+    "- ",
+    "``a`",
+    "<a b='",
+    "<code>",
+    "<kbd>x</b>",
+    "[^a",
+    "!!! a\n",
+    "::: a\n",
+]
+UNITS += [
+    "=== a\n    ",
+    "[a]: b\n",
+    "a  \n",
+    "  ",
+    "\n",
+    "a|",
+    "*[a]:",
+    "<p>\n\n",
+    "{#",
+    "\\N",
+    '"',
+]
+WRITTEN: dict[Format, Callable[[str], str]] = {
+    Format.JSON: lambda text: json.dumps(text)[1:-1],
+    Format.STRINGS: lambda text: json.dumps(text)[1:-1],
+    Format.PO: lambda text: json.dumps(text)[1:-1],
+    Format.CSV: lambda text: text.replace('"', '""'),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["a %{}", *UNITS])
+@pytest.mark.parametrize("kind", PLACES, ids=lambda kind: kind.value)
+def test_four_times_the_text_takes_four_times_as_long(kind: Format, unit: str) -> None:
+    for place in PLACES[kind]:
+        texts = (
+            "a %" + "0" * size if unit == "a %{}" else unit * (size // len(unit)) for size in SIZES
+        )
+        short, long = (cpu_of(kind, place.format(WRITTEN.get(kind, str)(text))) for text in texts)
+        assert long < max(9 * short, PATIENCE_S), (place, short, long)
+
+
+def cpu_of(kind: Format, document: str) -> float:
+    begin = time.process_time()
+    passages = passages_of(kind, document)
+    assert "".join(each.before + each.source for each in passages) == document
+    return time.process_time() - begin
+
+
+@pytest.mark.slow
+def test_runs_of_backticks_that_grow_are_read_in_one_pass() -> None:
+    document = " ".join("`" * length for length in range(1, 500))
+    passages = passages_of(Format.MARKDOWN, document)
+    assert "".join(each.before + each.source for each in passages) == document
