@@ -54,5 +54,5 @@ def test_a_wrong_recommendation_is_refused(text: str, message: str) -> None:
 
 
 def test_a_model_that_comes_with_wrong_options_is_refused() -> None:
-    with pytest.raises(OptionError, match="length_penalty: is -1"):
-        options().recommended({"length_penalty": -1.0})
+    with pytest.raises(OptionError, match="length_penalty: is -5"):
+        options().recommended({"length_penalty": -5.0})

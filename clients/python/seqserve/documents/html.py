@@ -198,13 +198,13 @@ def _kind(token: Token) -> Kind:
     return Kind.BREAK
 
 
-_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
+_LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 _MARKED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|[\s\"']notranslate\b", re.IGNORECASE)
 
 
 def tag_kind(raw: str) -> tuple[Kind, str, str, str]:
     """Returns the piece that a tag or a comment is, alone; what it begins is text or stays."""
-    tag = _TAG.match(raw)
+    tag = _LONE_TAG.match(raw)
     if tag is None:
         return Kind.EMPTY, raw, "", ""
     name = tag[2].lower()
