@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, nullcontext
 from typing import Any, TypeVar, Unpack
 
 from google.protobuf.message import Message
@@ -25,11 +25,11 @@ from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
 S = TypeVar("S")
-MIN_WINDOW = 8
-"""Fewest texts of an array in progress at a time; more would hold up callers that wait."""
-SHARED_WINDOW = 24
-"""Texts of all arrays in progress at a time, while no more than three arrays share them."""
-_BATCHES = 2
+BATCH = 64
+"""Most texts of an array in one call of the server, which shares its slots among all calls."""
+RICH_BATCH = 12
+"""Most of them where answers have more than a text, and take much memory."""
+_BATCHES = 3
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
@@ -150,9 +150,8 @@ class Call:
     ) -> list[S]:
         """Generates from each text of an array, and returns in its order what is needed of each.
 
-        A single text is an ordinary call. Several share a window and have low priority, so that an
-        array takes the slots that callers of single texts leave. Arrays that start while others
-        are in progress share :data:`SHARED_WINDOW` with them, and callers take turns.
+        A single text is an ordinary call. Several go in batches of low priority: the server gives
+        them the slots that callers of single texts leave. Batches of callers take turns.
 
         Args:
             sources: The texts.
@@ -169,25 +168,41 @@ class Call:
             outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
             return [needed(_result(outcome)) for outcome in outcomes]
 
-        with self._upstream.array() as arrays:
-            # One batch runs while the last texts of the other one end.
-            size = max(MIN_WINDOW, SHARED_WINDOW // arrays) // _BATCHES
-            answers = await self.in_turns(answered, [*_batches(sources, size)], _BATCHES)
+        is_rich = options.get("return_alignment") or (options.get("num_hypotheses") or 1) > 1
+        batches = [*_batches(sources, RICH_BATCH if is_rich else BATCH)]
+        # One batch runs while the last texts of another one end.
+        answers = await self.in_turns(answered, batches, _BATCHES, size=len)
         return [result for answer in answers for result in answer]
 
     async def in_turns(
-        self, function: Callable[[S], Awaitable[T]], items: Sequence[S], width: int
+        self,
+        function: Callable[[S], Awaitable[T]],
+        items: Sequence[S],
+        width: int,
+        size: Callable[[S], int] = lambda item: 1,
     ) -> list[T]:
-        """Awaits a function for each item as :func:`in_window` does, in turns with other callers.
+        """Awaits a function for each item, in turns with other callers; returns results in order.
 
-        A single item waits for nobody.
+        Up to ``width`` items are in progress at a time. If one fails, the others are cancelled, and
+        its error is raised. A lone item of size 1 waits for nobody.
         """
+        results: dict[int, T] = {}
+        numbered = iter(enumerate(items))
+        is_one = sum(map(size, items)) == 1
 
-        async def answered(item: S) -> T:
-            async with self._upstream.turns.turn(self._held.caller):
-                return await function(item)
+        async def work() -> None:
+            for number, item in numbered:
+                turn = self._upstream.turns.turn(self._held.caller, size(item))
+                async with nullcontext() if is_one else turn:
+                    results[number] = await function(item)
 
-        return await in_window(function if len(items) == 1 else answered, items, width)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(width):
+                    group.create_task(work())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [results[number] for number in range(len(results))]
 
     def _identify(self) -> None:
         headers = self.request.headers
@@ -201,29 +216,6 @@ class Call:
         caller = (("x-forwarded-for", peer.host),) if peer else ()
         authorization = self._upstream.authorization(self._token)
         METADATA.set(((REQUEST_ID, self.request_id), *caller, *trace, *authorization))
-
-
-async def in_window(
-    function: Callable[[S], Awaitable[T]], items: Iterable[S], width: int
-) -> list[T]:
-    """Awaits a function for each item, up to ``width`` at a time; returns the results in order.
-
-    If one fails, the others are cancelled, and its error is raised.
-    """
-    results: dict[int, T] = {}
-    numbered = iter(enumerate(items))
-
-    async def work() -> None:
-        for number, item in numbered:
-            results[number] = await function(item)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(width):
-                group.create_task(work())
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [results[number] for number in range(len(results))]
 
 
 async def _accepted(call: Call) -> bool:

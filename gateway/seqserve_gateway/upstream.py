@@ -7,8 +7,7 @@ of the context holds it, and the client reads it for every attempt.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -33,9 +32,9 @@ T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
 METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 """Metadata of the calls that the current task makes."""
-_MOST_BATCHES, _MOST_OWN_BATCHES = 16, 12
-"""Batches of all arrays, and of those of one caller, on the server. The least of them has four
-texts, and by default a server has 64 slots: more would wait there, before the texts of others."""
+_MOST_TEXTS, _MOST_OWN_TEXTS = 320, 256
+"""Texts of all arrays, and of the arrays of one caller, on the server: no more than its slots and
+the share of its queue that it gives a gateway."""
 _RECENT_S = 5.0
 _MOST_RECENT = 16
 
@@ -57,8 +56,7 @@ class Upstream:
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
-        self._arrays = 0
-        self.turns = Turns(_MOST_BATCHES, _MOST_OWN_BATCHES)
+        self.turns = Turns(_MOST_TEXTS, _MOST_OWN_TEXTS)
         """For the batches of arrays."""
         self.readers = Readers()
         """For documents."""
@@ -78,15 +76,6 @@ class Upstream:
             retry=self._retry,
             transport=transport,
         )
-
-    @contextmanager
-    def array(self) -> Generator[int, None, None]:
-        """Counts an array as in progress; yields how many are, including this one."""
-        self._arrays += 1
-        try:
-            yield self._arrays
-        finally:
-            self._arrays -= 1
 
     async def recent(self, key: Hashable, listing: Callable[[], Awaitable[T]]) -> T:
         """Returns what a listing gave for a key in the last seconds, or lists anew."""

@@ -20,7 +20,7 @@ _MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _PLACEHOLDER = re.compile(r"https?://\S+|<[^<>]*>|%\([^)]*\)[a-z]|%\w+%|%[-.\d]*[a-z]|\{[^{}]*\}")
 _OF_SITES = re.compile(
     r"!\[[^\]\n]*\](?:\[[^\]\n]*\]|\([^)\n]*\))?|\{[:#.][^}\n]*\}|\{\w+=[^}\n]*\}"
-    r"|/{3,}[ \t]*[\w-]+|:{3,}.*|\[![\w-]+\]|(?m:^\*\[\w+\]:)|--8<--.*"
+    r"|(?<![\w:]):[a-z][\w+-]*:|/{3,}[ \t]*[\w-]+|:{3,}.*|\[![\w-]+\]|(?m:^\*\[\w+\]:)|--8<--.*"
     r"|(?<=\])\[[^\]\n]*\]"
 )
 _HTML = {"script", "style", "code", "pre", "template", "textarea", "svg", "math", "kbd", "samp"}

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias, get_args
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.events import Event, Timeline
@@ -75,6 +75,12 @@ class Cancel(NamedTuple):
     """Whether the call ended at its deadline; such a request counts as late."""
 
 
+class Together(NamedTuple):
+    """Messages that go together; what several of them have, such as options, goes once."""
+
+    messages: Sequence[Message]
+
+
 class StepEvents(NamedTuple):
     """All events of one step."""
 
@@ -124,7 +130,7 @@ class StatsReply(NamedTuple):
 
 
 Message: TypeAlias = (
-    Setup | Ready | LoadFailed | Submit | Cancel | StepEvents | GetStats | StatsReply
+    Setup | Ready | LoadFailed | Submit | Cancel | StepEvents | GetStats | StatsReply | Together
 )
 _KINDS: tuple[Callable[..., Message], ...] = get_args(Message)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
@@ -132,7 +138,7 @@ _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 def encode_message(message: Message) -> bytes:
     """Encodes a message."""
-    body = pickle.dumps((_NUMBERS[type(message)], *message), pickle.HIGHEST_PROTOCOL)
+    body = pickle.dumps(_packed(message), pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(body)) + body
 
 
@@ -173,6 +179,18 @@ class MessageDecoder:
 
 
 def _decoded(body: bytes | bytearray) -> Message:
-    number, *fields = pickle.loads(body)
-    message: Message = _KINDS[number](*fields)
+    return _unpacked(pickle.loads(body))
+
+
+def _packed(message: Message) -> tuple[Any, ...]:
+    if isinstance(message, Together):
+        return _NUMBERS[Together], [_packed(each) for each in message.messages]
+    return _NUMBERS[type(message)], *message
+
+
+def _unpacked(packed: tuple[Any, ...]) -> Message:
+    kind, fields = _KINDS[packed[0]], packed[1:]
+    if kind is Together:
+        return Together([_unpacked(each) for each in fields[0]])
+    message: Message = kind(*fields)
     return message

@@ -25,6 +25,7 @@ from seqserve_server.contract.messages import (
     StatsReply,
     StepEvents,
     Submit,
+    Together,
     encode_message,
     read_message,
 )
@@ -79,7 +80,10 @@ class Host:
             engine.stop()
 
     def _handle(self, engine: Engine, message: Message) -> None:
-        if isinstance(message, Submit):
+        if isinstance(message, Together):
+            for each in message.messages:
+                self._handle(engine, each)
+        elif isinstance(message, Submit):
             self._submit(engine, Request(message.spec, message.request_id))
         elif isinstance(message, Cancel):
             request = self._requests.pop(message.request_id, None)

@@ -13,13 +13,15 @@ from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, tex
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.app import app_of
-from seqserve_gateway.call import MIN_WINDOW, SHARED_WINDOW, Call
+from seqserve_gateway.call import BATCH, RICH_BATCH, Call
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.turns import Turns
 
 
 async def shout_all(call: Call) -> Response:
-    return JSONResponse(await call.generate_all(call.json()["q"], attrgetter("text"), beam_size=2))
+    body = call.json()
+    options = body.get("options", {"beam_size": 2})
+    return JSONResponse(await call.generate_all(body["q"], attrgetter("text"), **options))
 
 
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
@@ -50,8 +52,7 @@ async def test_no_text_needs_no_call(client: AsyncClient, server: FakeServer) ->
 async def test_error_of_one_text_is_that_of_the_array(
     client: AsyncClient, server: FakeServer
 ) -> None:
-    size = SHARED_WINDOW // 2
-    texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, size)), *("hang" for _ in range(20))]
+    texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, BATCH)), *("hang" for _ in range(20))]
     answer = await client.post("/shout", json={"q": texts})
     assert (answer.status_code, answer.json()["field"]) == (400, "source")
     assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
@@ -63,35 +64,35 @@ async def test_error_that_ends_the_call_ends_the_array(client: AsyncClient, stat
     assert answer.json()["code"] == status
 
 
-async def test_arrays_share_their_room_and_each_has_a_window(server: FakeServer) -> None:
-    app = app_of(gateway_of(server), [FORM])
-    readers = [
-        Reader("/shout", {"q": [f"hang {name} {n}" for n in range(50)]}) for name in "abcdef"
-    ]
-    seen: list[int] = []
-    async with app.router.lifespan_context(app), asyncio.TaskGroup() as visits:
-        for count, reader in enumerate(readers, start=1):
-            visits.create_task(reader.visit(app))
-            before, window = len(server.requests), max(MIN_WINDOW, SHARED_WINDOW // count)
-            while len(server.requests) < before + window:
-                await asyncio.sleep(0.01)
-            seen.append(len(server.requests) - before)
-        for reader in readers:
-            reader.gone.set()
-    assert seen == [24, 12, 8, 8, 8, 8]
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, BATCH),
+        ({"beam_size": 4}, BATCH),
+        ({"return_alignment": True}, RICH_BATCH),
+        ({"beam_size": 4, "num_hypotheses": 3}, RICH_BATCH),
+    ],
+)
+async def test_array_is_sent_in_few_calls(
+    client: AsyncClient, server: FakeServer, options: dict[str, object], size: int
+) -> None:
+    texts = [f"w{n}" for n in range(3 * size - 1)]
+    answer = await client.post("/shout", json={"q": texts, "options": options})
+    assert answer.json() == [text.upper() for text in texts]
+    assert len(server.metadata) == 3
 
 
 async def test_client_that_leaves_cancels_a_window_of_texts(server: FakeServer) -> None:
     app = app_of(gateway_of(server), [FORM])
-    reader = Reader("/shout", {"q": [f"hang {n}" for n in range(50)]})
+    reader = Reader("/shout", {"q": [f"hang {n}" for n in range(4 * BATCH)]})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while len(server.requests) < SHARED_WINDOW:
+        while len(server.requests) < 3 * BATCH:
             await asyncio.sleep(0.01)
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(SHARED_WINDOW))
+    assert sorted(texts_of(server)) == sorted(f"hang {n}" for n in range(3 * BATCH))
 
 
 async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: FakeServer) -> None:
@@ -103,11 +104,12 @@ async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: Fake
 
 async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
     gateway = gateway_of(server)
-    gateway.upstream.turns = Turns(1, 1)
-    app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(60)]
+    gateway.upstream.turns = Turns(BATCH, BATCH)
+    app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(BATCH + 1)]
     async with client_of(app) as first, client_of(app, "10.0.0.2") as second:
         many = [
-            asyncio.create_task(first.post("/shout", json={"q": ["first"] * 60})) for _ in range(9)
+            asyncio.create_task(first.post("/shout", json={"q": ["first"] * (BATCH + 1)}))
+            for _ in range(9)
         ]
         while not server.requests:
             await asyncio.sleep(0.01)
@@ -115,6 +117,5 @@ async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
         before = texts_of(server).count("first")
         await asyncio.wait(many)
     assert answer.json() == [text.upper() for text in texts]
-    # A batch of one, a batch of the other, and a few before; all batches of the first are waiting.
-    least, most = MIN_WINDOW // 2, SHARED_WINDOW // 2
-    assert before <= (len(texts) // least + 4) * most
+    # A batch of one, a batch of the other; at most two before and two after.
+    assert before <= len(texts) + 4 * BATCH

@@ -68,3 +68,20 @@ async def test_more_than_a_caller_may_have_waiting_is_refused() -> None:
             await tasks.run("a")
     await asyncio.wait(waiting)
     assert (refused.value.status, sorted(tasks.ran)) == (429, [*"aab"])
+
+
+async def test_task_may_take_several_places_and_is_not_passed_for_ever() -> None:
+    turns = Turns(6, 5)
+    ran: list[int] = []
+
+    async def run(caller: str, size: int) -> None:
+        async with turns.turn(caller, size):
+            ran.append(size)
+
+    async with turns.turn("a", 3):
+        # One is beyond the places of its caller; the next one has its turn before the last one.
+        waiting = [asyncio.create_task(run(*each)) for each in (("a", 3), ("b", 4), ("c", 1))]
+        await asyncio.sleep(0)
+        assert ran == []
+    await asyncio.wait(waiting)
+    assert sorted(ran) == [1, 3, 4]

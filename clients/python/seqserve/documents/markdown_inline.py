@@ -38,13 +38,14 @@ _SNIPPET = r"-+8<-+[^\n]*"
 _ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
 _SPANS = {
     Kind.BREAK: rf"{_COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
-    Kind.EMPTY: rf"{_ATTRIBUTES}|\[\^[^\]\n]{{1,200}}\]",
-    # Expressions and roles in braces; keys of a keyboard, names of pictures, pages of a wiki.
+    # And notes, and names of pictures.
+    Kind.EMPTY: rf"{_ATTRIBUTES}|\[\^[^\]\n]{{1,200}}\]|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])",
+    # Expressions and roles in braces; keys of a keyboard, pages of a wiki.
     Kind.PLACEHOLDER: rf"{ADDRESS}|{_SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
     r"|(?<!\w)\+\+[\w\"][^+\n]{0,40}(?:\+[^+\n]{1,40}){0,4}\+\+(?!\w)"
-    r"|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])|\[\[[^\[\]|\n]{1,500}\]\]",
+    r"|\[\[[^\[\]|\n]{1,500}\]\]",
     # A page of a wiki that has another name in the text, and a text with attributes.
-    Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||\[)(?P<label>[^\[\]\n]{1,500})"
+    Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||(?<!\])\[)(?P<label>[^\[\]\n]{1,500})"
     r"(?:\]\]|\]\{[^{}\n]{1,500}\})",
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)

@@ -25,7 +25,7 @@ from seqserve_server.contract.errors import (
     ServiceError,
 )
 from seqserve_server.contract.events import Failed
-from seqserve_server.contract.messages import Message, Ready, StatsReply
+from seqserve_server.contract.messages import Message, Ready, StatsReply, Together
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.engine import EngineStatus, QueueKey, Receive, RefusalCache
 from seqserve_server.front.engine_client.process import HostProcess, StatsClient
@@ -72,7 +72,7 @@ class RemoteEngine:
         self._request_ids = request_ids or itertools.count(1)
         self._requests: dict[int, _Pending] = {}
         self._transport: asyncio.WriteTransport | None = None
-        self._unsent: list[bytes] = []
+        self._unsent: list[Message] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self.capacity = Ready(0, 0, 0)
@@ -227,12 +227,13 @@ class RemoteEngine:
         # The messages of one iteration of the loop go out together: each write wakes the host.
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(messages.encode_message(message))
+        self._unsent.append(message)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if self._transport is not None:
-            self._transport.writelines(unsent)
+            message = unsent[0] if len(unsent) == 1 else Together(unsent)
+            self._transport.write(messages.encode_message(message))
 
     def receive(self, message: Message) -> None:
         """Handles a message of the host."""

@@ -133,9 +133,9 @@ class Bulk:
         call: ServerCall,
         answer: generation_pb2.GenerateResponse | ServiceError,
     ) -> None:
+        response = generation_pb2.GenerateBulkResponse(id=id_)
         if isinstance(answer, ServiceError):
-            outcome = generation_pb2.Outcome(failure=call.failed(answer))
+            response.outcome.failure.CopyFrom(call.failed(answer))
         else:
-            outcome = generation_pb2.Outcome(response=answer)
-        response = generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)
+            response.outcome.response.CopyFrom(answer)
         self._responses.put_nowait(_Ready(response, call))

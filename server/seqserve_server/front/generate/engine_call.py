@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
@@ -77,12 +77,15 @@ class EngineCall:
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
         """Submits the request and yields new tokens as they come, until the answer is whole."""
-        with self._submitted(self.spec):
+        request_id = self._submit(self.spec)
+        try:
             while self._last is None:
                 await self._next_event()
                 tokens, self._unread = self._unread, []
                 if tokens:
                     yield tokens
+        finally:
+            self._leave(request_id)
         await self._complete()
 
     def result(self) -> Finished:
@@ -126,19 +129,20 @@ class EngineCall:
         self._record.ended(EndedRequest(self.spec, self.timeline, last))
 
     async def _run(self, spec: Spec) -> None:
-        with self._submitted(spec):
+        request_id = self._submit(spec)
+        try:
             while self._last is None:
                 await self._next_event()
-
-    @contextmanager
-    def _submitted(self, spec: Spec) -> Iterator[None]:
-        self._last = None
-        request_id = self._engine.submit(spec, self._receive)
-        try:
-            yield
         finally:
-            if self._last is None:
-                self._engine.cancel(request_id, is_late=self._is_late())
+            self._leave(request_id)
+
+    def _submit(self, spec: Spec) -> int:
+        self._last = None
+        return self._engine.submit(spec, self._receive)
+
+    def _leave(self, request_id: int) -> None:
+        if self._last is None:
+            self._engine.cancel(request_id, is_late=self._is_late())
 
     async def _next_event(self) -> None:
         await self._changed.wait()

@@ -29,24 +29,22 @@ class Joined:
         """The response to each part so far; None for a part that stays as it is."""
         self._joiner = TextJoiner(source.text)
         self._text: list[str] = []
-        self._segments: list[generation_pb2.Segment] = []
+        # Segments are written where they stay: copies of messages take most of the time.
+        self._response = generation_pb2.GenerateResponse()
         self._kept: list[generation_pb2.KeptText] = []
 
     def response(self, manifest: Manifest) -> generation_pb2.GenerateResponse:
         """Builds the response once all parts are answered, by the model of a manifest."""
-        answered = [response for response in self.responses if response]
-        return generation_pb2.GenerateResponse(
-            model=manifest.name,
-            version=manifest.version,
-            hypotheses=[self._hypothesis()],
-            source_tokens=sum(response.source_tokens for response in answered),
-            generated_tokens=sum(response.generated_tokens for response in answered),
-            timings=_timings([response.timings for response in answered]),
-            segments=self._segments,
-            source_warnings=dict.fromkeys(
-                warning for segment in self._segments for warning in segment.source_warnings
-            ),
-        )
+        response = self._response
+        answered = [each for each in self.responses if each]
+        response.model, response.version = manifest.name, manifest.version
+        self._write_hypothesis(response.hypotheses.add())
+        response.source_tokens = sum([each.source_tokens for each in answered])
+        response.generated_tokens = sum([each.generated_tokens for each in answered])
+        _write_timings(response.timings, [each.timings for each in answered])
+        warnings = (each for segment in response.segments for each in segment.source_warnings)
+        response.source_warnings.extend(dict.fromkeys(warnings))
+        return response
 
     def add(self, response: generation_pb2.GenerateResponse | None) -> str:
         """Adds the answer to the next part, None if it stays as it is.
@@ -60,7 +58,6 @@ class Joined:
         segment = self._segment(part, text, response)
         own = segment.hypotheses[0].kept if response else kept_in(text, part.protected)
         self._kept += _moved(own, segment)
-        self._segments.append(segment)
         self._text.append(piece)
         self.responses.append(response)
         return piece
@@ -72,7 +69,7 @@ class Joined:
     def _segment(
         self, part: Part, text: str, response: generation_pb2.GenerateResponse | None
     ) -> generation_pb2.Segment:
-        segment = generation_pb2.Segment(
+        segment = self._response.segments.add(
             source_begin=part.span.begin,
             source_end=part.span.end,
             target_begin=self._joiner.length - len(text),
@@ -88,13 +85,12 @@ class Joined:
                 response.ClearField(field)
         return segment
 
-    def _hypothesis(self) -> generation_pb2.Hypothesis:
-        best = [segment.hypotheses[0] for segment in self._segments if segment.hypotheses]
-        joined = generation_pb2.Hypothesis(
-            text="".join((*self._text, self.rest())),
-            kept=self._kept,
-            stop_reason=worst_reason([part.stop_reason for part in best]),
-        )
+    def _write_hypothesis(self, joined: generation_pb2.Hypothesis) -> None:
+        segments = self._response.segments
+        best = [segment.hypotheses[0] for segment in segments if segment.hypotheses]
+        joined.text = "".join((*self._text, self.rest()))
+        joined.kept.extend(self._kept)
+        joined.stop_reason = worst_reason([part.stop_reason for part in best])
         if best and all(part.HasField("score") for part in best):
             # The end token counts as one of the tokens.
             lengths = [len(part.token_ids) + 1 for part in best]
@@ -103,7 +99,6 @@ class Joined:
             joined.confidence = mean([part.confidence for part in best], lengths)
         for part in best:
             joined.unmet_terms.extend(part.unmet_terms)
-        return joined
 
 
 def _moved(
@@ -128,14 +123,17 @@ def mean(values: Sequence[float], weights: Sequence[int]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
-def _timings(all_timings: list[generation_pb2.Timings]) -> generation_pb2.Timings:
-    return generation_pb2.Timings(
-        queue_ms=min((timings.queue_ms for timings in all_timings), default=0.0),
-        encode_ms=sum(timings.encode_ms for timings in all_timings),
-        decode_ms=sum(timings.decode_ms for timings in all_timings),
-        first_token_ms=min((timings.first_token_ms for timings in all_timings), default=0.0),
-        total_ms=max((timings.total_ms for timings in all_timings), default=0.0),
-    )
+def _write_timings(
+    timings: generation_pb2.Timings, parts: Sequence[generation_pb2.Timings]
+) -> None:
+    if len(parts) == 1:
+        timings.CopyFrom(parts[0])
+        return
+    timings.queue_ms = min((part.queue_ms for part in parts), default=0.0)
+    timings.encode_ms = sum(part.encode_ms for part in parts)
+    timings.decode_ms = sum(part.decode_ms for part in parts)
+    timings.first_token_ms = min((part.first_token_ms for part in parts), default=0.0)
+    timings.total_ms = max((part.total_ms for part in parts), default=0.0)
 
 
 # Scripts that put no space between words or sentences: Thai, Lao, Burmese, Khmer, Chinese and

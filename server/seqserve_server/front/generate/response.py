@@ -39,20 +39,21 @@ async def response_of(
     Other calls get their turn between hypotheses that take milliseconds.
     """
     tokenizer, options, tokens = hop.model.tokenizer, hop.options, part.tokens
-    response = generation_pb2.GenerateResponse(
-        model=hop.model.manifest.name,
-        version=hop.model.manifest.version,
-        source_tokens=len(tokens),
-        generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
-        timings=_timings(timeline),
-        source_warnings=source_warnings(without(part.text, part.protected), tokens, tokenizer),
-    )
+    # Fields are set one by one, and messages where they stay: arguments take longer, and copies.
+    response = generation_pb2.GenerateResponse()
+    response.model, response.version = hop.model.manifest.name, hop.model.manifest.version
+    response.source_tokens = len(tokens)
+    response.generated_tokens = sum([len(each.token_ids) for each in answer.hypotheses])
+    _write_timings(response.timings, timeline)
+    if warnings := source_warnings(without(part.text, part.protected), tokens, tokenizer):
+        response.source_warnings.extend(warnings)
     if options.returns_attention:
         response.source_pieces.extend(tokenizer.source_tokens(tokens))
     for hypothesis in answer.hypotheses:
         for feature in options.features:
             hypothesis = feature.replace_tokens(part, hypothesis)
-        message = _hypothesis(hypothesis, tokenizer)
+        message = response.hypotheses.add()
+        _write_hypothesis(message, hypothesis, tokenizer)
         if hypothesis.score is not None:
             message.confidence = confidence(
                 hypothesis.score, hypothesis.token_ids, len(tokens), len(options.decoding.prefix)
@@ -62,25 +63,27 @@ async def response_of(
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         for feature in options.features:
             feature.write(part, hypothesis, message)
-        response.hypotheses.append(message)
         if hypothesis.attention or hypothesis.top_tokens:
             await asyncio.sleep(0)
     return response
 
 
-def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:
-    return generation_pb2.Hypothesis(
-        # Without the stop sequence.
-        text=tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length],
-        tokens=tokenizer.tokens(hypothesis.token_ids),
-        token_ids=hypothesis.token_ids,
-        # Fields that are None stay unset.
-        score=hypothesis.score,
-        normalized_score=hypothesis.normalized_score,
-        stop_reason=_STOP_REASONS[hypothesis.stop_reason],
-        token_scores=hypothesis.token_scores,
-        top_tokens=[_top_tokens(top, tokenizer) for top in hypothesis.top_tokens],
-    )
+def _write_hypothesis(
+    message: generation_pb2.Hypothesis, hypothesis: Hypothesis, tokenizer: Tokenizer
+) -> None:
+    ids = hypothesis.token_ids
+    # Without the stop sequence.
+    message.text = tokenizer.decode(ids)[: hypothesis.text_length]
+    message.tokens.extend(tokenizer.tokens(ids))
+    message.token_ids.extend(ids)
+    if hypothesis.score is not None:
+        message.score = hypothesis.score
+    if hypothesis.normalized_score is not None:
+        message.normalized_score = hypothesis.normalized_score
+    message.stop_reason = _STOP_REASONS[hypothesis.stop_reason]
+    message.token_scores.extend(hypothesis.token_scores)
+    for top in hypothesis.top_tokens:
+        message.top_tokens.append(_top_tokens(top, tokenizer))
 
 
 def _top_tokens(top: TopTokens, tokenizer: Tokenizer) -> generation_pb2.TopTokens:
@@ -91,19 +94,17 @@ def _top_tokens(top: TopTokens, tokenizer: Tokenizer) -> generation_pb2.TopToken
     )
 
 
-def _timings(timeline: Timeline) -> generation_pb2.Timings:
+def _write_timings(timings: generation_pb2.Timings, timeline: Timeline) -> None:
     arrived_s = timeline.arrived_s
     if not timeline.encode_began_s:
         # Its time limit passed in the queue.
-        waited_ms = 1e3 * (timeline.finished_s - arrived_s)
-        return generation_pb2.Timings(queue_ms=waited_ms, total_ms=waited_ms)
-    return generation_pb2.Timings(
-        queue_ms=1e3 * (timeline.encode_began_s - arrived_s),
-        encode_ms=1e3 * (timeline.encode_ended_s - timeline.encode_began_s),
-        decode_ms=1e3 * (timeline.finished_s - timeline.encode_ended_s),
-        first_token_ms=1e3 * (timeline.first_token_s - arrived_s),
-        total_ms=1e3 * (time.monotonic() - arrived_s),
-    )
+        timings.queue_ms = timings.total_ms = 1e3 * (timeline.finished_s - arrived_s)
+        return
+    timings.queue_ms = 1e3 * (timeline.encode_began_s - arrived_s)
+    timings.encode_ms = 1e3 * (timeline.encode_ended_s - timeline.encode_began_s)
+    timings.decode_ms = 1e3 * (timeline.finished_s - timeline.encode_ended_s)
+    timings.first_token_ms = 1e3 * (timeline.first_token_s - arrived_s)
+    timings.total_ms = 1e3 * (time.monotonic() - arrived_s)
 
 
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--")

@@ -25,6 +25,7 @@ from seqserve_server.front.generate.source import read
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
+_RESPONSE = generation_pb2.Outcome.RESPONSE_FIELD_NUMBER
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 
@@ -66,12 +67,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
         async def outcome(source: Source | ServiceError) -> bytes:
             try:
-                outcome = generation_pb2.Outcome(response=await answer(job, source))
+                response = await answer(job, source)
+                # Not copied into an outcome first.
+                data = encoded_list(_RESPONSE, [response.SerializeToString()])
             except ServiceError as error:
-                outcome = generation_pb2.Outcome(failure=call.failed(error))
-            # A source that failed has no response, and so no tokens.
-            call.record_one_of_many(outcome.response)
-            data = outcome.SerializeToString()
+                # No response, and so no tokens.
+                response = generation_pb2.GenerateResponse()
+                data = generation_pb2.Outcome(failure=call.failed(error)).SerializeToString()
+            call.record_one_of_many(response)
             if isinstance(source, Source) and call.held is not None:
                 spared = max(0, len(source.parts) * max_bytes - len(data))
                 call.held.shrink(call.held.size - 2 * spared)

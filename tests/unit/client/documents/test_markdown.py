@@ -125,6 +125,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ),
         # A label whose address another file has.
         ("the [text][label-of-site] here\n", "THE [TEXT][label-of-site] HERE\n"),
+        ("a [:icon:][_label]{: .class } b\n", "A [:icon:][_label]{: .class } B\n"),
         ("use `code` in *the `x` text*\n", "USE `code` IN *THE `x` TEXT*\n"),
     ],
 )

@@ -32,6 +32,7 @@ from seqserve_server.contract.messages import (
     StatsReply,
     StepEvents,
     Submit,
+    Together,
     encode_message,
     read_message,
 )
@@ -87,7 +88,7 @@ specs = st.builds(
     answer=st.none() | st.builds(Finished, st.lists(hypotheses, min_size=1, max_size=2)),
 ) | st.builds(ScoreSpec, **common, target=words, wants_attention=st.booleans())
 folders = st.builds(Path, st.text())
-messages = st.one_of(
+singles = st.one_of(
     st.builds(Setup, folders, st.sampled_from(Provider), numbers, st.just(LIMITS)),
     st.builds(Ready, numbers, numbers, numbers),
     st.builds(Submit, numbers, specs),
@@ -95,6 +96,7 @@ messages = st.one_of(
     st.builds(StepEvents, st.lists(events, max_size=9)),
     st.just(GetStats()),
 )
+messages = singles | st.builds(Together, st.lists(singles, max_size=3))
 
 
 def same(came: list[Message], sent: list[Message]) -> bool:
@@ -176,3 +178,15 @@ def test_request_takes_few_bytes() -> None:
     options = DecodingOptions(max_decoding_length=256)
     spec = GenerateSpec(source=[], options=options, call_id="0123456789abcdef", client_id="a")
     assert len(encode_message(Submit(1_000_000, spec))) < 270
+
+
+def test_what_requests_share_goes_once() -> None:
+    submits: list[Message] = [
+        Submit(
+            number,
+            GenerateSpec(source=[number], options=DecodingOptions(max_decoding_length=256)),
+        )
+        for number in range(40)
+    ]
+    alone = sum(len(encode_message(each)) for each in submits)
+    assert len(encode_message(Together(submits))) < alone / 2

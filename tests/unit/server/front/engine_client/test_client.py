@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ from seqserve_server.contract.messages import (
     StatsReply,
     StepEvents,
     Submit,
+    Together,
     encode_message,
     read_message,
 )
@@ -64,6 +66,9 @@ class FakeHost:
     def __init__(self, *begin: Message) -> None:
         self.channel, self._theirs = socket.socketpair()
         self._stream = self._theirs.makefile("rb")
+        self._unread: deque[Message] = deque()
+        self.num_writes = 0
+        """Messages, or several that came together, that were read."""
         self.ended = threading.Event()
         for message in begin:
             self.send(message)
@@ -73,8 +78,13 @@ class FakeHost:
 
     async def read(self, kind: type[Kind]) -> Kind:
         """Waits for the next message, which must be of a kind."""
-        async with asyncio.timeout(PATIENCE_S):
-            message = await asyncio.to_thread(read_message, self._stream)
+        if not self._unread:
+            async with asyncio.timeout(PATIENCE_S):
+                came = await asyncio.to_thread(read_message, self._stream)
+            assert came is not None
+            self.num_writes += 1
+            self._unread += came.messages if isinstance(came, Together) else [came]
+        message = self._unread.popleft()
         assert isinstance(message, kind), message
         return message
 
@@ -194,6 +204,17 @@ async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int
 
 
 # ---- requests and events
+
+
+async def test_requests_of_one_moment_go_together() -> None:
+    async with remote_to(ready) as (engine, hosts):
+        requests = submitted(engine, 40)
+        engine.cancel(requests[0].request_id)
+        [host] = hosts.launched
+        ids = [(await host.read(Submit)).request_id for _ in requests]
+        assert ids == [each.request_id for each in requests]
+        assert await host.read(Cancel) == Cancel(ids[0], False)
+        assert host.num_writes == 1
 
 
 async def test_events_reach_requests_by_id() -> None:
