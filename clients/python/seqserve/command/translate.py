@@ -21,7 +21,6 @@ from seqserve.command.document_files import (
     STANDARD_INPUT,
     SourceFile,
     archive_output,
-    both_into,
     can_be_read_twice,
     document_output,
     name_of,
@@ -221,8 +220,13 @@ class _Translator:
                     totals=self.report,
                 )
                 texts: list[str] = []
+
+                def checked(text: str) -> None:
+                    texts.append(text)
+                    write(text)
+
                 if kind not in _STREAMED:
-                    writer.output = both_into(texts, write)
+                    writer.output = checked
                 total = None
                 if is_shown and can_be_read_twice(file):
                     with closing(SourceFile(file, options.encoding)) as again:
