@@ -185,7 +185,12 @@ class _EndpointApp:
         try:
             await self._answer(request, request_id, identified)
             code = "OK"
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError):
+                if self._gateway.admission.is_open:
+                    raise
+                # The drain is over.
+                error = Failure("UNAVAILABLE", "the gateway is shutting down")
             failure = _failure_of(error, request_id).named_by(self._form.names)
             code = failure.code
             if failure is not _GONE and not has_begun:

@@ -28,6 +28,7 @@ from seqserve_gateway.reading import Job
 from seqserve_gateway.translation import translated
 
 _MOST_ALTERNATIVES = 15
+_LONGEST_REPORT = 2500
 _FORMS = {"text": "plain", "html": "html"}
 
 
@@ -99,7 +100,10 @@ async def _translate_file(call: Call) -> Response:
     written, facts = await translated_file(call, file, source, target, "file")
     key = call.request.app.state.downloads.add(written)
     url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
-    headers = {"x-translation-report": json.dumps(facts)}
+    # Of a long header, proxies such as nginx refuse the whole answer.
+    while len(report := json.dumps(facts)) > _LONGEST_REPORT and facts["texts_left"]:
+        facts["texts_left"].pop()
+    headers = {"x-translation-report": report}
     return JSONResponse({"translatedFileUrl": url}, headers=headers)
 
 

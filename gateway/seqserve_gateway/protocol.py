@@ -186,6 +186,8 @@ class _Protocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         super().on_headers_complete()
+        # Trailers come after the body; a proxy has not seen to them (RFC 9110, section 6.5.1).
+        self.headers = []
         if not self.pipeline:
             self._current = self.cycle
 

@@ -27,7 +27,7 @@ except ImportError:
 HEAD = struct.Struct("!Q?")
 """Before each job and reply: its length, and whether the process ends after it."""
 _KEPT_KIB = 64 << 10
-"""A process that has had more may not give it back to the system, so it ends."""
+"""A process that has more after a job does not give it back to the system, so it ends."""
 
 
 def main(cpu_s: int, memory_bytes: int) -> None:
@@ -51,7 +51,7 @@ def main(cpu_s: int, memory_bytes: int) -> None:
             reply = pickle.dumps(_reply_to(source.read(length)))
         except MemoryError:
             return
-        is_last = _peak_kib() > _KEPT_KIB
+        is_last = _resident_kib() > _KEPT_KIB
         sink.write(HEAD.pack(len(reply), is_last))
         sink.write(reply)
         sink.flush()
@@ -70,8 +70,10 @@ def _reply_to(job: bytes) -> tuple[Any, str]:
 
 
 def _give_way(memory_bytes: int) -> None:
-    # Callers that wait for a translation go first, and where memory runs out this process ends.
+    # Callers that wait for a translation go first, and where memory runs out this process ends;
+    # so it does, without a word, where the gateway has ended.
     with contextlib.suppress(AttributeError, OSError):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.nice(5)
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
@@ -87,8 +89,11 @@ def _limit_cpu(cpu_s: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, hard))
 
 
-def _peak_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource is not None else 0
+def _resident_kib() -> int:
+    # The peak that the system tells begins with the memory of the process that started this one.
+    with contextlib.suppress(OSError), open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() >> 10
+    return 0
 
 
 if __name__ == "__main__":

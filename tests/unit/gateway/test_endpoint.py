@@ -146,6 +146,21 @@ async def test_call_that_is_not_admitted_is_refused_with_a_pause(server: FakeSer
     assert beyond_places.headers["retry-after"] == draining.headers["retry-after"] == "1"
 
 
+async def test_request_that_the_drain_does_not_wait_for_is_refused_with_a_pause(
+    server: FakeServer,
+) -> None:
+    gateway = gateway_of(server)
+    async with opened(gateway, FORM) as client:
+        in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        gateway.admission.is_open = False
+        in_progress.cancel()
+        cut = await in_progress
+    assert (cut.status_code, cut.headers["retry-after"]) == (503, "1")
+    assert cut.json()["error"] == "the gateway is shutting down"
+
+
 async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer) -> None:
     async def parts() -> Any:
         for _ in range(3):

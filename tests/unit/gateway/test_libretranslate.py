@@ -120,11 +120,19 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
 
 
 async def test_the_answer_tells_what_became_of_the_texts() -> None:
-    page = "# good\n\n12\n\n`a`\n\n" + "".join(f"> <p>\n> é{n}\n> </p>\n\n" for n in range(9))
+    left = "".join(f"> <p>\n> é{n}\n> </p>\n\n" for n in range(9))
+    pages = ["# good\n\n12\n\n`a`\n\n" + left, left.replace("é", "字" * 200)]
     async with translating("en-de") as (client, _):
-        files = {"file": ("a.md", page.encode())}
-        answer = await client.post("/translate_file", data=ENGLISH, files=files)
-    report = json.loads(answer.headers["x-translation-report"])
+        answers = [
+            await client.post(
+                "/translate_file", data=ENGLISH, files={"file": ("a.md", page.encode())}
+            )
+            for page in pages
+        ]
+    headers = [answer.headers["x-translation-report"] for answer in answers]
+    assert max(map(len, headers)) < 3000
+    report, long = map(json.loads, headers)
+    assert long["left"] == 9 > len(long["texts_left"]) > 0
     left = report.pop("texts_left")
     copied = {"no letter": 2}
     assert report == {"translated": 1, "unchanged": 0, "copied": copied, "left": 9}

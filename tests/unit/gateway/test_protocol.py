@@ -105,6 +105,13 @@ def test_requests_are_the_same_in_whatever_pieces_they_come(server: FakeServer, 
     assert [request.source for request in server.requests] == sources
 
 
+def test_trailers_are_no_headers(server: FakeServer) -> None:
+    sent = chunked("a b")[:-2] + b"Host: b\r\nX-Request-Timeout-S: none\r\n\r\n"
+    with running(server, ListenerLimits()) as gateway, gateway.connect() as connection:
+        connection.sendall(sent + HEALTH)
+        assert b" 200 " in connection.recv(4096)
+
+
 @pytest.mark.parametrize(
     "request_",
     [

@@ -34,6 +34,10 @@ class Hostile:
 
 ENDLESS = Hostile("sum(iter(int, 1))")
 """It never returns, and holds the lock of the interpreter."""
+_PROCESS = """__import__('seqserve_gateway.reading').reading.Job(
+    'plain', [f"one {__import__('os').getpid()}"]
+)"""
+_FILLED = "__import__('sys').modules.__setitem__('filled', b'x' * (64 << 20))"
 ENDS = {
     "time": ENDLESS,
     "memory": Hostile("bytes(1 << 30)"),
@@ -44,7 +48,7 @@ ENDS = {
 
 @pytest.fixture
 async def readers() -> AsyncIterator[Readers]:
-    readers = Readers(processes=2, cpu_s=1, memory_bytes=64 << 20)
+    readers = Readers(processes=2, cpu_s=1, memory_bytes=96 << 20)
     yield readers
     readers.close()
 
@@ -72,6 +76,15 @@ async def test_one_process_is_left_for_another_caller(readers: Readers) -> None:
         task.cancel()
     await asyncio.wait(endless)
     assert await read(readers, PAGE) == PARTS
+
+
+async def test_process_is_kept_until_a_job_leaves_it_large(readers: Readers) -> None:
+    # It is started by a process that is large.
+    ballast = b"x" * (80 << 20)
+    job, large = Hostile(_PROCESS), Hostile(f"[{_PROCESS}, {_FILLED}][0]")
+    first, second, third = [await read(readers, each) for each in (job, large, job)]
+    assert first == second != third
+    del ballast
 
 
 async def test_memory_for_the_answer_is_taken_before_it_is_there(readers: Readers) -> None:

@@ -130,7 +130,7 @@ class ConnectionOptions:
     max_attempts: int | None = option(
         None,
         help="Maximum number of attempts at a call while the server is busy or away; 1 never"
-        " retries. By default only --timeout-s limits them.",
+        " retries. By default only --timeout-s limits them, and a gateway makes 2.",
         minimum=1,
         group="connection",
     )

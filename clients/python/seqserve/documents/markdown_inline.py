@@ -59,7 +59,7 @@ _Place: TypeAlias = tuple[int, int, Piece]
 _ELEMENTS = {"em", "strong", "s", "a"}
 _POINTS = {
     "code_inline": Kind.PLACEHOLDER,
-    "math_inline": Kind.PLACEHOLDER,
+    **dict.fromkeys(["math_inline", "math_inline_double"], Kind.PLACEHOLDER),
     # Of an address between angles.
     "link_open": Kind.PLACEHOLDER,
     "image": Kind.EMPTY,
@@ -185,7 +185,7 @@ class _Rules(ParserInline):
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": 100})
     parser.inline = _Rules()
-    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False)
+    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
     inline = parser.inline
     inline.ruler2.disable("fragments_join")
     inline.ruler.at("text", _text)

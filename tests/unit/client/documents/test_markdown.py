@@ -70,6 +70,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
         ("> [!tip]- Title\n> text\n", "> [!tip]- TITLE\n> TEXT\n"),
         ("$$\na = b\n$$\n\nso $a_1 = b$ is\n", "$$\na = b\n$$\n\nSO $a_1 = b$ IS\n"),
+        ("so $$a_1$$ and $$ b $$ is\n", "SO $$a_1$$ AND $$ b $$ IS\n"),
         ("it costs $5, or $6\n", "IT COSTS $5, OR $6\n"),
         (
             '!!! note "The title"\n    some\n    text\n\n    - item\n\nmore\n',
