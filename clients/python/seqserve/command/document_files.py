@@ -174,13 +174,3 @@ def write_reports(path: Path, reports: Sequence[tuple[Path, Report]]) -> None:
     facts = {"files": [{"file": name_of(file), **report.facts()} for file, report in reports]}
     with written_whole(path, "w", encoding="utf-8", option="--report") as file:
         file.write(f"{json_line(facts)}\n")
-
-
-def both_into(texts: list[str], write: Callable[[str], object]) -> Callable[[str], object]:
-    """Returns what appends a text to a list and writes it."""
-
-    def both(text: str) -> None:
-        texts.append(text)
-        write(text)
-
-    return both

@@ -21,7 +21,6 @@ from seqserve.command.document_files import (
     STANDARD_INPUT,
     SourceFile,
     archive_output,
-    both_into,
     can_be_read_twice,
     document_output,
     name_of,
@@ -205,24 +204,27 @@ class _Translator:
         facts = {**options.call(), "format": kind.value}
         if kind in ARCHIVES:
             if out is None:
-                raise errors.OptionError(
-                    f"--out: a file of {kind.value} needs one to be written to"
-                )
+                reason = f"a file of {kind.value} needs one to be written to"
+                raise errors.OptionError(f"--out: {reason}")
             self._archive(file, out, kind, parser, facts, is_shown)
             return
         with closing(SourceFile(file, options.encoding)) as source:
             facts["encoding"] = source.encoding
             with document_output(out, source, facts) as (write, journal):
+                texts: list[str] = []
+
+                def checked(text: str) -> None:
+                    if kind not in _STREAMED:
+                        texts.append(text)
+                    write(text)
+
                 writer = DocumentWriter(
                     label=f"{source.name}: line",
                     encoding=source.encoding,
-                    output=write,
+                    output=checked,
                     journal=journal,
                     totals=self.report,
                 )
-                texts: list[str] = []
-                if kind not in _STREAMED:
-                    writer.output = both_into(texts, write)
                 total = None
                 if is_shown and can_be_read_twice(file):
                     with closing(SourceFile(file, options.encoding)) as again:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from seqserve.documents.passage import Link, Translation
+from seqserve.documents.passage import Translation
 
 # A word with what joins its parts, or one other character.
 _UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")
@@ -47,15 +47,12 @@ def words_of(translation: Translation, cuts: Sequence[int]) -> list[Word]:
             # The first link may begin before the word.
             first = max(0, bisect_right(begins, begin) - 1)
             for link in links[first : bisect_right(begins, end - 1)]:
-                votes[link[:2]] += max(0, _common(link, begin, end))
+                common = min(end, link.target_end) - max(begin, link.target_begin)
+                votes[link[:2]] += max(0, common)
             (source, last), count = votes.most_common(1)[0] if votes else ((0, 0), 0)
             counts = translation.text[begin].isalnum()
             words.append(Word(begin, end, source if count else None, last, counts))
     return words
-
-
-def _common(link: Link, begin: int, end: int) -> int:
-    return min(end, link.target_end) - max(begin, link.target_begin)
 
 
 def _parts(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from seqserve.documents.inline import joined_passages, passages
 from seqserve.documents.messages import pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import Kind, Piece
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.syntax import IN_C, Syntax, backslashes
 from seqserve.documents.xml_source import (
     ENTITY,
     REFERENCE,
@@ -78,32 +78,15 @@ def _quoted(raw: str) -> Iterator[Piece]:
         yield Piece(Kind.BREAK, '"')
 
 
-def _android_character(escape: re.Match[str]) -> str:
-    raw = escape[0]
-    if raw[0] == "&":
-        return html.unescape(raw)
-    return chr(int(raw[2:], 16)) if len(raw) > 2 else _ANDROID_CHARACTERS.get(raw[1], raw[1])
-
-
-def _with_backslashes(text: str) -> str:
-    return _ANDROID_SPECIAL.sub(lambda match: _ANDROID_WRITTEN.get(match[0], rf"\{match[0]}"), text)
-
-
-def _syntax(escape: re.Pattern[str], *, is_cdata: bool) -> Syntax:
-    return Syntax(
-        read=lambda raw: escape.sub(_android_character, raw),
-        write=lambda text: (
-            _with_backslashes(text).replace("]]>", "]] >")
-            if is_cdata
-            else escaped(_with_backslashes(text))
-        ),
-        escape=escape,
-        keeps_space=True,
+def _android(escape: re.Pattern[str], around: Callable[[str], str]) -> Syntax:
+    syntax = backslashes(
+        escape, _ANDROID_SPECIAL, _ANDROID_CHARACTERS, _ANDROID_WRITTEN, other=html.unescape
     )
+    return syntax._replace(write=lambda text: around(syntax.write(text)))
 
 
-_ANDROID = _syntax(re.compile(rf"{REFERENCE}|{_BACKSLASH}", re.S), is_cdata=False)
-_IN_CDATA = _syntax(re.compile(_BACKSLASH, re.S), is_cdata=True)
+_ANDROID = _android(re.compile(rf"{REFERENCE}|{_BACKSLASH}", re.S), escaped)
+_IN_CDATA = _android(re.compile(_BACKSLASH, re.S), lambda text: text.replace("]]>", "]] >"))
 
 
 def _android_texts(raw: str, syntax: Syntax) -> Iterator[Piece]:
@@ -127,9 +110,9 @@ _ENTRY = re.compile(
 )
 _GAP = re.compile(rf"{_SPACE}*+", re.S)
 _ESCAPE = re.compile(r"\\[uU][\da-fA-F]{4}|\\[0-7]{3}|\\.", re.S)
-_APPLE_CHARACTERS = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
 _APPLE_SPECIAL = re.compile(r'["\\\n\r\t]')
 _APPLE_WRITTEN = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_APPLE = backslashes(_ESCAPE, _APPLE_SPECIAL, IN_C, _APPLE_WRITTEN)
 
 
 def parse_apple(lines: Lines) -> Iterator[Passage]:
@@ -155,21 +138,3 @@ def _apple_pieces(source: str) -> Iterator[Piece]:
 def _behind_gap(source: str, at: int) -> int:
     gap = _GAP.match(source, at)
     return gap.end() if gap else at
-
-
-def _apple_character(escape: re.Match[str]) -> str:
-    code = escape[0][1:]
-    if code[0] in "uU" and len(code) > 1:
-        return chr(int(code[1:], 16))
-    return chr(int(code, 8)) if len(code) == 3 else _APPLE_CHARACTERS.get(code, code)
-
-
-def _apple_read(raw: str) -> str:
-    return _ESCAPE.sub(_apple_character, raw)
-
-
-def _apple_write(text: str) -> str:
-    return _APPLE_SPECIAL.sub(lambda match: _APPLE_WRITTEN.get(match[0], rf"\{match[0]}"), text)
-
-
-_APPLE = Syntax(read=_apple_read, write=_apple_write, escape=_ESCAPE, keeps_space=True)

@@ -15,8 +15,8 @@ def target(
     source: Iterable[Piece],
     syntax: Syntax,
     *,
-    line: int,
-    before: str,
+    line: int = 1,
+    before: str = "",
     kept: str = "",
     opening: str = "",
     closing: str = "",
@@ -43,13 +43,12 @@ def target(
     part = parts[index]
     opening += "".join(each.before + each.source for each in parts[:index]) + part.before
     closing = "".join(each.before + each.source for each in parts[index + 1 :]) + closing
-    return replace(
-        part,
+    return part.changed(
+        partial(_within, opening, closing),
         line=line,
         before=before,
         source=kept,
         written=partial(_written, part, opening, closing),
-        split_passages=part.split_passages and partial(_split, part, opening, closing),
     )
 
 
@@ -57,8 +56,8 @@ def _written(part: Passage, opening: str, closing: str, translation: Translation
     return f"{opening}{part.written(translation)}{closing}"
 
 
-def _split(part: Passage, opening: str, closing: str) -> Iterator[Passage]:
-    for each in part.split_passages() if part.split_passages else ():
+def _within(opening: str, closing: str, parts: Iterator[Passage]) -> Iterator[Passage]:
+    for each in parts:
         yield replace(each, before=opening + each.before)
         opening = ""
     yield Passage(line=1, before=opening + closing)

@@ -33,51 +33,26 @@ class Format(Enum):
     EPUB = "epub"
 
 
-_SUFFIXES = {
-    "": Format.TEXT,
-    ".txt": Format.TEXT,
-    ".text": Format.TEXT,
-    ".md": Format.MARKDOWN,
-    ".markdown": Format.MARKDOWN,
-    ".html": Format.HTML,
-    ".htm": Format.HTML,
-    ".xhtml": Format.HTML,
-    ".srt": Format.SRT,
-    ".vtt": Format.VTT,
-    ".jsonl": Format.JSON_LINES,
-    ".ndjson": Format.JSON_LINES,
-    ".json": Format.JSON,
-    ".arb": Format.ARB,
-    ".po": Format.PO,
-    ".pot": Format.PO,
-    ".xml": Format.ANDROID,
-    ".strings": Format.STRINGS,
-    ".xliff": Format.XLIFF,
-    ".xlf": Format.XLIFF,
-    ".csv": Format.CSV,
-    ".tsv": Format.CSV,
-    ".docx": Format.DOCX,
-    ".odt": Format.ODT,
-    ".epub": Format.EPUB,
+# What reads each format, and the suffixes of its files.
+_FORMATS: dict[Format, tuple[str, ...]] = {
+    Format.TEXT: ("plain_text.parse", "", ".txt", ".text"),
+    Format.MARKDOWN: ("markdown.parse", ".md", ".markdown"),
+    Format.HTML: ("html.parse", ".html", ".htm", ".xhtml"),
+    Format.SRT: ("subtitles.parse", ".srt"),
+    Format.VTT: ("subtitles.parse", ".vtt"),
+    Format.JSON_LINES: ("json_files.parse_lines", ".jsonl", ".ndjson"),
+    Format.JSON: ("json_files.parse", ".json"),
+    Format.ARB: ("json_files.parse_arb", ".arb"),
+    Format.PO: ("gettext.parse", ".po", ".pot"),
+    Format.ANDROID: ("app_strings.parse_android", ".xml"),
+    Format.STRINGS: ("app_strings.parse_apple", ".strings"),
+    Format.XLIFF: ("xliff.parse", ".xliff", ".xlf"),
+    Format.CSV: ("table.parse", ".csv", ".tsv"),
+    Format.DOCX: ("office.parse_docx", ".docx"),
+    Format.ODT: ("office.parse_odt", ".odt"),
+    Format.EPUB: ("html.parse_xhtml", ".epub"),
 }
-_PARSERS = {
-    Format.TEXT: "plain_text.parse",
-    Format.MARKDOWN: "markdown.parse",
-    Format.HTML: "html.parse",
-    Format.SRT: "subtitles.parse",
-    Format.VTT: "subtitles.parse",
-    Format.JSON_LINES: "json_files.parse_lines",
-    Format.JSON: "json_files.parse",
-    Format.ARB: "json_files.parse_arb",
-    Format.PO: "gettext.parse",
-    Format.ANDROID: "app_strings.parse_android",
-    Format.STRINGS: "app_strings.parse_apple",
-    Format.XLIFF: "xliff.parse",
-    Format.CSV: "table.parse",
-    Format.DOCX: "office.parse_docx",
-    Format.ODT: "office.parse_odt",
-    Format.EPUB: "html.parse_xhtml",
-}
+_SUFFIXES = {suffix: kind for kind, (_, *suffixes) in _FORMATS.items() for suffix in suffixes}
 ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
     Format.DOCX: (
         frozenset({"officeDocument", "header", "footer", "footnotes", "endnotes"}),
@@ -109,7 +84,7 @@ def is_named_as_document(path: Path) -> bool:
 
 def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
     """Imports the parser of a format, which may need a library."""
-    module, _, function = _PARSERS[kind].partition(".")
+    module, _, function = _FORMATS[kind][0].partition(".")
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"
     parse: Any = getattr(import_module(f"seqserve.documents.{module}"), function)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from seqserve.documents.bilingual import target
 from seqserve.documents.messages import pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.syntax import IN_C, backslashes
 
 _STRING = r'"(?:[^"\\\r\n]|\\.)*"'
 _END = r"[ \t]*(?:\r\n|\r|\n|\Z)"
@@ -26,10 +26,11 @@ _FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
 # A string may be written as several lines of strings.
 _JOINT = rf'"{_END}[ \t]*"'
 _ESCAPE = re.compile(rf"{_JOINT}|\\[0-7]{{1,3}}|\\x[0-9A-Fa-f]{{1,2}}|\\.")
-_CHARACTERS = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
-_WRITTEN = {character: rf"\{letter}" for letter, character in _CHARACTERS.items()}
-_WRITTEN |= {'"': r"\"", "\\": r"\\", "\n": '\\n"\n"'}
+_CHARACTERS = IN_C | {digit: chr(int(digit)) for digit in "01234567"}
+_WRITTEN = {character: rf"\{letter}" for letter, character in IN_C.items()}
+_WRITTEN |= {"\n": '\\n"\n"'}
 _SPECIAL = re.compile(r'["\\\a\b\f\n\r\t\v]')
+_SYNTAX = backslashes(_ESCAPE, _SPECIAL, _CHARACTERS, _WRITTEN, other=lambda joint: "")
 
 
 class _Statement(NamedTuple):
@@ -55,8 +56,8 @@ def parse(lines: Lines) -> Iterator[Passage]:
     end, forms, line = 0, 0, 1
     for entry in _entries(source):
         texts = {each.keyword: each for each in entry}
-        if not _read(texts["msgid"].raw):
-            if count := _FORMS.search(_read(texts["msgstr"].raw)):
+        if not _SYNTAX.read(texts["msgid"].raw):
+            if count := _FORMS.search(_SYNTAX.read(texts["msgstr"].raw)):
                 forms = int(count[1])
             continue
         line = texts["msgid"].line
@@ -71,16 +72,14 @@ def _places(
 ) -> Iterator[tuple[Passage, int]]:
     translations = [each for each in entry if each.keyword == "msgstr"]
     for place in translations:
-        if not _read(place.raw):
+        if not _SYNTAX.read(place.raw):
             text = _text(texts, place.form, forms)
             before = source[end : place.begin]
-            passage = target(
-                pieces(text.raw, _SYNTAX), _SYNTAX, line=text.line, before=before, kept=place.raw
-            )
+            passage = _target(text, before, kept=place.raw)
             end = place.begin + len(place.raw)
             yield passage, end
     last = translations[-1]
-    if "msgid_plural" not in texts or any(_read(each.raw) for each in translations):
+    if "msgid_plural" not in texts or any(_SYNTAX.read(each.raw) for each in translations):
         return
     text = texts["msgid_plural"]
     line_end = source[last.begin + len(last.raw) + 1 : last.end].strip(" \t")
@@ -89,15 +88,11 @@ def _places(
         # The last line of the document may lack its end.
         start = "" if line_end or form > len(translations) else "\n"
         opening, closing = f'{start}msgstr[{form}] "', '"' + (line_end or "\n")
-        added = target(
-            pieces(text.raw, _SYNTAX),
-            _SYNTAX,
-            line=text.line,
-            before=before,
-            opening=opening,
-            closing=closing,
-        )
-        yield added, end
+        yield _target(text, before, opening=opening, closing=closing), end
+
+
+def _target(text: _Statement, before: str, **around: str) -> Passage:
+    return target(pieces(text.raw, _SYNTAX), _SYNTAX, line=text.line, before=before, **around)
 
 
 def _text(texts: dict[str, _Statement], form: int | None, forms: int) -> _Statement:
@@ -138,25 +133,3 @@ def _statements(source: str) -> Iterator[_Statement]:
             raise ParseError(line, "is no line of a PO file: no keyword with a string, no comment")
         line += match[0].count("\n")
         at = match.end()
-
-
-def _character(escape: re.Match[str]) -> str:
-    code = escape[0][1:]
-    if escape[0].startswith('"'):
-        return ""
-    if code[0] in "01234567":
-        return chr(int(code, 8))
-    if code[0] == "x" and len(code) > 1:
-        return chr(int(code[1:], 16))
-    return _CHARACTERS.get(code, code)
-
-
-def _read(raw: str) -> str:
-    return _ESCAPE.sub(_character, raw)
-
-
-def _write(text: str) -> str:
-    return _SPECIAL.sub(lambda match: _WRITTEN[match[0]], text)
-
-
-_SYNTAX = Syntax(read=_read, write=_write, escape=_ESCAPE, keeps_space=True)

@@ -114,7 +114,7 @@ def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
         text=text,
         kept=tuple(builder.kept),
         written=partial(_written, source=raw, lead=lead, marks=marks, write=write, edges=edges),
-        split_passages=partial(_split, inner, syntax) if marks else None,
+        split_passages=(lambda: passages(_separate(inner, syntax), syntax)) if marks else None,
     )
 
 
@@ -164,10 +164,6 @@ def _written(
 
 def _count(marks: Sequence[Mark]) -> int:
     return sum(1 + _count(mark.children) for mark in marks)
-
-
-def _split(elements: Iterable[Element], syntax: Syntax) -> Iterator[Passage]:
-    return passages(_separate(elements, syntax), syntax)
 
 
 def _separate(elements: Iterable[Element], syntax: Syntax) -> list[Piece]:

@@ -13,7 +13,7 @@ from json import JSONDecoder
 
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.messages import message_pieces
-from seqserve.documents.passage import Lines, ParseError, Passage, Translation
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
 
 # No number is of interest, and an int of very many digits cannot be read.
@@ -23,19 +23,13 @@ _PAIR = r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
 _ESCAPE = re.compile(rf"{_PAIR}|\\u[\da-fA-F]{{4}}|\\.")
 
 
-def _json_of(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _read(raw: str) -> str:
-    text: str = json.loads(f'"{raw}"')
-    return text
-
-
-SYNTAX = Syntax(read=_read, write=_json_of, escape=_ESCAPE, keeps_space=True)
+SYNTAX = Syntax(
+    read=lambda raw: str(json.loads(f'"{raw}"')),
+    write=lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    escape=_ESCAPE,
+    keeps_space=True,
+)
 """How JSON writes texts."""
-
-
 _MOST_SHOWN = 200
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -71,8 +65,13 @@ def _passages_of_line(body: str, field: str) -> Iterator[Passage]:
     begin, end = place_of(body, field)
     before = body[: begin + 1]
     for source in SYNTAX.parts(body[begin + 1 : end - 1]):
-        part = SYNTAX.read(source)
-        yield Passage(line=0, before=before, source=source, text=part, written=_written_text)
+        yield Passage(
+            line=0,
+            before=before,
+            source=source,
+            text=SYNTAX.read(source),
+            written=lambda translation: SYNTAX.write(translation.text),
+        )
         before = ""
     yield Passage(line=0, before=body[end - 1 :])
 
@@ -84,10 +83,6 @@ def without_text(value: object, field: str) -> str:
     names = [repr(name) for name, member in value.items() if isinstance(member, str)]
     others = f"; it has one in {', '.join(names)}" if names else ""
     return f"has no text in the field {field!r}{others}"[:_MOST_SHOWN]
-
-
-def _written_text(translation: Translation) -> str:
-    return SYNTAX.write(translation.text)
 
 
 def place_of(body: str, field: str) -> tuple[int, int]:

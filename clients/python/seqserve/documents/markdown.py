@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -195,26 +194,18 @@ def _in_source(parts: Iterable[Passage], source: str, text: _Text, begin: int) -
         middle = begin + len(part.before)
         end = middle + len(part.source)
         first, at, last = map(text.place, (begin, middle, end))
-        divide = part.split_passages and partial(
-            _divided, part.split_passages, source, text, middle
-        )
-        yield replace(part, before=source[first:at], source=source[at:last], split_passages=divide)
+        inner = partial(_in_source, source=source, text=text, begin=middle)
+        yield part.changed(inner, before=source[first:at], source=source[at:last])
         begin = end
-
-
-def _divided(divide: Any, source: str, text: _Text, begin: int) -> Iterator[Passage]:
-    return _in_source(divide(), source, text, begin)
 
 
 def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     """Yields passages, of which the first one is written so that its block stays what it is."""
     first = next(parts)
     if not first.before.strip() and first.has_words:
-        write, divide = first.written, first.split_passages
-        first = replace(
-            first,
-            written=lambda translation: _at_line_start(write(translation)),
-            split_passages=divide and (lambda: _at_start(divide())),
+        write = first.written
+        first = first.changed(
+            _at_start, written=lambda translation: _at_line_start(write(translation))
         )
     yield first
     yield from parts

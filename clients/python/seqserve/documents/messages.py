@@ -102,12 +102,13 @@ def is_message(text: str) -> bool:
     return bool(_BEGIN.search(text))
 
 
-def message_pieces(raw: str, syntax: Syntax) -> Iterator[Piece]:
-    """Divides a text of a program into words, placeholders, tags, and the branches of a choice."""
-    return _message_pieces(raw, syntax, "", 0)
+def message_pieces(
+    raw: str, syntax: Syntax, *, others: str = "", depth: int = 0
+) -> Iterator[Piece]:
+    """Divides a text of a program into words, placeholders, tags, and the branches of a choice.
 
-
-def _message_pieces(raw: str, syntax: Syntax, others: str, depth: int) -> Iterator[Piece]:
+    ``others`` is as of :func:`pieces`; ``depth`` tells in how many branches the text is.
+    """
     end = 0
     while depth < _MAX_DEPTH and (choice := _BEGIN.search(raw, end)):
         branches = _branches(raw, choice.end())
@@ -118,10 +119,8 @@ def _message_pieces(raw: str, syntax: Syntax, others: str, depth: int) -> Iterat
         end = choice.start()
         for begin, last in branches[:-1]:
             yield Piece(Kind.BREAK, raw[end:begin])
-            is_plural = choice[1] != "select"
-            yield from _message_pieces(
-                raw[begin:last], syntax, "#" if is_plural else others, depth + 1
-            )
+            own = others if choice[1] == "select" else "#"
+            yield from message_pieces(raw[begin:last], syntax, others=own, depth=depth + 1)
             end = last
         yield Piece(Kind.BREAK, raw[end : branches[-1][1]])
         end = branches[-1][1]

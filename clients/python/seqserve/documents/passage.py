@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from seqserve.words import has_words
 
@@ -99,6 +99,13 @@ class Passage:
     def has_words(self) -> bool:
         """Whether there is something to translate; if not, the passage stays to the byte."""
         return has_words(self.text) and not self.copied
+
+    def changed(
+        self, change: Callable[[Iterator[Passage]], Iterator[Passage]], **fields: Any
+    ) -> Passage:
+        """Returns it with other fields; ``change`` makes its parts fit them, if it is divided."""
+        divide = self.split_passages
+        return replace(self, **fields, split_passages=divide and (lambda: change(divide())))
 
 
 Lines: TypeAlias = Iterable[str]

@@ -64,11 +64,7 @@ def placed(
 
 class _Writer:
     def __init__(
-        self,
-        text: str,
-        source: str,
-        words: list[Word],
-        places: Mapping[int, int],
+        self, text: str, source: str, words: list[Word], places: Mapping[int, int]
     ) -> None:
         self._text, self._source, self._words = text, source, words
         self._places = places
@@ -199,14 +195,12 @@ class _Writer:
         return at + (mark.is_apart and self._text[at : within[1]][:1].isspace()), 0
 
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
-        before = [
+        before = (
             (word.source, word.end)
             for word in self._words[slice(*words)]
             if word.source is not None and word.source < place
-        ]
-        if not before:
-            return within[0]
-        return max(before)[1]
+        )
+        return max(before, default=(0, within[0]))[1]
 
 
 def _without_kept(

@@ -110,17 +110,8 @@ def _tag(markup: str) -> Piece:
 def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
     for part in parts:
         if ends := _LINE_END.findall(part.source):
-            written = partial(_wrapped, part, ends)
-            part = replace(
-                part,
-                written=written,
-                split_passages=part.split_passages and partial(_separate, part),
-            )
+            part = part.changed(_in_lines, written=partial(_wrapped, part, ends))
         yield part
-
-
-def _separate(part: Passage) -> Iterator[Passage]:
-    return _in_lines(part.split_passages()) if part.split_passages else iter(())
 
 
 def _wrapped(part: Passage, ends: list[str], translation: Translation) -> str:

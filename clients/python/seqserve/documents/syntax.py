@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from seqserve.documents.passage import parts
@@ -31,6 +31,41 @@ class Syntax(NamedTuple):
             divided.append(text.raw(begin, begin + len(part)))
             begin += len(part)
         return divided
+
+
+IN_C = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+"""Characters by the letters that stand for them behind a backslash in C."""
+
+
+def backslashes(
+    escape: re.Pattern[str],
+    special: re.Pattern[str],
+    letters: Mapping[str, str],
+    written: Mapping[str, str],
+    other: Callable[[str], str] = str,
+) -> Syntax:
+    """Returns the syntax of texts with backslashes.
+
+    Args:
+        escape: Matches a backslash and a character, digits of base 8, or a letter and digits of 16.
+        special: Matches what gets a backslash.
+        letters: Characters by those that stand for them; others stand for themselves.
+        written: What is written for characters, if not a backslash and themselves.
+        other: Reads what ``escape`` matches without a backslash.
+    """
+
+    def character(match: re.Match[str]) -> str:
+        code = match[0][1:]
+        if match[0][0] != "\\":
+            return other(match[0])
+        if len(code) == 1:
+            return letters.get(code, code)
+        return chr(int(code, 8) if code.isdigit() else int(code[1:], 16))
+
+    def write(text: str) -> str:
+        return special.sub(lambda match: written.get(match[0], f"\\{match[0]}"), text)
+
+    return Syntax(lambda raw: escape.sub(character, raw), write, escape, keeps_space=True)
 
 
 class SourceText:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
@@ -61,20 +62,14 @@ def _place(source: str, column: str, delimiters: str) -> tuple[str, int]:
         row: list[str] = []
         # With another delimiter its quotes may not go around cells.
         with suppress(ParseError):
-            row += (_text(cell.raw) for cell in _first_row(source, delimiter))
+            cells = takewhile(lambda cell: cell.row == 1, _cells(source, delimiter))
+            row += (_text(cell.raw) for cell in cells)
         if column in row:
             return delimiter, row.index(column)
         names = max(names, row, key=len)
     others = ", ".join(filter(None, names))
     hint = f"; --column names one of {others}" if others else ", because it is empty"
     raise ParseError(1, f"has no column {column!r}{hint}")
-
-
-def _first_row(source: str, delimiter: str) -> Iterator[_Cell]:
-    for cell in _cells(source, delimiter):
-        if cell.row > 1:
-            return
-        yield cell
 
 
 def _cells(source: str, delimiter: str, at: int = 0) -> Iterator[_Cell]:
@@ -108,7 +103,7 @@ def _passage(raw: str, delimiter: str) -> Passage:
     is_quoted = _is_quoted(raw)
     inner = raw[1:-1] if is_quoted else raw.replace('"', '""')
     text = pieces(inner, _QUOTED)
-    passage = target(text, _QUOTED, line=1, before="", kept=raw, opening='"', closing='"')
+    passage = target(text, _QUOTED, kept=raw, opening='"', closing='"')
     if is_quoted or not passage.text:
         return passage
     return replace(passage, written=partial(_written, passage, delimiter))

@@ -120,8 +120,6 @@ def _unit(unit: Node) -> str | Passage:
         # Its marks of segments are those of the target, too.
         _TABLE.pieces(segmented if segmented.text == source.text else source, is_text=True),
         XML,
-        line=1,
-        before="",
         kept=unit.raw,
         opening=opening,
         closing=f"</{name}>{rest}{unit.closing}",
