@@ -52,8 +52,13 @@ LOCAL_VALUES: dict[str, Any] = {
     "token": "ab",
     "symbols": "ab",
 }
-# Patterns that are tried at a place, and once for a line or for some thousands of characters.
-ONCE = ("markdown_blocks:_TITLE", "markdown_inline:_BRACKETS")
+# Patterns of readers that are tried once for a line, or where the last one ended: a document is
+# refused where one fails, or is known to be JSON. test_linear.py of documents tries the readers.
+ONCE = (
+    *("app_strings:_ENTRY", "app_strings:_GAP", "gettext:_OTHER", "gettext:_STATEMENT"),
+    *("json_files:_TEXT", "markdown_blocks:_TITLE", "markdown_inline:_BRACKETS"),
+    *("subtitles:_NUMBER", "table:pattern"),
+)
 
 STEEPEST = 1.6
 """Exponent of the growth; a linear pattern has 1, and a quadratic one 2."""

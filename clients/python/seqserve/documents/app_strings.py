@@ -105,7 +105,7 @@ _ANDROID_TABLE = Table(
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _SPACE = r"(?>\s|/\*.*?\*/|//[^\r\n]*)"
 _ENTRY = re.compile(
-    rf"(?:{_STRING}|[\w.$/-]+){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;",
+    rf"(?:{_STRING}|(?:[\w.$-]|/(?![*/]))++){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;",
     re.S,
 )
 _GAP = re.compile(rf"{_SPACE}*+", re.S)
