@@ -52,7 +52,8 @@ def _add(parent: Node, is_list: bool, parts: list[str | Passage]) -> None:
             parts.append(Passage(line=1, source=node.raw, copied="marked"))
             continue
         parts.append(node.opening)
-        if node.name == "string" or (node.name == "item" and is_list):
+        is_item = is_list or node.attributes.get("type") == "string"
+        if node.name == "string" or (node.name == "item" and is_item):
             parts += _text(node)
         else:
             _add(node, node.name in ("string-array", "plurals"), parts)

@@ -20,8 +20,10 @@ from seqserve.documents.xml_text import Role, Table
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
 _VOID |= {"track", "wbr"}
-_NOT_TEXT = {"code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea"}
-_NOT_TEXT |= {"var", "noscript", "iframe", "noembed", "noframes", "plaintext", "xmp"}
+_CODE = {"code", "kbd", "math", "plaintext", "pre", "samp", "var", "xmp"}
+_DATA = {"iframe", "noembed", "noframes", "noscript", "script", "style", "svg", "template"}
+# Why what is within an element stays.
+_NOT_TEXT = {**dict.fromkeys(_CODE, "code"), **dict.fromkeys({*_DATA, "textarea"}, "data")}
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
@@ -59,21 +61,31 @@ def _pieces(source: str) -> list[Piece]:
     root = _tree(source)
     plain = _without_foreign(source, root, line_begins)
     kinds = [
-        (kind, token.tag or "", line_begins[token.line - 1] + token.col)
-        for token, kind in _kinds(plain, root)
+        (kind, token.tag or "", why, line_begins[token.line - 1] + token.col)
+        for token, kind, why in _kinds(plain, root)
     ]
     # What is unfinished at the end has no token.
-    places = [(Kind.BREAK, "", 0), *kinds, (Kind.BREAK, "", len(source))]
+    places = [(Kind.BREAK, "", "", 0), *kinds, (Kind.BREAK, "", "", len(source))]
     pieces = [
-        Piece(kind, source[begin:end], name)
-        for (kind, name, begin), (_, _, end) in pairwise(places)
+        Piece(kind, source[begin:end], name, why)
+        for (kind, name, why, begin), (*_, end) in pairwise(places)
     ]
-    # A text and the character references within it are one.
-    runs = groupby(_with_whole_elements(pieces), key=lambda piece: piece.kind is Kind.TEXT)
+    # A text and the character references within it are one, also where it stays.
+    runs = groupby(
+        _with_whole_elements(pieces), key=lambda piece: (piece.kind is Kind.TEXT, piece.why)
+    )
     return [
         piece
-        for is_text, run in runs
-        for piece in ([Piece(Kind.TEXT, "".join(each.raw for each in run))] if is_text else run)
+        for (is_text, why), run in runs
+        for piece in (
+            [
+                Piece(
+                    Kind.TEXT if is_text else Kind.BREAK, "".join(each.raw for each in run), "", why
+                )
+            ]
+            if is_text or why
+            else run
+        )
     ]
 
 
@@ -127,16 +139,16 @@ def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
     return "".join([*parts, source[last:]])
 
 
-def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind]]:
-    begins, ends = _text_at_tags(root)
-    is_text = True
+def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind, str]]:
+    begins, ends = _reasons_at_tags(root)
+    why = ""
     for token in tokenize(source, resolve_references=False):
         kind, place = _kind(token), (token.line, token.col)
-        was_text = is_text
-        is_text = (ends if token.type is TokenType.END_TAG else begins).get(place, is_text)
+        before = why
+        why = (ends if token.type is TokenType.END_TAG else begins).get(place, why)
         # A tag is text if what is within its element is.
-        is_inner = is_text if kind is Kind.OPENING else was_text
-        yield token, kind if is_inner else Kind.BREAK
+        inner = why if kind is Kind.OPENING else before
+        yield token, Kind.BREAK if inner else kind, inner if kind is Kind.TEXT else ""
 
 
 def _tree(source: str) -> Node:
@@ -146,41 +158,43 @@ def _tree(source: str) -> Node:
     return parse_document(source, source_locations=True)
 
 
-_Places = dict[tuple[int, int], bool]
+_Places = dict[tuple[int, int], str]
 
 
-def _text_at_tags(root: Node) -> tuple[_Places, _Places]:
-    """Returns whether text follows tags: tags that begin an element, and tags that end one.
+def _reasons_at_tags(root: Node) -> tuple[_Places, _Places]:
+    """Returns why what follows tags stays, nothing for text: tags that begin, and that end.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
     """
     begins: _Places = {}
     ends: _Places = {}
-    open_nodes: list[tuple[Node, bool]] = [(root, True)]
+    open_nodes: list[tuple[Node, str]] = [(root, "")]
     while open_nodes:
-        node, is_text = open_nodes.pop()
+        node, why = open_nodes.pop()
         for child in node.children:
             if not isinstance(child, Element):
                 continue
-            inner = _is_text(child, is_text)
+            inner = _why(child, why)
             if place := child.position:
                 is_empty = child.tag in _VOID or (
                     child.namespace is not Namespace.HTML and not child.children
                 )
-                begins[place] = is_text if is_empty else inner
+                begins[place] = why if is_empty else inner
             if (location := child.source_location) and (tag := location.end_tag):
-                ends[tag.start_line, tag.start_col] = is_text
+                ends[tag.start_line, tag.start_col] = why
             open_nodes.append((child, inner))
     return begins, ends
 
 
-def _is_text(element: Element, is_text: bool) -> bool:
-    if element.tag in _NOT_TEXT or "notranslate" in (element.attr("class") or "").split():
-        return False
+def _why(element: Element, why: str) -> str:
+    if reason := _NOT_TEXT.get(element.tag):
+        return reason
+    if "notranslate" in (element.attr("class") or "").split():
+        return "marked"
     translate = element.attr("translate")
     if translate is None:
-        return is_text
-    return {"": True, "yes": True, "no": False}.get(translate.lower(), is_text)
+        return why
+    return {"": "", "yes": "", "no": "marked"}.get(translate.lower(), why)
 
 
 def _kind(token: Token) -> Kind:
@@ -208,7 +222,7 @@ def tag_kind(raw: str) -> tuple[Kind, str, str, str]:
     if tag is None:
         return Kind.EMPTY, raw, "", ""
     name = tag[2].lower()
-    why = "code" if name in _NOT_TEXT else "marked" if _MARKED.search(raw) else ""
+    why = _NOT_TEXT.get(name) or ("marked" if _MARKED.search(raw) else "")
     if name in _INLINE_VOID or (tag[3] and name in _INLINE):
         return Kind.EMPTY, raw, name, ""
     if name in _INLINE or (why and name not in _VOID):
@@ -233,8 +247,8 @@ _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),
         **dict.fromkeys(_INLINE_VOID, Role.POINT),
-        **dict.fromkeys(_NOT_TEXT - _KEPT_INLINE, Role.KEPT),
-        **dict.fromkeys(_NOT_TEXT & _KEPT_INLINE, Role.PROTECTED),
+        **dict.fromkeys({*_NOT_TEXT} - _KEPT_INLINE, Role.KEPT),
+        **dict.fromkeys({*_NOT_TEXT} & _KEPT_INLINE, Role.PROTECTED),
     },
     other=Role.STRUCTURE,
     is_text=True,

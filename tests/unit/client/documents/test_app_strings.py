@@ -26,6 +26,10 @@ def resources(text: str) -> str:
         ('<string name="a">one</string>', '<string name="a">«one»</string>'),
         ('<string name="a" translatable="false">one</string>', None),
         ('<string-array translatable="false"><item>one</item></string-array>', None),
+        (
+            '<item name="a" type="string">one</item><item type="dimen">2dp</item>',
+            '<item name="a" type="string">«one»</item><item type="dimen">2dp</item>',
+        ),
         ("<string>@string/other</string><string/>", None),
         ("<style><item>one</item></style><integer>1</integer>", None),
         ("<string>12 %1$s</string>", None),

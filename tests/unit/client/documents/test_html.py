@@ -141,6 +141,17 @@ def test_any_markup_is_kept_to_the_byte(html: str) -> None:
     assert "".join(each.before + each.source for each in passages) == html
 
 
+def test_what_stays_is_named_with_its_reason() -> None:
+    document = (
+        "<p>Hi.</p><pre>a &amp; b</pre><svg><text>Sun</text></svg><textarea>Write</textarea>"
+        '<script>go()</script><p translate="no">Tom</p>'
+    )
+    passages = passages_of(Format.HTML, document)
+    copied = [(each.source, each.copied) for each in passages if each.copied]
+    reasons = [("a &amp; b", "code"), ("<text>Sun</text>", "data"), ("Write", "data")]
+    assert copied == [*reasons, ("go()", "data"), ("Tom", "marked")]
+
+
 @pytest.mark.parametrize(
     ("text", "texts"),
     [
