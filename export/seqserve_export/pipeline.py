@@ -123,7 +123,8 @@ def serve_once(folder: Path, held_out: HeldOut) -> None:
         languages["target_language"] = max(template.target_languages)
     text = min((pair.source for pair in held_out.pairs if pair.source.strip()), key=len)
     slots = int(manifest.generation.get("beam_size", 1))
-    with Offline(folder, workers=1, threads=held_out.threads, slots=slots) as offline:
+    offline = Offline(folder, workers=1, threads=held_out.threads, slots=slots, packs=False)
+    with offline:
         offline.generate(text, **languages)
 
 

@@ -142,7 +142,7 @@ def _load(setup: Setup, deliver: Deliver, observer: Observer, log: LoadingLog) -
     log.enter("opening graphs")
     if setup.provider is Provider.CUDA:
         cuda.take_gpu(setup.gpu)
-    runtime = open_runtime(setup.folder, manifest, setup.provider, setup.threads)
+    runtime = open_runtime(setup.folder, manifest, setup.provider, setup.threads, packs=setup.packs)
     tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
     engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
     try:
