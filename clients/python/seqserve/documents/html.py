@@ -21,9 +21,14 @@ from seqserve.documents.xml_text import Role, Table
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
 _VOID |= {"track", "wbr"}
 _CODE = {"code", "kbd", "math", "plaintext", "pre", "samp", "var", "xmp"}
-_DATA = {"iframe", "noembed", "noframes", "noscript", "script", "style", "svg", "template"}
-# Why what is within an element stays.
-_NOT_TEXT = {**dict.fromkeys(_CODE, "code"), **dict.fromkeys({*_DATA, "textarea"}, "data")}
+_DATA = {"iframe", "noembed", "noframes", "script", "style", "template"}
+_UNREAD = {"noscript", "svg", "textarea"}
+# Why what is within an element stays. Nobody sees data, so it is not reported.
+_NOT_TEXT = {
+    name: why
+    for why, names in {"code": _CODE, "data": _DATA, "unread": _UNREAD}.items()
+    for name in names
+}
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
@@ -148,7 +153,8 @@ def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind, str]]:
         why = (ends if token.type is TokenType.END_TAG else begins).get(place, why)
         # A tag is text if what is within its element is.
         inner = why if kind is Kind.OPENING else before
-        yield token, Kind.BREAK if inner else kind, inner if kind is Kind.TEXT else ""
+        told = inner if kind is Kind.TEXT and inner != "data" else ""
+        yield token, Kind.BREAK if inner else kind, told
 
 
 def _tree(source: str) -> Node:

@@ -148,8 +148,8 @@ def test_what_stays_is_named_with_its_reason() -> None:
     )
     passages = passages_of(Format.HTML, document)
     copied = [(each.source, each.copied) for each in passages if each.copied]
-    reasons = [("a &amp; b", "code"), ("<text>Sun</text>", "data"), ("Write", "data")]
-    assert copied == [*reasons, ("go()", "data"), ("Tom", "marked")]
+    reasons = [("a &amp; b", "code"), ("<text>Sun</text>", "unread"), ("Write", "unread")]
+    assert copied == [*reasons, ("Tom", "marked")]
 
 
 @pytest.mark.parametrize(
