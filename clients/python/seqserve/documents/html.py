@@ -76,22 +76,16 @@ def _pieces(source: str) -> list[Piece]:
         for (kind, name, why, begin), (*_, end) in pairwise(places)
     ]
     # A text and the character references within it are one, also where it stays.
-    runs = groupby(
+    joined: list[Piece] = []
+    for (is_text, why), run in groupby(
         _with_whole_elements(pieces), key=lambda piece: (piece.kind is Kind.TEXT, piece.why)
-    )
-    return [
-        piece
-        for (is_text, why), run in runs
-        for piece in (
-            [
-                Piece(
-                    Kind.TEXT if is_text else Kind.BREAK, "".join(each.raw for each in run), "", why
-                )
-            ]
-            if is_text or why
-            else run
-        )
-    ]
+    ):
+        if is_text or why:
+            raw = "".join(each.raw for each in run)
+            joined.append(Piece(Kind.TEXT if is_text else Kind.BREAK, raw, why=why))
+        else:
+            joined += run
+    return joined
 
 
 def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
