@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import time
@@ -13,6 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.generate.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop, Part, without
+from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.alphabet import script_of
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -31,13 +31,10 @@ WEIGHTS = (4.18, -0.52, -0.82)
 _MAX_PERIOD = 8
 
 
-async def response_of(
+def response_of(
     hop: Hop, part: Part, answer: Finished, timeline: Timeline
-) -> generation_pb2.GenerateResponse:
-    """Writes the answer to a part.
-
-    Other calls get their turn between hypotheses that take milliseconds.
-    """
+) -> Cooperative[generation_pb2.GenerateResponse]:
+    """Writes the answer to a part; pauses between hypotheses that take milliseconds."""
     tokenizer, options, tokens = hop.model.tokenizer, hop.options, part.tokens
     # Fields are set one by one, and messages where they stay: arguments take longer, and copies.
     response = generation_pb2.GenerateResponse()
@@ -64,7 +61,7 @@ async def response_of(
         for feature in options.features:
             feature.write(part, hypothesis, message)
         if hypothesis.attention or hypothesis.top_tokens:
-            await asyncio.sleep(0)
+            yield
     return response
 
 
