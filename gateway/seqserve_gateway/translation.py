@@ -112,6 +112,8 @@ async def answers_of(
     options = {
         "segmentation": "sentences",
         "keep_placeholders": True,
+        # Nobody sees them, and steps without are cheaper.
+        "return_scores": False,
         "target_language": target,
         **(options or {}),
     }

@@ -93,17 +93,21 @@ class Joiner:
     def __init__(
         self,
         join: Callable[[Sequence[int]], str],
-        spelled: Mapping[int, str],
+        spelled: Sequence[str],
         byte_ids: Collection[int],
     ) -> None:
-        """Takes what joins any tokens, those that are written, and those of them that are bytes."""
+        """Takes what joins any tokens, those that are written, by id, and those that are bytes."""
         self._join = join
-        self._written = {id_: token.replace(START, " ") for id_, token in spelled.items()}
+        self._written = [token.replace(START, " ") for token in spelled]
         self._byte_ids = frozenset(byte_ids)
 
     def join(self, ids: Sequence[int]) -> str:
         """Joins tokens to a text, without those that are not written."""
         if not self._byte_ids.isdisjoint(ids):
             return self._join(ids)
-        written = self._written
-        return "".join([written.get(id_, "") for id_ in ids]).removeprefix(" ")
+        return "".join(map(self._written.__getitem__, ids)).removeprefix(" ")
+
+
+def listed(spelled: Mapping[int, str], size: int, other: str = "") -> list[str]:
+    """Lists tokens by their ids, ``size`` or more; ``other`` is for an id that has none."""
+    return [spelled.get(id_, other) for id_ in range(max(size, *spelled) + 1)]

@@ -7,6 +7,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Sequence
+from operator import eq, mul
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
@@ -78,7 +79,8 @@ def _write_hypothesis(
     if hypothesis.normalized_score is not None:
         message.normalized_score = hypothesis.normalized_score
     message.stop_reason = _STOP_REASONS[hypothesis.stop_reason]
-    message.token_scores.extend(hypothesis.token_scores)
+    if hypothesis.token_scores:
+        message.token_scores.extend(hypothesis.token_scores)
     for top in hypothesis.top_tokens:
         message.top_tokens.append(_top_tokens(top, tokenizer))
 
@@ -159,7 +161,7 @@ def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int
         A number between 0 and 1.
     """
     values = features(score, ids, source_tokens, prefix)
-    value = INTERCEPT + sum(w * x for w, x in zip(WEIGHTS, values, strict=True))
+    value = INTERCEPT + sum(map(mul, WEIGHTS, values))
     return 1.0 / (1.0 + math.exp(-value))
 
 
@@ -182,9 +184,9 @@ def _repeated(ids: Sequence[int]) -> int:
         return 0
     longest = 0
     for period in range(1, min(_MAX_PERIOD, len(ids) // 2) + 1):
-        run = 0
-        for now, before in zip(ids[period:], ids, strict=False):
-            run = run + 1 if now == before else 0
-            if run >= period:
-                longest = max(longest, run)
+        # A one for each token that is the one a period before.
+        repeats = bytes(map(eq, ids[period:], ids))
+        run = max(map(len, repeats.split(b"\0")))
+        if run >= period:
+            longest = max(longest, run)
     return longest
