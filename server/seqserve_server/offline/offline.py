@@ -8,8 +8,9 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import closing
+from contextlib import aclosing, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeAlias, Unpack, overload
 
@@ -28,6 +29,7 @@ from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
 from seqserve_server.front.generate.job import Window
+from seqserve_server.front.generate.records import Source
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
@@ -232,19 +234,31 @@ class Offline:
     async def _all(
         self, texts: Sequence[str], template: generation_pb2.GenerateRequest
     ) -> list[Outcome]:
-        return await asyncio.gather(*(self._answered(text, template) for text in texts))
-
-    async def _answered(self, text: str, template: generation_pb2.GenerateRequest) -> Outcome:
-        call = self._call.child()
+        call, outcomes = self._call.child(), list[Outcome]()
         try:
-            request = requests.with_source(template, text)
-            route = route_to([self._model], request, self._glossaries, call, is_bulk=True)
+            request = requests.with_sources(template, texts)
+            route = route_to([self._model], request, self._glossaries, call)
             job = await read(request, route, call, self._window)
-            return await answer(job, job.sources[0])
-        except CallError as error:
-            return error
-        except ServiceError as error:
-            return error_within(call.failed(error))
+            # Sources of similar length are encoded together.
+            order = sorted(range(len(texts)), key=lambda place: _tokens_of(job.sources[place]))
+            sources = [job.sources[place] for place in order]
+            answers = Window(len(texts)).in_order(sources, partial(answer, job))
+            async with aclosing(answers):
+                async for each in answers:
+                    try:
+                        outcomes.append(each.result())
+                    except ServiceError as error:
+                        outcomes.append(error_within(call.failed(error)))
+            in_place = dict(zip(order, outcomes, strict=True))
+            return [in_place[place] for place in range(len(texts))]
+        except (CallError, ServiceError) as error:
+            if len(texts) > 1:
+                # It may be that of one text, or of so many together.
+                half = len(texts) // 2
+                return await self._all(texts[:half], template) + await self._all(
+                    texts[half:], template
+                )
+            return [error if isinstance(error, CallError) else error_within(call.failed(error))]
         finally:
             call.release_memory()
 
@@ -263,6 +277,10 @@ class Offline:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _tokens_of(source: Source | ServiceError) -> int:
+    return source.num_tokens if isinstance(source, Source) else 0
 
 
 def _results(
