@@ -58,6 +58,15 @@ def generate_request(
     return request
 
 
+def with_source(
+    template: generation_pb2.GenerateRequest, source: str
+) -> generation_pb2.GenerateRequest:
+    """Builds the request of a source from the request without it."""
+    request = generation_pb2.GenerateRequest()
+    request.CopyFrom(template)
+    return _set_field(request, "source", source)
+
+
 def with_sources(
     template: generation_pb2.GenerateRequest, sources: Sequence[str]
 ) -> generation_pb2.GenerateBatchRequest:

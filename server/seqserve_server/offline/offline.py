@@ -29,7 +29,7 @@ from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
 from seqserve_server.front.generate.job import Window
-from seqserve_server.front.generate.records import Source
+from seqserve_server.front.generate.records import GenerateRequest, Source
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
@@ -236,8 +236,13 @@ class Offline:
     ) -> list[Outcome]:
         call, outcomes = self._call.child(), list[Outcome]()
         try:
-            request = requests.with_sources(template, texts)
-            route = route_to([self._model], request, self._glossaries, call)
+            request: GenerateRequest = (
+                # So that errors name its field.
+                requests.with_source(template, texts[0])
+                if len(texts) == 1
+                else requests.with_sources(template, texts)
+            )
+            route = route_to([self._model], request, self._glossaries, call, is_bulk=True)
             job = await read(request, route, call, self._window)
             # Sources of similar length are encoded together.
             order = sorted(range(len(texts)), key=lambda place: _tokens_of(job.sources[place]))
