@@ -10,7 +10,7 @@ import tokenizers
 
 from seqserve.errors import OptionError
 from seqserve_server.text.library import fault_of
-from seqserve_server.text.words import START, Joiner, WordCache, has_rules, listed
+from seqserve_server.text.words import START, Joiner, Spellings, WordCache, has_rules
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 
@@ -47,19 +47,15 @@ class Vocabulary:
             raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
 
     @cached_property
-    def spelled(self) -> dict[int, str]:
+    def spelled(self) -> Spellings:
         """Each token as it is spelled, by its id."""
         vocabulary = self.library.get_vocab()
-        return {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+        spelled = {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+        return Spellings(spelled, UNK)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Spells tokens."""
-        return [*map(self._spelling.__getitem__, ids)]
-
-    @cached_property
-    def _spelling(self) -> Sequence[str]:
-        # A list takes a sixth of the memory of the dictionary, which is more often in the cache.
-        return listed(self.spelled, self._size, UNK)
+        return [*map(self.spelled.__getitem__, ids)]
 
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token; None if the model has none."""
@@ -103,7 +99,7 @@ class Vocabulary:
             return self._text
         vocabulary = self.library.get_vocab()
         written = {id_: token for token, id_ in vocabulary.items() if id_ not in self.hidden_ids}
-        return Joiner(self._text, listed(written, self._size), self.byte_ids).join
+        return Joiner(self._text, written, self.byte_ids).join
 
     def _text(self, ids: Sequence[int]) -> str:
         try:

@@ -93,12 +93,14 @@ class Joiner:
     def __init__(
         self,
         join: Callable[[Sequence[int]], str],
-        spelled: Sequence[str],
+        spelled: Mapping[int, str],
         byte_ids: Collection[int],
     ) -> None:
-        """Takes what joins any tokens, those that are written, by id, and those that are bytes."""
+        """Takes what joins any tokens, those that are written, and those of them that are bytes."""
         self._join = join
-        self._written = [token.replace(START, " ") for token in spelled]
+        self._written = Spellings(
+            {id_: token.replace(START, " ") for id_, token in spelled.items()}
+        )
         self._byte_ids = frozenset(byte_ids)
 
     def join(self, ids: Sequence[int]) -> str:
@@ -108,6 +110,12 @@ class Joiner:
         return "".join(map(self._written.__getitem__, ids)).removeprefix(" ")
 
 
-def listed(spelled: Mapping[int, str], size: int, other: str = "") -> list[str]:
-    """Lists tokens by their ids, ``size`` or more; ``other`` is for an id that has none."""
-    return [spelled.get(id_, other) for id_ in range(max(size, *spelled) + 1)]
+class Spellings(dict[int, str]):
+    """Tokens in the order of their ids, with another text for every id that has none."""
+
+    def __init__(self, spelled: Mapping[int, str], other: str = "") -> None:
+        super().__init__(sorted(spelled.items()))
+        self._other = other
+
+    def __missing__(self, id_: int) -> str:
+        return self._other

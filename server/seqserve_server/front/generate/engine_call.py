@@ -65,8 +65,9 @@ class EngineCall(asyncio.Future[Result]):
         self._retry: asyncio.TimerHandle | None = None
         self._request_id: int | None = None
         self._sent = spec
+        # Of a stream alone.
         self._news: asyncio.Event | None = None
-        self._throttle = StreamThrottle()
+        self._throttle: StreamThrottle | None = None
         self._unread: list[int] = []
 
     def begin(self, *, retries: bool = False) -> Self:
@@ -91,7 +92,7 @@ class EngineCall(asyncio.Future[Result]):
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
         """Submits the request and yields new tokens as they come, until the answer is whole."""
-        self._news = asyncio.Event()
+        self._news, self._throttle = asyncio.Event(), StreamThrottle()
         try:
             self.begin()
             while self.answer is None and not self.done():
@@ -114,7 +115,7 @@ class EngineCall(asyncio.Future[Result]):
     def _receive(self, event: Event, timeline: Timeline | None) -> None:
         if isinstance(event, Progress):
             self._unread += event.token_ids
-            if self._throttle.is_due(self._engine.pending):
+            if self._throttle is not None and self._throttle.is_due(self._engine.pending):
                 self._wake()
             return
         self._request_id = None

@@ -150,15 +150,17 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
 def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
     """Encodes a message whose only field is a list of messages that are encoded already."""
-    pieces = []
+    tag = _varint(field << 3 | 2)
+    pieces: list[bytes | bytearray] = []
     for item in items:
-        pieces += [_varint(field << 3 | 2), _varint(len(item)), item]
+        pieces += (tag, _varint(len(item)), item)
     return b"".join(pieces)
 
 
-def _varint(number: int) -> bytes:
+def _varint(number: int) -> bytearray:
     written = bytearray()
     while number > 127:
         written.append(number & 127 | 128)
         number >>= 7
-    return bytes([*written, number])
+    written.append(number)
+    return written
