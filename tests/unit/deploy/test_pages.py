@@ -56,7 +56,7 @@ MODELS = {
     for folder in ROOT.glob("models/*/")
 }
 """The versions of each shipped model."""
-PAST = ("models/README.md", "docs/training.md", "docs/benchmarks.md")
+PAST = ("models/README.md", "recipes/README.md", "docs/training.md", "docs/benchmarks.md")
 """Pages whose text, but not their commands, tells of versions that are gone."""
 
 
