@@ -26,7 +26,11 @@ SERVER = ROOT / "server/seqserve_server"
 MODEL = ROOT / "model/seqserve_model"
 BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
 """Folders that pages may leave out of a path."""
-PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "README.md"])
+PAGES = sorted(
+    page
+    for pattern in ("docs/**/*.md", "[!.]*/README.md", "deploy/*/README.md", "RE*.md")
+    for page in ROOT.glob(pattern)
+)
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 FOREIGN_FLAGS = {
     *(
