@@ -28,7 +28,13 @@ BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
 """Folders that pages may leave out of a path."""
 PAGES = sorted(
     page
-    for pattern in ("docs/**/*.md", "[!.]*/README.md", "deploy/*/README.md", "RE*.md")
+    for pattern in (
+        "docs/**/*.md",
+        "[!.]*/README.md",
+        "deploy/*/README.md",
+        "tests/PROMISES.md",
+        "RE*.md",
+    )
     for page in ROOT.glob(pattern)
 )
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
