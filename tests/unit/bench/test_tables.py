@@ -100,6 +100,18 @@ def test_the_pages_have_the_numbers_that_are_kept() -> None:
         assert fill_page(page, parts) == page
 
 
+def test_the_ratios_of_the_readme_are_those_of_the_tables() -> None:
+    pages = [(ROOT / path).read_text("utf-8") for path in ("docs/benchmarks.md", "bench/NOTES.md")]
+    known = set(re.findall(r"(\d+\.\d\d) \(", "".join(pages)))
+    for rates in re.findall(r"^\| requests a second .*\n((?:\|.*\n)+)", "".join(pages), re.M):
+        most = [float(rate.replace(",", "")) for rate in re.findall(r" ms \| +([\d,]+) \|", rates)]
+        known |= {f"{most[0] / other:.{digits}f}" for other in most for digits in (1, 2)}
+    readme = (ROOT / "README.md").read_text("utf-8")
+    shown = re.findall(r"^\|.*\| ([\d., to;]+) \|$", readme, re.M)
+    assert len(shown) > 5
+    assert {ratio for cell in shown for ratio in re.findall(r"\d\.\d+", cell)} <= known
+
+
 def test_the_command_writes_a_page_from_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
