@@ -27,9 +27,11 @@ from seqserve.errors import CallError, Cancelled, Overloaded, Unavailable
 
 S = TypeVar("S")
 
-_BUSY = 16
-"""Work in progress on every connection at which another one is opened; a unary call is 1."""
-_AVOIDED_S = 1.0
+_BUSY = 32
+"""Work in progress on every connection at which another one is opened; a unary call is 1. With less
+a server process is rarely busy, and each connection costs threads of a client that blocks."""
+# The retry comes a little later than the server asks.
+_AVOIDED_S, _MOST_ASKED_S = 1.0, 10.0
 
 
 @dataclass(slots=True, eq=False)
@@ -98,9 +100,9 @@ class Balancer(ABC, Generic[S]):
         return Place(self, chosen, work)
 
     def avoid(self, opened: Opened[S], retry_after_s: float | None) -> None:
-        """Avoids a connection until the time that the server asks for, and at most for a second."""
-        after_s = _AVOIDED_S if retry_after_s is None else min(retry_after_s, _AVOIDED_S)
-        opened.avoided_until_s = self._clock() + after_s
+        """Avoids a connection for a while, and longer if the server asks for it."""
+        asked_s = min(retry_after_s or 0.0, _MOST_ASKED_S)
+        opened.avoided_until_s = self._clock() + asked_s + _AVOIDED_S
 
     def end(self, opened: Opened[S], work: int) -> None:
         """Ends the work of a call."""
@@ -111,6 +113,8 @@ class Balancer(ABC, Generic[S]):
         """Refuses further calls with ``Cancelled``, so nothing is opened any more."""
         with self._lock:
             self._is_closed = True
+            # Its call would keep the socket open.
+            self._opening = None
 
     @abstractmethod
     def _open(self, *, is_first: bool) -> Opened[S]:

@@ -17,7 +17,7 @@ from seqserve._transport.status import call_cancelled, client_closed, error_of, 
 from seqserve.errors import CallError, MisplacedClient
 
 # A stream has many messages, and the others many sources.
-_WORK = {Method.GENERATE_STREAM: 2, Method.GENERATE_BATCH: 8, Method.GENERATE_BULK: 8}
+_WORK = {Method.GENERATE_STREAM: 2, Method.GENERATE_BATCH: 16, Method.GENERATE_BULK: 16}
 S = TypeVar("S")
 
 
