@@ -86,17 +86,17 @@ class Connection:
 
     def channel(self, *, is_first: bool = True) -> grpc.Channel:
         """Makes a channel for threads; a further one makes connections that it shares with none."""
-        options = self._options if is_first else [*self._options, _UNSHARED]
-        if self._credentials is None:
-            return grpc.insecure_channel(self._address, options)
-        return grpc.secure_channel(self._address, self._credentials, options)
+        return self._made_by(grpc, is_first)  # type: ignore[no-any-return]
 
     def aio_channel(self, *, is_first: bool = True) -> grpc.aio.Channel:
         """Makes a channel for the running event loop."""
+        return self._made_by(grpc.aio, is_first)  # type: ignore[no-any-return]
+
+    def _made_by(self, module: Any, is_first: bool) -> Any:
         options = self._options if is_first else [*self._options, _UNSHARED]
         if self._credentials is None:
-            return grpc.aio.insecure_channel(self._address, options)
-        return grpc.aio.secure_channel(self._address, self._credentials, options)
+            return module.insecure_channel(self._address, options)
+        return module.secure_channel(self._address, self._credentials, options)
 
     def metadata(self) -> Metadata:
         """Returns the metadata of the next call; what the caller adds is checked."""

@@ -150,6 +150,21 @@ def test_a_call_of_a_server_that_dies_goes_to_another(
     assert [request.source for request in busy.requests] == ["hang up"]
 
 
+def test_a_light_caller_whose_server_dies_reaches_another(
+    server: FakeServer, connect: Connect
+) -> None:
+    other = FakeServer(target=server.target)
+    try:
+        client = connect(server.target, retry=SOON)
+        client.generate("a")
+        first, second = (server, other) if server.requests else (other, server)
+        first.stop()
+        assert client.generate("b").text == "B"
+        assert [request.source for request in second.requests] == ["b"]
+    finally:
+        other.stop()
+
+
 def test_closing_a_client_leaves_no_socket(server: FakeServer) -> None:
     with transport_to(server.target) as transport:
         grow(transport, server.target, 4)
