@@ -22,10 +22,9 @@ from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
-from seqserve_gateway.files import SUFFIXES, translated_file
 from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import translated
+from seqserve_gateway.translation import SUFFIXES, translated, translated_file
 
 _MOST_ALTERNATIVES = 15
 _LONGEST_REPORT = 2500

@@ -24,9 +24,9 @@ from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
 from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.tls import TLS
+from seqserve_gateway.admission import Turns
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.readers import Readers
-from seqserve_gateway.turns import Turns
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
