@@ -80,12 +80,17 @@ class Admission:
             burst: Calls that may start at once after a pause.
             clock: Seconds, from any origin.
         """
-        self.is_open = True
-        """Whether calls are admitted; set to False when the process is to end."""
+        self.is_open = self.is_whole = True
+        """Whether calls are admitted, and whether all processes of the gateway have served."""
         self._places = Shared(calls)
         self._rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._filled_s = float(burst), clock()
         self._calls = calls
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all processes take calls."""
+        return self.is_open and self.is_whole
 
     @property
     def in_progress(self) -> int:
