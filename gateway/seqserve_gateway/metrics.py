@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import prometheus_client as prometheus
@@ -86,8 +87,9 @@ class _Family(Collector):
     """The metrics of a process, added up over the parent of this one and its children."""
 
     def collect(self) -> Iterable[Metric]:
-        parent = os.getppid()
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
+        parent, children = os.getppid(), [str(os.getpid())]
+        with suppress(OSError):
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
         metrics: dict[str, Metric] = {}
         for metric in _of_processes([parent, *map(int, children)]):
             known = metrics.setdefault(metric.name, metric)
