@@ -169,7 +169,7 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
     options = _options(argv)
     if options.processes == 1:
-        _serve(options)
+        serve(options)
         return 0
     from seqserve_gateway.processes import Children, shared_port
 
@@ -191,7 +191,7 @@ def child(number: str, folder: str, *argv: str) -> int:
 
     parent = Parent(Path(folder))
     options = _options([*argv])
-    _serve(options, Share(int(number), options.processes), parent)
+    serve(options, Share(int(number), options.processes), parent)
     return 0
 
 
@@ -207,7 +207,8 @@ def _options(argv: list[str]) -> GatewayOptions:
     return options
 
 
-def _serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None = None) -> None:
+def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None = None) -> None:
+    """Serves with a share of what the options allow, until the parent or a signal ends it."""
     from seqserve_gateway.admission import MAX_MEMORY_BYTES, Admission, Bodies
     from seqserve_gateway.app import FORMS, app_of
     from seqserve_gateway.endpoint import Gateway
@@ -262,7 +263,7 @@ def _check(options: GatewayOptions) -> None:
     for name in ("max_requests", "max_http_connections"):
         if (most := getattr(options, name)) < options.processes:
             flag = f"--{name.replace('_', '-')}"
-            raise OptionError(f"{flag}: {most} are fewer than the --processes, {options.processes}")
+            raise OptionError(f"{flag}: {most} is less than --processes, {options.processes}")
     has_token = options.token_file is not None or options.token is not None
     if options.lend_token and not has_token:
         raise OptionError("--lend-token: there is no token; --token-file names its file")

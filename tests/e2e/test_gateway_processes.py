@@ -122,9 +122,12 @@ def test_only_calls_of_a_process_that_is_killed_fail(server: ServerProcess) -> N
         until(lambda: server.under_way() == len(connections))
         lost, kept = callers()
         os.kill(victim, signal.SIGKILL)
+        # Signals are the parent's.
+        os.kill(other, signal.SIGTERM)
         assert {port for port, each in answers.items() if each.result(PATIENCE_S) == 0} == lost
         assert {answers[port].result() for port in kept} == {200}
         for _ in range(MANY):
             assert httpx.get(f"{gateway.url}/v1/models").status_code == 200
         until(lambda: gateway.serving() == 2)
         until(server.is_idle)
+        assert other in gateway.children()
