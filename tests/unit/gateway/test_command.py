@@ -81,9 +81,7 @@ def test_name_of_the_public_address_is_one_of_the_gateway() -> None:
 def test_processes_have_what_the_options_say_together(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[Gateway, ListenerLimits]] = []
 
-    def run(
-        app: Starlette, _: socket, gateway: Gateway, limits: ListenerLimits, *rest: Any
-    ) -> None:
+    def run(app: Starlette, _: Any, gateway: Gateway, limits: ListenerLimits, *rest: Any) -> None:
         served.append((gateway, limits))
         asyncio.run(closed(app))
 
