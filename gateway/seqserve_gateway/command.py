@@ -127,8 +127,8 @@ class GatewayOptions(ConnectionOptions):
     )
     processes: int = _own(
         1,
-        help="Processes that share the port; more than one on Linux. They divide what requests and"
-        " connections there may be, and their memory.",
+        help="Number of processes behind the port; more than one on Linux only. The bounds on"
+        " requests, connections and memory hold for all together.",
         minimum=1,
     )
     drain_timeout_s: float = _own(
@@ -145,7 +145,7 @@ class GatewayOptions(ConnectionOptions):
 
     def is_private(self) -> bool:
         """Returns whether tokens of callers may be sent: by TLS, or to this machine."""
-        return self.upstream()["tls"] is not None or is_local(self.target)
+        return self._tls() is not None or is_local(self.target)
 
     def certificate(self) -> tuple[Path, Path] | None:
         """Returns the files of the certificate and its key; None without TLS."""
@@ -253,7 +253,9 @@ def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None 
 
 
 def _check(options: GatewayOptions) -> None:
+    # Before any process starts.
     grpc_target(options.target)
+    options.upstream()
     options.certificate()
     if options.timeout_s is not None and options.timeout_s > options.max_timeout_s:
         raise OptionError(
