@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,8 +47,10 @@ class Family(Gateway):
 
     def callers_of(self, child: int) -> set[int]:
         """Returns the ports of the connections that a child has accepted."""
-        files = Path(f"/proc/{child}/fd").iterdir()
-        own = {os.readlink(each) for each in files if each.is_symlink()}
+        own = set()
+        for file in Path(f"/proc/{child}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                own.add(os.readlink(file))
         return {
             int(fields[2].partition(":")[2], 16)
             for fields in self.sockets()

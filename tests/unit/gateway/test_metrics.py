@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,10 +55,18 @@ def test_process_that_takes_the_place_of_another_one_counts_on(tmp_path: Path) -
     assert sample(other, "seqserve_http_requests_total") == 3
 
 
-def test_memory_is_that_of_all_processes(tmp_path: Path) -> None:
+def test_files_and_memory_are_those_of_the_parent_and_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     metrics = Metrics(0, tmp_path)
     for gauge in (metrics.connections, metrics.in_progress):
         gauge.set_function(lambda: 0)
-    name = "process_open_fds"
-    alone = sample(Metrics(), name)
-    assert os.getppid() != 1 and sample(metrics, name) > alone > 0
+    monkeypatch.setattr(os, "getppid", os.getpid)
+    names = ("process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds")
+    alone = [sample(metrics, name) for name in names]
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        both = [sample(metrics, name) for name in names]
+        child.kill()
+    assert both[0] >= alone[0] + 3
+    assert both[1] > alone[1]
+    assert both[2] == alone[2]
