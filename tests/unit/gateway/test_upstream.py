@@ -65,5 +65,7 @@ async def test_each_of_many_processes_has_room_for_a_batch_and_a_document() -> N
     upstream = Upstream(UpstreamSettings(target="localhost:1", processes=100))
     async with asyncio.timeout(PATIENCE_S), upstream.turns.turn("a", BATCH):
         job = ("read", Job("html", ["<p>one</p>"]))
-        assert await upstream.readers.outcome("a", lambda size: None, *job) == [[Part("one"), Part("")]]
+        assert await upstream.readers.outcome("a", lambda size: None, *job) == [
+            [Part("one"), Part("")]
+        ]
     await upstream.close()
