@@ -88,6 +88,8 @@ class StepEvents(NamedTuple):
 
     events: list[tuple[int, Event, Timeline | None]]
     """Request id and event; the last event of a request brings its timeline."""
+    others: int = 0
+    """Requests of other fronts that the engine has."""
 
 
 class GetStats(NamedTuple):

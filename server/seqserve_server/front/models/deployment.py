@@ -21,7 +21,7 @@ from seqserve_server.artifact.manifest import is_small
 from seqserve_server.contract.errors import ArtifactError, EngineFault, ProviderError, StartupError
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel, read_artifact
@@ -58,16 +58,16 @@ class Loader:
     cache: AnswerCache | None = None
     """Where answers are cached; None if they are not."""
 
-    def begin(self, name: str, version: int) -> EngineGroup:
+    def begin(self, name: str, version: int) -> LaunchedGroup:
         """Starts the engine processes of a version, so that several can load at the same time."""
         folder = self._folder(name, version)
         launches = [
             partial(self.launch, Setup(folder, self.provider, self.threads, limits, gpu))
             for gpu, limits in enumerate(self.limits.shares(self._processes(folder)))
         ]
-        return EngineGroup(launches, self.stall_s, label=f"{name}/{version}")
+        return LaunchedGroup(launches, self.stall_s, label=f"{name}/{version}")
 
-    def load(self, name: str, version: int, engine: EngineGroup) -> ServedModel:
+    def load(self, name: str, version: int, engine: LaunchedGroup) -> ServedModel:
         """Waits until a version is verified and ready; on failure its process is ended."""
         try:
             return self._load(self._folder(name, version), engine)
@@ -89,7 +89,7 @@ class Loader:
             is_worth_it = False
         return -(-self.limits.workers // _WORKERS_PER_PROCESS) if is_worth_it else 1
 
-    def _load(self, folder: Path, engine: EngineGroup) -> ServedModel:
+    def _load(self, folder: Path, engine: LaunchedGroup) -> ServedModel:
         check_inside(folder, self.repository)
         manifest, tokenizer = read_artifact(folder)
         if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
@@ -125,13 +125,13 @@ class Deployment:
         self._loader = loader
         self._metrics = metrics
         self._drain_timeout_s = drain_timeout_s
-        self._loading: dict[Entry, EngineGroup] = {}
+        self._loading: dict[Entry, LaunchedGroup] = {}
         self._closed = False
         self.on_change: Callable[[], None] = lambda: None
         """Called when the engine of a version fails, starts again or is trusted again."""
 
     @property
-    def loading_engines(self) -> list[EngineGroup]:
+    def loading_engines(self) -> list[LaunchedGroup]:
         """Engines of the versions that are loading."""
         return list(self._loading.values())
 
@@ -212,7 +212,7 @@ class Deployment:
         fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
         logs.event("model unloaded", fields)
 
-    async def _start_up(self, entry: Entry, engine: EngineGroup) -> ServedModel:
+    async def _start_up(self, entry: Entry, engine: LaunchedGroup) -> ServedModel:
         if self._closed:
             engine.close()
         model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
