@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,10 @@ _log = partial(option, group="log and traces")
 
 # If no number is given. Fewer slots a worker would refuse beams on many cores, and waste steps.
 _MIN_SLOTS, _SLOTS_PER_WORKER = 64, 16
+# A front answers what the engines of some three cores decode with a small model.
+_CORES_OF_ONE_FRONT, _CORES_PER_FRONT, _MAX_FRONTS = 4, 3, 8
+CAN_SHARE_PORTS = sys.platform == "linux"
+"""Whether the system spreads the connections to a port over the processes that listen there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,14 @@ class ServeOptions:
     reuse_port: bool = _network(
         False,
         help="Let several servers share the port; without it, a second server fails at start.",
+    )
+    front_processes: int | None = _network(
+        None,
+        help="Processes that take calls, on one port. More help small models on many cores, or"
+        " beside a GPU; each takes some 80 MB, and its part of --max-answer-mb and --cache-mb. If"
+        " not given, 1 on up to four cores, and one more for every three further ones, up to 8.",
+        minimum=1,
+        maximum=64,
     )
     max_connections: int | None = _network(
         None,
@@ -268,6 +281,13 @@ class ServeOptions:
                 f" there are {self.worker_count()}; see --workers"
             )
         return self.engine_processes
+
+    def front_count(self) -> int:
+        """Returns the number of front processes; if not given, it follows from the cores."""
+        if self.front_processes is not None:
+            return self.front_processes
+        further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
+        return min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
 
     def slot_count(self) -> int:
         """Returns the number of slots; if not given, it follows from the workers."""

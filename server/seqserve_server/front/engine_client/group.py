@@ -30,7 +30,10 @@ _POLL_S = 0.01
 
 
 class EngineGroup:
-    """Engines of the same model; to their callers they are one engine."""
+    """Engines of the same model; to their callers they are one engine.
+
+    Another process starts and ends theirs, unless this is a :class:`LaunchedGroup`.
+    """
 
     def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache) -> None:
         """Takes engines that share their refusals and the ids of their requests.
@@ -46,6 +49,15 @@ class EngineGroup:
     def __len__(self) -> int:
         return len(self._engines)
 
+    def terminate(self) -> None:
+        """Ends the processes that this one has started; blocks."""
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Calls ``on_change`` when :attr:`status` of such a process may have changed."""
+
+    async def start(self) -> None:
+        """Starts to exchange messages with such processes."""
+
     @property
     def pending(self) -> int:
         """Requests that have not ended, over all processes."""
@@ -55,6 +67,11 @@ class EngineGroup:
     def status(self) -> EngineStatus:
         """The state of all processes together; may be read from any thread."""
         return EngineStatus.total([engine.status for engine in self._engines])
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why each engine is not trusted; empty texts for those that are."""
+        return tuple(engine.status.last_error for engine in self._engines)
 
     def submit(self, spec: Spec, receive: Receive) -> int:
         """Sends a request to the process with the fewest; as :meth:`AnsweringEngine.submit`."""

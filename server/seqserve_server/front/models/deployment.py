@@ -10,27 +10,24 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve_server.artifact.manifest import is_small
 from seqserve_server.contract.errors import ArtifactError, EngineFault, ProviderError, StartupError
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.front.engine_client.group import LaunchedGroup
+from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
 from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel, read_artifact
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
-
-# By then a scraper has seen the last counts of a version that was unloaded.
-_LAST_SCRAPE_S = 120.0
 
 _log = logging.getLogger(__name__)
 
@@ -70,10 +67,35 @@ class Loader:
     def load(self, name: str, version: int, engine: LaunchedGroup) -> ServedModel:
         """Waits until a version is verified and ready; on failure its process is ended."""
         try:
-            return self._load(self._folder(name, version), engine)
+            model = self.read(name, version, engine)
+            engine.load()
         except BaseException:
             engine.terminate()
             raise
+        return self.caching(model)
+
+    def read(self, name: str, version: int, engine: EngineGroup) -> ServedModel:
+        """Reads what the front needs of a version, whose engine may still load."""
+        folder = self._folder(name, version)
+        check_inside(folder, self.repository)
+        manifest, tokenizer = read_artifact(folder)
+        if (manifest.name, manifest.version) != (name, version):
+            raise ArtifactError(
+                f"{folder}: its manifest is of {manifest.label}; name the folder like that"
+            )
+        return ServedModel(
+            manifest=replace(manifest, generation=self.generation | manifest.generation),
+            tokenizer=tokenizer,
+            engine=engine,
+            provider=self.provider,
+        )
+
+    def caching(self, model: ServedModel) -> ServedModel:
+        """Begins the cached answers of a version whose engine is ready."""
+        if self.cache is None:
+            return model
+        manifest = model.manifest
+        return replace(model, answers=self.cache.version(manifest.name, manifest.version))
 
     def _folder(self, name: str, version: int) -> Path:
         return self.repository / name / str(version)
@@ -89,25 +111,6 @@ class Loader:
             is_worth_it = False
         return -(-self.limits.workers // _WORKERS_PER_PROCESS) if is_worth_it else 1
 
-    def _load(self, folder: Path, engine: LaunchedGroup) -> ServedModel:
-        check_inside(folder, self.repository)
-        manifest, tokenizer = read_artifact(folder)
-        if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
-            raise ArtifactError(
-                f"{folder}: its manifest is of {manifest.label}; name the folder like that"
-            )
-        engine.load()
-        answers = None
-        if self.cache is not None:
-            answers = self.cache.version(manifest.name, manifest.version)
-        return ServedModel(
-            manifest=replace(manifest, generation=self.generation | manifest.generation),
-            tokenizer=tokenizer,
-            engine=engine,
-            provider=self.provider,
-            answers=answers,
-        )
-
 
 def check_inside(folder: Path, repository: Path) -> None:
     """Raises ArtifactError if a folder is a link out of the repository."""
@@ -115,6 +118,18 @@ def check_inside(folder: Path, repository: Path) -> None:
         raise ArtifactError(
             f"{folder}: is a link that leads out of the repository; put the model itself there"
         )
+
+
+OnStarted: TypeAlias = Callable[[Entry, ServedModel], Awaitable[None]]
+UntilIdle: TypeAlias = Callable[[Entry, ServedModel, float], Awaitable[bool]]
+
+
+async def _nothing(entry: Entry, model: ServedModel) -> None:
+    pass
+
+
+async def _until_idle(entry: Entry, model: ServedModel, timeout_s: float) -> bool:
+    return await model.calls.wait_idle(timeout_s)
 
 
 class Deployment:
@@ -129,6 +144,10 @@ class Deployment:
         self._closed = False
         self.on_change: Callable[[], None] = lambda: None
         """Called when the engine of a version fails, starts again or is trusted again."""
+        self.on_started: OnStarted = _nothing
+        """Awaited when the engine of a version runs, before the version is ready."""
+        self.until_idle: UntilIdle = _until_idle
+        """Waits for the calls of a version that takes no new ones; False after a timeout."""
 
     @property
     def loading_engines(self) -> list[LaunchedGroup]:
@@ -193,7 +212,7 @@ class Deployment:
         model = entry.model
         assert model is not None
         began_s = time.perf_counter()
-        all_finished = await model.calls.wait_idle(self._drain_timeout_s)
+        all_finished = await self.until_idle(entry, model, self._drain_timeout_s)
         # The next scrape shows what the engine did since the last one.
         await model.engine.newest_stats(when_idle=True)
         await model.engine.stop()
@@ -203,9 +222,7 @@ class Deployment:
         self._metrics.model_unloaded(
             manifest.name, manifest.version, manifest.precision, model.provider.value
         )
-        asyncio.get_running_loop().call_later(
-            _LAST_SCRAPE_S, self._metrics.forget_model, manifest.name, manifest.version
-        )
+        self._metrics.forget_model_later(manifest.name, manifest.version)
         entry.model = None
         entry.finish_draining()
         seconds = time.perf_counter() - began_s
@@ -219,6 +236,7 @@ class Deployment:
         if self._closed:
             raise EngineFault("the server stops")
         await self.start(entry, model)
+        await self.on_started(entry, model)
         return model
 
     def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:

@@ -35,7 +35,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
-from seqserve_server.front.models import deployment, folders
+from seqserve_server.front.models import folders
 from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
@@ -454,7 +454,7 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
 async def test_series_of_an_unloaded_version_end_after_its_last_scrape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployment, "_LAST_SCRAPE_S", 0.0)
+    monkeypatch.setattr("seqserve_server.front.telemetry.metrics._LAST_SCRAPE_S", 0.0)
     async with watching(tmp_path, 1, 2) as watched:
 
         def shown() -> set[str]:
