@@ -30,6 +30,9 @@ MODELS = ROOT / "models"
 PATIENCE_S = 120.0
 """How long a test waits for a state that must come; only a failing test waits so long."""
 
+FRONTS = os.environ.get("FRONTS", "1")
+"""Front processes of every server that does not say how many it has."""
+
 ONCE = RetryPolicy(max_attempts=1)
 
 # A proxy of the machine cannot reach this process.
@@ -66,9 +69,9 @@ def members(group: int) -> list[int]:
     return sorted(found)
 
 
-def _is_detector(pid: int) -> bool:
+def _is_engine(pid: int) -> bool:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return b"seqserve_server.detector" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"seqserve_server.engine" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 
@@ -102,7 +105,7 @@ class ServerProcess:
             options: Of the command.
             environment: Variables beside those of the test, none of which are the server's.
         """
-        ports = ("--port", "0", "--metrics-port", "0")
+        ports = ("--port", "0", "--metrics-port", "0", "--front-processes", FRONTS)
         command = [sys.executable, "-m", "seqserve", "serve"]
         # The last of two flags wins.
         arguments = ["--model-repository", str(repository), *ports, *options]
@@ -168,8 +171,8 @@ class ServerProcess:
         return self._process.pid
 
     def engines(self) -> list[int]:
-        """Lists its engine processes; the detector of languages is none."""
-        return [pid for pid in members(self.pid) if pid != self.pid and not _is_detector(pid)]
+        """Lists its engine processes."""
+        return list(filter(_is_engine, members(self.pid)))
 
     @property
     def stdout(self) -> str:

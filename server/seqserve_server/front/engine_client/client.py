@@ -148,7 +148,7 @@ class RemoteEngine(EngineLink):
             return False
         if self._watching is not None:
             self._watching.cancel()
-        fields = {"model": self.label, "failed_requests": failed}
+        fields = {"model": self.label} | ({"failed_requests": failed} if failed else {})
         logs.event("engine has ended", fields, logging.ERROR)
         if not self._closed:
             self._supervisor.failed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import sys
 
@@ -28,6 +29,7 @@ class FrontProcess:
     def __init__(self, channel: socket.socket) -> None:
         """Takes the socket of the main process."""
         self._over = asyncio.Event()
+        self._drained = False
         self._metrics = Metrics()
         self._server: Server
         self._handlers: dict[str, Handler] = {
@@ -39,8 +41,11 @@ class FrontProcess:
         self._peer = Peer(channel, self._handlers, self._over.set)
 
     async def until_over(self) -> None:
-        """Waits until the main process closes the socket, or ends."""
+        """Waits until the main process closes the socket; exits if that is before a drain."""
         await self._over.wait()
+        if not self._drained:
+            # The main process was killed, and the engines end with it.
+            os._exit(1)
 
     async def open(self, number: int, options: ServeOptions) -> int:
         """Reads what the options name and binds the port, which it returns."""
@@ -70,7 +75,9 @@ class FrontProcess:
 
     async def drain(self, timeout_s: float) -> bool:
         """Refuses new calls and finishes the others, as :meth:`Server.drain`."""
-        return await self._server.drain(timeout_s)
+        finished = await self._server.drain(timeout_s)
+        self._drained = True
+        return finished
 
 
 async def _serve(channel: socket.socket) -> None:

@@ -83,10 +83,9 @@ class Fronts:
     @property
     def is_ready(self) -> bool:
         """Whether a front takes calls and has an engine for them."""
-        entries = self._rollout.repository.entries
-        return any(front.is_serving for front in self._fronts) and any(
-            entry.is_ready for entry in entries
-        )
+        is_serving = any(front.is_serving for front in self._fronts)
+        has_model = any(entry.is_ready for entry in self._rollout.repository.entries)
+        return is_serving and has_model and not self._rollout.repository.is_closed
 
     async def start(self) -> None:
         """Starts the engines, then has all fronts answer calls."""
