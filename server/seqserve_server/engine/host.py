@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import BinaryIO, TypeAlias
 
 from seqserve.errors import SeqserveError
@@ -40,8 +40,8 @@ from seqserve_server.engine.request import Events, Request
 Load: TypeAlias = Callable[[Setup, Deliver, Observer], Engine]
 """Makes the engine of a setup, warm but not started."""
 
-# A front that reads nothing for so long is cut off: the workers wait for it, and so do the others.
-_SEND_TIMEOUT = struct.pack("ll", 2, 0)
+SEND_TIMEOUT_S = 2.0
+"""A front that reads nothing for so long is cut off: workers, and so other fronts, wait for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,10 +64,11 @@ class Host:
         self._door = door
         self._stats = StatsRecorder()
         self._fronts: list[_Front] = []
+        self._threads: list[threading.Thread] = []
 
     def run(self) -> None:
         """Loads the engine, serves it, and stops it when the other end is gone."""
-        with self._channel, self._channel.makefile("rb") as stream:
+        with self._channel, self._door or nullcontext(), self._channel.makefile("rb") as stream:
             setup = read_message(stream)
             if not isinstance(setup, Setup):
                 return
@@ -82,19 +83,28 @@ class Host:
             )
             _send(self._channel, encode_message(ready))
             if self._door is not None:
-                _begin("door", self._accept, engine, self._door)
+                self._begin("door", self._accept, engine, self._door)
             self._front(self._channel, engine).serve(stream)
+            others = [front.channel for front in self._fronts[1:]]
+            for other in [self._door, *others] if self._door else others:
+                _shut_down(other)
             engine.stop()
+        for thread in self._threads:
+            thread.join(SEND_TIMEOUT_S)
 
     def _accept(self, engine: Engine, door: socket.socket) -> None:
         while True:
-            byte, descriptors, _, _ = socket.recv_fds(door, 1, 1)
+            try:
+                byte, descriptors, _, _ = socket.recv_fds(door, 1, 1)
+            except OSError:
+                return
             if not byte:
                 return
             for descriptor in descriptors:
                 channel = socket.socket(fileno=descriptor)
-                channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
-                _begin("front", self._serve, channel, engine)
+                timeout = struct.pack("ll", int(SEND_TIMEOUT_S), int(SEND_TIMEOUT_S % 1 * 1e6))
+                channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+                self._begin("front", self._serve, channel, engine)
 
     def _serve(self, channel: socket.socket, engine: Engine) -> None:
         with channel, channel.makefile("rb") as stream:
@@ -102,7 +112,12 @@ class Host:
             front.serve(stream)
         self._fronts.remove(front)
         if engine.is_broken:
-            self._channel.shutdown(socket.SHUT_RD)
+            _shut_down(self._channel)
+
+    def _begin(self, name: str, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _front(self, channel: socket.socket, engine: Engine) -> _Front:
         front = _Front(channel, engine, self._stats, self._fronts)
@@ -116,7 +131,7 @@ class _Front:
     def __init__(
         self, channel: socket.socket, engine: Engine, stats: StatsRecorder, fronts: list[_Front]
     ) -> None:
-        self._channel = channel
+        self.channel = channel
         self._engine = engine
         self._stats = stats
         self._fronts = fronts
@@ -181,7 +196,7 @@ class _Front:
     def _send(self, message: Message) -> None:
         data = encode_message(message)
         with self._lock:
-            _send(self._channel, data)
+            _send(self.channel, data)
 
 
 def _deliver(events: Events) -> None:
@@ -198,9 +213,9 @@ def _send(channel: socket.socket, data: bytes) -> None:
     except OSError:
         # The other end is gone, or has not read for too long: half of a message is worth nothing.
         # The reading thread notices, and cancels its requests or stops the engine.
-        with suppress(OSError):
-            channel.shutdown(socket.SHUT_RDWR)
+        _shut_down(channel)
 
 
-def _begin(name: str, target: Callable[..., None], *arguments: object) -> None:
-    threading.Thread(target=target, args=arguments, name=name, daemon=True).start()
+def _shut_down(channel: socket.socket) -> None:
+    with suppress(OSError):
+        channel.shutdown(socket.SHUT_RDWR)
