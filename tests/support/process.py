@@ -69,9 +69,9 @@ def members(group: int) -> list[int]:
     return sorted(found)
 
 
-def _is_engine(pid: int) -> bool:
+def _runs(pid: int, module: bytes) -> bool:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return b"seqserve_server.engine" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return module in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     return False
 
 
@@ -122,6 +122,7 @@ class ServerProcess:
                 env=own | dict(environment or {}),
                 process_group=0,
             )
+        self.repository = repository
         self.target = self.metrics_url = ""
 
     def __enter__(self) -> ServerProcess:
@@ -172,7 +173,11 @@ class ServerProcess:
 
     def engines(self) -> list[int]:
         """Lists its engine processes."""
-        return list(filter(_is_engine, members(self.pid)))
+        return [pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.engine")]
+
+    def fronts(self) -> list[int]:
+        """Lists its front processes, if it has several."""
+        return [pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.front.fronts")]
 
     @property
     def stdout(self) -> str:

@@ -23,6 +23,8 @@ from seqserve_server.process import child_process, logs
 
 _END_TIMEOUT_S = 10.0
 _HEARTBEAT_S = 2.0
+# Reading the vocabularies of some models takes most of it.
+_START_TIMEOUT_S = 60.0
 
 
 class FrontState(NamedTuple):
@@ -117,11 +119,13 @@ class Front:
         self._read, self._pids = set(), {}
         self._peer = Peer(self._channel, self.handlers, self._gone)
         try:
-            self.port = await self._peer.call("open", self.number, self._options)
-            await self.tell()
-            await self._peer.call("serve")
-        except PeerGoneError:
-            raise StartupError(f"front {self.number} has ended while it started") from None
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                self.port = await self._peer.call("open", self.number, self._options)
+                await self.tell()
+                await self._peer.call("serve")
+        except (PeerGoneError, TimeoutError) as error:
+            how = "has ended" if isinstance(error, PeerGoneError) else "stands still"
+            raise StartupError(f"front {self.number} {how} while it starts") from None
         self.is_serving = True
         self._supervisor.started()
         self._beating = asyncio.create_task(self._beat())

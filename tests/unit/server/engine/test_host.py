@@ -31,8 +31,8 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
-from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine import host
+from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
