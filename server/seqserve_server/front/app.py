@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from seqserve.address import address_of, is_taken
 from seqserve.option_values import misspelt_variables
 from seqserve.options import parse
+from seqserve.processes import available_cores
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files
@@ -65,6 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     glossaries = Glossaries(options.glossaries)
     glossaries.open()
     metrics = Metrics()
+    layout = {
+        "cores": available_cores(),
+        "front_processes": options.front_count(),
+        "workers": options.worker_count(),
+        "threads": options.threads,
+    }
+    logs.event("layout", layout)
     fronts = Fronts(options) if options.front_count() > 1 else None
     rollout = rollout_of(options, metrics)
 
