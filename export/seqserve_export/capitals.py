@@ -88,7 +88,7 @@ def likeness(offline: Offline, source: str, target: str) -> tuple[Likeness, Like
 
     def score(texts: Iterable[str], *, is_lowered: bool) -> float:
         given = answers(texts, is_lowered=is_lowered)
-        return CHRF(lowercase=True).corpus_score(given, [expected]).score / 100
+        return float(CHRF(lowercase=True).corpus_score(given, [expected]).score) / 100
 
     without, lowered = (
         Likeness(

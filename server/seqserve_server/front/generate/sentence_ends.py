@@ -110,7 +110,7 @@ def _ends(before: str, after: str, table: _Table) -> bool | None:
     next_ = _next(following[0], word, table)
     if kind == "ordinal" and next_ is _Next.OTHER:
         is_before = tokens[-2:-1] and tokens[-2].lower() in table.words["ordinal"]
-        return False if is_before or word.lower() in table.words["month"] else None
+        return False if is_before or word.lower() in table.words["counted"] else None
     return _ENDS[kind][next_] if kind else None
 
 
@@ -159,7 +159,7 @@ def _tables() -> dict[str, _Table]:
         lambda: defaultdict(frozenset)
     )
     for language, kind, names in rows:
-        if kind in ("opener", "ordinal", "month", "adverb"):
+        if kind in ("opener", "ordinal", "counted", "adverb"):
             words[language][kind] = frozenset(names.lower().split())
         else:
             kinds[language] |= dict.fromkeys(names.split(), kind)

@@ -111,7 +111,8 @@ def usual_letters(
             forms = [word]
         is_ending = text[begin - 1 : begin] in _APOSTROPHES and len(word) <= _ENDING_CHARACTERS
         is_known = not is_ending and len(word) <= _MAX_WORD_CHARACTERS
-        characters[begin : match.end()] = min(forms, key=cost) if is_known else forms[0]
+        best = min(forms, key=cost) if is_known else forms[0]
+        characters[begin : match.end()] = best
         has_begun = True
     for begin, end in protected:
         characters[begin:end] = text[begin:end]
