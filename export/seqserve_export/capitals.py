@@ -60,14 +60,16 @@ def likeness(offline: Offline, source: str, target: str) -> tuple[Likeness, Like
     """Compares answers to sentences in capitals and in Title Case with those to small letters.
 
     Args:
-        offline: A model; of one that answers different sentences alike nothing is known.
+        offline: A model; one that answers different sentences alike has 1 throughout.
         source: Its code of a language of ``capitals.tsv``.
         target: Its code of the language of the answers.
 
     Returns:
         Without ``lower_capitals``, and with it.
     """
-    longest = min(_MAX_TARGET_TOKENS, offline.manifest.limits.max_target_length)
+    manifest = offline.manifest
+    shortest = manifest.generation.get("min_decoding_length", 0)
+    longest = min(max(_MAX_TARGET_TOKENS, shortest), manifest.limits.max_target_length)
 
     def answers(texts: Iterable[str], *, is_lowered: bool) -> list[str]:
         results = offline.generate(
@@ -76,7 +78,6 @@ def likeness(offline: Offline, source: str, target: str) -> tuple[Likeness, Like
             target_language=target,
             lower_capitals=is_lowered,
             segmentation="lines",
-            beam_size=1,
             max_decoding_length=longest,
         )
         return [result.text for result in results]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,10 @@ from typing import Any, cast
 import pytest
 
 from seqserve_export import capitals
-from seqserve_export.capitals import OPTION, recommend_small_letters
+from seqserve_export.capitals import OPTION, Likeness, recommend_small_letters
+from seqserve_export.parity import HeldOut
+from seqserve_export.pipeline import serve_once
+from seqserve_model.data import Pair
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
 from seqserve_server.front.generate.features.casing import is_all_caps, is_title_case
@@ -108,6 +112,24 @@ def test_who_does_not_translate_from_a_known_language_is_not_asked(
     )
     for each in (template, None):
         assert asked(worse_in_capitals, each) == ({}, "", [])
+
+
+def test_an_artifact_is_asked_when_it_is_served_first(
+    tiny_artifact: Path, pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "1"
+    shutil.copytree(tiny_artifact, folder)
+    replace(Manifest.read(folder), template=PAIR).write(folder)
+    asked: list[tuple[str, str]] = []
+
+    def likeness(offline: Offline, source: str, target: str) -> tuple[Likeness, Likeness]:
+        asked.append((source, target))
+        return Likeness(0.5, 0.95), Likeness(0.9, 0.9)
+
+    monkeypatch.setattr(capitals, "likeness", likeness)
+    serve_once(folder, HeldOut(pairs=pairs, name="sentences.tsv"))
+    assert asked == [("deu_Latn", "fr")]
+    assert Manifest.load(folder).generation[OPTION]
 
 
 def test_sentences_are_plain_and_become_capitals_and_title_case() -> None:

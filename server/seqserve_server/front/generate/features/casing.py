@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
@@ -24,7 +23,7 @@ _ENDING_CHARACTERS = 2
 """Of what follows an apostrophe and is no word, as in "don't"."""
 _CAPITAL_COST = 1.25
 """More common with a capital is what begins many sentences, too."""
-_KEPT_WORDS, _MAX_WORD_CHARACTERS = 1 << 12, 40
+_MAX_WORD_CHARACTERS = 40
 
 
 def casing(asked: Asked) -> Feature | None:
@@ -41,19 +40,18 @@ class _Casing(Feature):
     shapes_text = True
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        @lru_cache(_KEPT_WORDS)
-        def cost(word: str) -> tuple[int, float]:
-            ids = tokenizer.pieces(word).ids
-            rank = ids[0] if len(ids) == 1 else 0
-            return len(ids), rank * (_CAPITAL_COST if word.istitle() and len(word) > 1 else 1)
-
-        self._cost = cost
+        self._tokenizer = tokenizer
 
     def read(self, part: Part) -> Part:
         text, protected = part.original, part.protected
         if not (is_all_caps(text, protected) or is_title_case(text, protected)):
             return part
         return part._replace(text=usual_letters(text, protected, self._cost))
+
+    def _cost(self, word: str) -> tuple[int, float]:
+        ids = self._tokenizer.pieces(word).ids
+        rank = ids[0] if len(ids) == 1 else 0
+        return len(ids), rank * (_CAPITAL_COST if word.istitle() and len(word) > 1 else 1)
 
     def rewrites(self, part: Part) -> bool:
         return part.text != part.original and is_all_caps(part.original, part.protected)
