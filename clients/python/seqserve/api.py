@@ -41,6 +41,8 @@ from seqserve.results import (
     Segment,
     SourceWarning,
     StopReason,
+    TextWarning,
+    TextWarningKind,
     Timings,
     TopToken,
 )
@@ -86,6 +88,8 @@ __all__ = [
     "SourceOptions",
     "SourceWarning",
     "StopReason",
+    "TextWarning",
+    "TextWarningKind",
     "Timings",
     "TokenizeResult",
     "TopToken",

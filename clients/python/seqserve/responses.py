@@ -40,6 +40,7 @@ def _members_of(kind: type[E], enum: Any) -> Callable[[int], E]:
 _state_of = _members_of(ModelState, model_pb2.ModelState)
 _stop_reason_of = _members_of(results.StopReason, generation_pb2.StopReason)
 _warning_of = _members_of(results.SourceWarning, generation_pb2.SourceWarning)
+_text_warning_kind_of = _members_of(results.TextWarningKind, generation_pb2.TextWarningKind)
 _placement_of = _members_of(results.Placement, generation_pb2.Placement)
 
 
@@ -178,6 +179,7 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         confidence=message.confidence if message.HasField("confidence") else None,
         alignment=_alignment_of(message.alignment),
         kept=tuple(map(_kept_of, message.kept)),
+        warnings=tuple(map(_text_warning_of, message.warnings)),
     )
 
 
@@ -213,6 +215,10 @@ def _kept_of(message: generation_pb2.KeptText) -> results.KeptText:
     return _converted(results.KeptText, message, placement=_placement_of(message.placement))
 
 
+def _text_warning_of(message: generation_pb2.TextWarning) -> results.TextWarning:
+    return _converted(results.TextWarning, message, kind=_text_warning_kind_of(message.kind))
+
+
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:
     columns = message.tokens, message.token_ids, message.scores
     _check_lengths(*columns, of="top tokens")
@@ -233,7 +239,7 @@ def _weights_of(
     return _converted(AttentionWeights, message)
 
 
-def _converted(kind: type[R], message: Any, **converted: Any) -> R:
+def _converted(kind: type[R], message: Any, /, **converted: Any) -> R:
     for name in kind.__dataclass_fields__.keys() - converted.keys():  # type: ignore[attr-defined]
         value = getattr(message, name)
         converted[name] = value if type(value) in _SCALARS else tuple(value)

@@ -97,6 +97,43 @@ class KeptText:
     """How it came to its place."""
 
 
+class TextWarningKind(Enum):
+    """What may be wrong with a text."""
+
+    UNSPECIFIED = "unspecified"
+    """A kind that this client does not know."""
+    NUMBERS_DIFFER = "numbers_differ"
+    """A number, date, time or code of the source is missing or another one, or the text has one that
+    the source lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextWarning:
+    """Something that is probably wrong with a text. Places count characters, in a segment from its
+    own beginning."""
+
+    kind: TextWarningKind
+    """What is wrong."""
+    source_text: str
+    """The part of the source that it concerns; empty if the text has something that the source
+    lacks."""
+    source_begin: int
+    """Where it begins in the source."""
+    source_end: int
+    """Where it ends."""
+    target_text: str
+    """The part of the text that it concerns; empty if the text lacks something."""
+    target_begin: int
+    """Where it begins in the text."""
+    target_end: int
+    """Where it ends."""
+
+    def __str__(self) -> str:
+        """Shows it in words."""
+        reason = self.kind.value.replace("_", " ")
+        return f"{reason}: {self.source_text or 'nothing'} -> {self.target_text or 'nothing'}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One generated text."""
@@ -131,6 +168,8 @@ class Hypothesis:
     """Where the tokens of the text come from; empty unless requested."""
     kept: tuple[KeptText, ...] = ()
     """What ``keep`` and ``keep_placeholders`` have kept, in the order of the source."""
+    warnings: tuple[TextWarning, ...] = ()
+    """What is probably wrong with the text; any of it halves the confidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +312,11 @@ class Result:
     def unmet_terms(self) -> tuple[tuple[str, str], ...]:
         """Source and target of each term that the source has and the text lacks."""
         return self.hypotheses[0].unmet_terms
+
+    @property
+    def warnings(self) -> tuple[TextWarning, ...]:
+        """What is probably wrong with the text."""
+        return self.hypotheses[0].warnings
 
     def _repr_html_(self) -> str:
         """Draws the result in a notebook: text, scores, and attention where it was requested."""

@@ -11,7 +11,7 @@ from seqserve_server.front.generate.engine_call import EngineCall, engine_call
 from seqserve_server.front.generate.job import Job, Onward
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.pivot import AnswerPart, Streamed, join_legs, stream_then, then
-from seqserve_server.front.generate.records import Part, Source
+from seqserve_server.front.generate.records import Feature, Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -87,7 +87,24 @@ async def _answer_part(job: Job, is_bulk: bool, part: Part) -> Response | None:
         return None
     call = engine_call(job, part, is_bulk=is_bulk)
     await call.finished(retries=is_bulk)
+    for check in part.checks:
+        call = await _checked(job, part, call, check, is_bulk)
     return await _written(job, part, call)
+
+
+async def _checked(
+    job: Job, part: Part, call: EngineCall, check: Feature, is_bulk: bool
+) -> EngineCall:
+    """Decodes a part again if its answer is wrong; returns the better one of both calls."""
+    again = check.second_try(part, call.result())
+    if again is None:
+        return call
+    other = engine_call(job, again, is_bulk=is_bulk)
+    # The first answer is complete without.
+    with suppress(ServiceError):
+        if check.is_better(part, call.result(), await other.finished(retries=is_bulk)):
+            return other
+    return call
 
 
 async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from typing import TypeVar
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
@@ -32,6 +33,7 @@ class Joined:
         # Segments are written where they stay: copies of messages take most of the time.
         self._response = generation_pb2.GenerateResponse()
         self._kept: list[generation_pb2.KeptText] = []
+        self._warnings: list[generation_pb2.TextWarning] = []
 
     def response(self, manifest: Manifest) -> generation_pb2.GenerateResponse:
         """Builds the response once all parts are answered, by the model of a manifest."""
@@ -57,7 +59,10 @@ class Joined:
         piece = self._joiner.add(part.span, text)
         segment = self._segment(part, text, response)
         own = segment.hypotheses[0].kept if response else kept_in(text, part.protected)
-        self._kept += _moved(own, segment)
+        self._kept += [_moved(each, segment) for each in own]
+        if response:
+            warnings = segment.hypotheses[0].warnings
+            self._warnings += [_moved(each, segment) for each in warnings]
         self._text.append(piece)
         self.responses.append(response)
         return piece
@@ -90,6 +95,7 @@ class Joined:
         best = [segment.hypotheses[0] for segment in segments if segment.hypotheses]
         joined.text = "".join((*self._text, self.rest()))
         joined.kept.extend(self._kept)
+        joined.warnings.extend(self._warnings)
         joined.stop_reason = worst_reason([part.stop_reason for part in best])
         if best and all(part.HasField("score") for part in best):
             # The end token counts as one of the tokens.
@@ -101,16 +107,18 @@ class Joined:
             joined.unmet_terms.extend(part.unmet_terms)
 
 
-def _moved(
-    kept: Iterable[generation_pb2.KeptText], segment: generation_pb2.Segment
-) -> Iterator[generation_pb2.KeptText]:
-    for own in kept:
-        whole = generation_pb2.KeptText(text=own.text, placement=own.placement)
-        whole.source_begin = segment.source_begin + own.source_begin
-        whole.source_end = segment.source_begin + own.source_end
-        whole.target_begin = segment.target_begin + own.target_begin
-        whole.target_end = segment.target_begin + own.target_end
-        yield whole
+Placed = TypeVar("Placed", generation_pb2.KeptText, generation_pb2.TextWarning)
+
+
+def _moved(own: Placed, segment: generation_pb2.Segment) -> Placed:
+    """Returns a part of a segment with its places in the whole texts."""
+    whole = type(own)()
+    whole.CopyFrom(own)
+    whole.source_begin += segment.source_begin
+    whole.source_end += segment.source_begin
+    whole.target_begin += segment.target_begin
+    whole.target_end += segment.target_begin
+    return whole
 
 
 def worst_reason(reasons: Sequence[generation_pb2.StopReason]) -> generation_pb2.StopReason:
