@@ -99,7 +99,7 @@ def _swapped(pairs: Sequence[tuple[Quantity, Quantity]], *, is_ordered: bool) ->
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
         kinds, written = (one.kind, other.kind), (its.kind, others.kind)
-        if kinds[0] == kinds[1] and written[0] == written[1]:
+        if kinds[0] == kinds[1] and (written[0] == written[1] or "" in written):
             is_swapped = is_ordered and its.begin > others.begin and other.begin - one.end > 1
         else:
             is_swapped = kinds == written[::-1]
@@ -219,7 +219,8 @@ def _pair_times(read: _Side, written: _Side) -> None:
         for time in side.left[:]:
             for hour in other.left:
                 words = {*other.words, *hour.readings}
-                if any(_is_time(each, words) for each in _times(time)):
+                times = (each for each in _times(time) if int(each[1:]) % 60)
+                if any(_is_time(each, words) for each in times):
                     side.left.remove(time)
                     other.left.remove(hour)
                     break

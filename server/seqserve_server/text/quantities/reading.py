@@ -146,7 +146,10 @@ def _time(text: str, match: re.Match[str], language: str) -> Quantity:
     if half and 1 <= hour <= 12:
         readings.add(_minutes(hour % 12 + 12 * (half[1] in "pP"), minute))
     else:
-        readings |= {_minutes(hour, minute), _minutes(hour + 12 * (hour <= 12), minute)}
+        readings.add(_minutes(hour, minute))
+        # Other languages count to 24 where it matters.
+        if hour < 12 or (hour == 12 and language == "en"):
+            readings.add(_minutes(hour + 12, minute))
     if text[match.end(1)] == "." and not half:
         readings |= _values(match[0], language)
     if not minute and not (half and hour == 12):

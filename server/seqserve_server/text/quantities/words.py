@@ -58,24 +58,28 @@ _VALUES = [
     *(Decimal("0.5"), Decimal("0.25")),
 ]
 
-# The beginning that an abbreviation has, and the rest of the name.
+# As a date has them, then other forms.
 _MONTHS = {
-    "en": "jan-uary feb-ruary mar-ch apr-il may jun-e jul-y aug-ust sept?-ember oct-ober nov-ember"
-    " dec-ember",
-    "de": "j[aä]n-(?:uar|ner) feb-ruar märz? apr-il mai jun-i jul-i aug-ust sept?-ember okt-ober nov-ember"
-    " dez-ember",
-    "fr": "janv-ier févr?-ier mars avr-il mai juin juil-let août sept-embre oct-obre nov-embre déc-embre",
-    "es": "ene-ro feb-rero mar-zo abr-il may-o jun-io jul-io ago-sto sept?-iembre oct-ubre nov-iembre"
-    " dic-iembre",
-    "pt": "jan-eiro fev-ereiro mar-ço abr-il mai-o jun-ho jul-ho ago-sto set-embro out-ubro nov-embro"
-    " dez-embro",
-    "it": "gen-naio feb-braio mar-zo apr-ile mag-gio giu-gno lug-lio ago-sto set-tembre ott-obre"
-    " nov-embre dic-embre",
-    "nl": "jan-uari feb-ruari (?:maart|mrt) apr-il mei jun-i jul-i aug-ustus sept?-ember okt-ober"
-    " nov-ember dec-ember",
-    "pl": "sty-cz(?:eń|nia) lut-(?:y|ego) mar-(?:zec|ca) kwi-(?:ecień|etnia) maja? cze-rw(?:iec|ca)"
-    " lip-(?:iec|ca) sie-rp(?:ień|nia) wrz-e(?:sień|śnia) paź-dziernika? lis-topada? gru-d(?:zień|nia)",
+    "en": "january february march april may june july august september october november december",
+    "de": "januar|jänner februar märz april mai juni juli august september oktober november dezember",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre"
+    " dicembre",
+    "nl": "januari februari maart|mrt april mei juni juli augustus september oktober november december",
+    "pl": "stycznia|styczeń lutego|luty marca|marzec kwietnia|kwiecień maja czerwca|czerwiec"
+    " lipca|lipiec sierpnia|sierpień września|wrzesień października|październik listopada|listopad"
+    " grudnia|grudzień",
 }
+# How a date is written: with the day, then with the year too.
+_DATES = {
+    **dict.fromkeys(["en", "fr", "it", "nl", "pl"], ("{day} {month}", " {year}")),
+    **dict.fromkeys(["es", "pt"], ("{day} de {month}", " de {year}")),
+    "de": ("{day}. {month}", " {year}"),
+}
+# Their names of months begin with a capital.
+_CAPITALS = ("en", "de")
 _ALTERNATIVES = re.compile(r"\|(?![^(]*\))")
 
 
@@ -95,10 +99,23 @@ def is_known(language: str) -> bool:
 
 @cache
 def months(language: str) -> re.Pattern[str]:
-    """Returns the names of the months, one group for each; it reads small letters."""
-    names = (name.partition("-") for name in _MONTHS[language].split())
-    patterns = (f"({begin}(?:{rest})?)" if rest else f"({begin})" for begin, _, rest in names)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)")
+    """Returns the names of the months, one group for each; it reads small letters.
+
+    An abbreviation has three letters or four.
+    """
+    groups = []
+    for names in _MONTHS[language].split():
+        forms = (f"{name[:3]}(?:{name[3:4]}|{name[3:]})?" for name in names.split("|"))
+        groups.append(f"({'|'.join(forms)})")
+    return re.compile(rf"(?<!\w)(?:{'|'.join(groups)})(?!\w)")
+
+
+def date(language: str, day: str, month: int, year: str) -> str:
+    """Writes a date; the year may be empty."""
+    name = _MONTHS[language].split()[month - 1].partition("|")[0]
+    name = name.title() if language in _CAPITALS else name
+    form, end = _DATES[language]
+    return (form + (end if year else "")).format(day=day, month=name, year=year)
 
 
 def numbers_in(text: str, language: str) -> Iterator[Decimal]:

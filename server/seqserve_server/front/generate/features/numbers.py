@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
@@ -21,7 +22,6 @@ from seqserve_server.front.generate.records import (
     Span,
 )
 from seqserve_server.text.quantities.comparison import Difference, differences
-from seqserve_server.text.quantities.reading import Quantity
 from seqserve_server.text.quantities.writing import written
 
 MOST_LISTED = 16
@@ -30,7 +30,9 @@ _MOST_SHOWN = 64
 _CHARACTER_BYTES = 4
 _CONFIDENCE = 0.5
 """What is left of the confidence of an answer that differs."""
-_BEAM_SIZE = 4
+_BEAM_SIZE = 8
+_MOST_LOST = 0.5
+"""How much less probable, as a logarithm, a token of the second try may be on average."""
 # Each takes a part of the beam.
 _MOST_TERMS = 16
 
@@ -57,6 +59,8 @@ class _Numbers(Feature):
         self._languages = source, target
         self._is_repaired = asked.options.verify_numbers and takes_terms(asked.decoding)
         self._tokenizer = asked.model.tokenizer
+        ids = map(asked.model.tokenizer.id_of, "0123456789")
+        self._digits = [each for each in ids if each is not None]
         self._max_rows = asked.model.engine.capacity.max_rows
         self._ends = set(asked.decoding.end_ids or (asked.model.manifest.tokens.eos,))
 
@@ -79,20 +83,26 @@ class _Numbers(Feature):
             return None
         missing = [each.source for each in self._differences(part, answer) if each.source]
         decoding = part.decoding
-        found: list[tuple[int, ...]] = []
-        for quantity in missing[:_MOST_TERMS]:
-            term = self._term(part, quantity)
-            if term and not fault_of_tokens(term, decoding, self._ends):
-                found.append(term)
+        forms = islice(written(missing, part.text, *self._languages), _MOST_TERMS)
+        tokenized = (tuple(self._tokenizer.encode_target(form)[:-1]) for form in forms)
+        found = [
+            each for each in tokenized if each and not fault_of_tokens(each, decoding, self._ends)
+        ]
         terms = (*decoding.terms, *found)
         needed = len(decoding.prefix) + sum(map(len, terms))
         if not found or needed > decoding.max_decoding_length:
             return None
         beam_size = max(decoding.beam_size, min(_BEAM_SIZE, self._max_rows))
-        decoding = replace(decoding, terms=terms, beam_size=beam_size)
+        # No digit makes another number of a term.
+        ends = tuple((*term, digit) for term in found for digit in self._digits)
+        suppressed = (*decoding.suppressed, *ends)
+        decoding = replace(decoding, terms=terms, beam_size=beam_size, suppressed=suppressed)
         return part._replace(decoding=decoding, draft=())
 
     def is_better(self, part: Part, answer: Finished, other: Finished) -> bool:
+        # A text that is hardly more than numbers is no better.
+        if _mean_score(other) < _mean_score(answer) - _MOST_LOST:
+            return False
         return len(self._differences(part, other)) < len(self._differences(part, answer))
 
     def _differences(self, part: Part, answer: Finished) -> list[Difference]:
@@ -102,9 +112,10 @@ class _Numbers(Feature):
         found = differences(part.text, text, *self._languages)
         return [each for each in found if not _is_protected(each, part.protected)]
 
-    def _term(self, part: Part, quantity: Quantity) -> tuple[int, ...]:
-        text = written(quantity, part.text, *self._languages)
-        return tuple(self._tokenizer.encode_target(text)[:-1])
+
+def _mean_score(answer: Finished) -> float:
+    best = answer.hypotheses[0]
+    return (best.score or 0.0) / (len(best.token_ids) + 1)
 
 
 def takes_terms(decoding: DecodingOptions) -> bool:
