@@ -5,9 +5,9 @@
 
 ``pairs`` compares human translations, which are right, and then wrong ones made of them: with a
 number dropped, changed or exchanged with another one. ``answers`` translates the lines of several
-numbers of the development set and ``TEMPLATES`` with 30 fillings each, and tells how many have all
-numbers right, without ``verify_numbers`` and with it, and how many of the others are warned of. What
-is right is told by the forms in which the numbers were written, not by the check.
+numbers of the development set and ``TEMPLATES`` with 30 fillings each. It tells how many have all
+numbers right, without ``verify_numbers`` and with it, and how many of the others are warned of. The
+forms in which the numbers were written tell what is right, not the check.
 """
 
 from __future__ import annotations
@@ -118,7 +118,11 @@ def _wrong(target: str, language: str, draw: random.Random) -> Iterator[tuple[st
 
 def _are_apart(one: Quantity, other: Quantity) -> bool:
     """Tells whether two quantities differ and are not of one date, code or phone number."""
-    return other.begin - one.end > 3 and one.digits != other.digits and "day" not in (one.kind, other.kind)
+    return (
+        other.begin - one.end > 3
+        and one.digits != other.digits
+        and "day" not in (one.kind, other.kind)
+    )
 
 
 class Asked(NamedTuple):
@@ -131,7 +135,9 @@ class Asked(NamedTuple):
 def measure_answers(model: Path, shown: int) -> None:
     """Prints how many answers have all numbers, with and without a second try."""
     lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
-    several = [Asked(each.source, each.copied) for each in lines if each.category == "several numbers"]
+    several = [
+        Asked(each.source, each.copied) for each in lines if each.category == "several numbers"
+    ]
     sets = {"development set": several, "templates": list(_filled())}
     with Offline(model) as offline:
         for name, asked in sets.items():
@@ -147,7 +153,7 @@ def measure_answers(model: Path, shown: int) -> None:
                     if shown and is_right == bool(result.warnings):
                         print(f"{is_right}: {each.source} | {result.text} | {result.warnings}")
                 print(
-                    f"{name}, verify_numbers {verifies}: {len(asked) - wrong} of {len(asked)} right;"
+                    f"{name}, {verifies}: {len(asked) - wrong} of {len(asked)} right;"
                     f" {warned} of {wrong} others warned of; {right_warned} right ones warned of"
                 )
 

@@ -103,8 +103,8 @@ class TextWarningKind(Enum):
     UNSPECIFIED = "unspecified"
     """A kind that this client does not know."""
     NUMBERS_DIFFER = "numbers_differ"
-    """A number, date, time or code of the source is missing or another one, or the text has one that
-    the source lacks."""
+    """A number, date, time or code of the source is missing or another one, or the text has one
+    that the source lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

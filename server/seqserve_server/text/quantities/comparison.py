@@ -79,7 +79,8 @@ def differences(
         for side, other in ((read, written), (written, read)):
             side.left = [each for each in side.left if not _is_told(each, other)]
             _pair_parts(side, other)
-        if _digits(read) == _digits(written):
+        # One number may be divided in the other text: 403-6578, 4036578.
+        if len(read.left) != len(written.left) and _digits(read) == _digits(written):
             read.left, written.left = [each for each in read.left if not each.digits], []
         written.left = [each for each in written.left if each.digits]
     if not (read.left or written.left):
@@ -127,7 +128,8 @@ def _paired(
     for each in reversed(written.left):
         for key in keys(each):
             waiting[key].append(each)
-    pairs, left, taken = [], [], set()
+    pairs, left = [], []
+    taken: set[Quantity] = set()
     for each in read.left:
         found = [
             others[-1]

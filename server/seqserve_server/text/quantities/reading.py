@@ -44,7 +44,9 @@ _SPACED_NUMBER = re.compile(
 _TIME = re.compile(
     r"(\d{1,2})(?:[:.]| ?[hH] ?| Uhr | heures? | uur |[시時点點时] ?)([0-5]\d)(?!\d|[.,:]\d)"
 )
-_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)|\d{4}([/-])\d{1,2}\4\d{1,2}(?!\d)")
+_DATE = re.compile(
+    r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)|\d{4}([/-])\d{1,2}\4\d{1,2}(?!\d)"
+)
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
 _UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
 _KINDS = {
@@ -111,7 +113,7 @@ def _is_date(match: re.Match[str]) -> bool:
 def _is_code(letters: str, ending: str) -> bool:
     if letters.rstrip("-").isupper() and letters not in _CURRENCIES:
         return True
-    return bool(ending) and not ending.isalpha() or not (ending.islower() or not ending)
+    return bool(ending) and not (ending.isalpha() and ending.islower())
 
 
 def _code(match: re.Match[str]) -> Quantity:
@@ -154,7 +156,8 @@ def _time(text: str, match: re.Match[str], language: str) -> Quantity:
         readings |= _values(match[0], language)
     if not minute and not (half and hour == 12):
         readings.add(Decimal(hour))
-    kind = "time" if half or text[match.end(1)] != "." else ""
+    is_time = half or text[match.end(1)] != "." or _kind_after(text, end) == "time"
+    kind = "time" if is_time else ""
     return Quantity(match.start(), end, frozenset(readings), match[1] + match[2], kind)
 
 
@@ -168,13 +171,11 @@ def _number(
     end = begin + len(number)
     values = _values(number, language)
     unit = _UNIT.match(text, end)
-    kind = ""
-    if unit:
-        kind = _KINDS.get(unit[1].lower(), "") or _KINDS.get(unit[1][0], "")
+    kind = _kind_after(text, end)
     if text[max(0, begin - 2) : begin].strip()[-1:] in _CURRENCY_SIGNS:
         kind = "money"
     scale = scale_at(unit[1], language) if unit else Decimal(1)
-    readings: set[Reading] = {scale * value for value in values}
+    readings: set[Reading] = {*values} if scale == 1 else {scale * each for each in values}
     if number.isdigit() and len(number) <= 4 and scale == 1:
         readings = _of_integer(text, begin, end, kind)
         if not kind and int(number) in _YEARS:
@@ -184,6 +185,14 @@ def _number(
     if letters:
         readings.add("#" + squashed(letters + number + ending))
     return Quantity(begin, end, frozenset(readings), re.sub(r"\D", "", number), kind)
+
+
+def _kind_after(text: str, end: int) -> str:
+    unit = _UNIT.match(text, end)
+    if not unit:
+        return ""
+    # What follows a sign of Chinese or a syllable of Korean belongs to it without a space.
+    return _KINDS.get(unit[1].lower(), "") or _KINDS.get(unit[1][0] if unit[1][0] > "~" else "", "")
 
 
 def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
@@ -211,7 +220,7 @@ _BEFORE_YEAR = ("/", ".", "-", "'", "années ", "años ", "anos ", "anni ", "jar
 _AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
 
 
-def _values(number: str, language: str) -> set[Reading]:
+def _values(number: str, language: str) -> set[Decimal]:
     """Returns the numbers that digits and marks may stand for; none if they are no number."""
     marks = [mark for mark in number if not mark.isdigit()]
     if not marks:
@@ -226,10 +235,10 @@ def _values(number: str, language: str) -> set[Reading]:
     if last == ":":
         return set()
     is_grouped = _is_grouped([first, *rest])
-    whole: set[Reading] = {Decimal("".join([first, *rest]))} if is_grouped else set()
+    whole: set[Decimal] = {Decimal("".join([first, *rest]))} if is_grouped else set()
     if len(marks) > 1 or last in "' ":
         return whole
-    part: set[Reading] = {Decimal(f"{first}.{rest[0]}")}
+    part: set[Decimal] = {Decimal(f"{first}.{rest[0]}")}
     if not is_grouped or language in (POINT if last == "." else COMMA):
         return part
     return whole if language in (COMMA if last == "." else POINT) else whole | part

@@ -74,7 +74,9 @@ def _date(group: Sequence[Quantity], text: str, source: str, target: str) -> str
         return _MARKS[target].join([day, month, *rest]) if rest else ""
     if not (is_known(target) and {"day", "month"} <= parts.keys() <= {*_DATE_KINDS}):
         return ""
-    number = next((int(each[1:]) for each in map(str, parts["month"].readings) if each[0] == "m"), 0)
+    number = next(
+        (int(each[1:]) for each in map(str, parts["month"].readings) if each[0] == "m"), 0
+    )
     year = parts["year"].digits if "year" in parts else ""
     return date(target, parts["day"].digits, number, year) if number else ""
 

@@ -130,9 +130,7 @@ def _is_protected(difference: Difference, spans: Sequence[Span]) -> bool:
     )
 
 
-def _write(
-    message: generation_pb2.Hypothesis, source_text: str, difference: Difference
-) -> None:
+def _write(message: generation_pb2.Hypothesis, source_text: str, difference: Difference) -> None:
     source, target = difference
     warning = message.warnings.add(kind=generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER)
     if source:
