@@ -67,6 +67,9 @@ class Metrics:
         self._rejected = self._counter(
             "rejected", "Requests refused before they could wait.", "reason", "model"
         )
+        self._numbers_differ = self._counter(
+            "numbers_differ", "Answers whose numbers differ from those of their source.", "model"
+        )
         self._model_loads = self._counter("model_loads", "Models loaded, by outcome.", "result")
         for result in ("success", "failure"):
             self._model_loads.labels(result)
@@ -143,6 +146,10 @@ class Metrics:
         if labels not in self._shown:
             labels = VersionLabels.of(model, 0)
         self._calls.observe(labels, kind, duration_s, exemplar)
+
+    def numbers_differ(self, model: str, count: float) -> None:
+        """Counts the answers of a call whose numbers differ from those of their sources."""
+        self._numbers_differ.labels(model).inc(count)
 
     def calls_of(self, model: str, version: int) -> dict[Kind, Calls]:
         """Returns the calls of a version since it was loaded."""
