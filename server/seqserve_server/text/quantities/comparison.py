@@ -75,14 +75,17 @@ def differences(
     read, written = _Side(source, source_language), _Side(target, target_language)
     pairs = [*_paired(read, written, _exact_keys), *_paired(read, written, _keys)]
     if read.left or written.left:
-        _pair_times(read, written)
+        if max(len(read.left), len(written.left)) <= _MOST_COMPARED:
+            _pair_times(read, written)
+            _pair_parts(read, written)
+            _pair_parts(written, read)
         for side, other in ((read, written), (written, read)):
             side.left = [each for each in side.left if not _is_told(each, other)]
-            _pair_parts(side, other)
         # One number may be divided in the other text: 403-6578, 4036578.
         if len(read.left) != len(written.left) and _digits(read) == _digits(written):
             read.left, written.left = [each for each in read.left if not each.digits], []
-        written.left = [each for each in written.left if each.digits]
+        if not any(each.kind == "month" for each in read.left):
+            written.left = [each for each in written.left if each.digits]
     if not (read.left or written.left):
         return _swapped(pairs, is_ordered=is_known(source_language) and is_known(target_language))
     if len(read.left) == len(written.left):
@@ -162,13 +165,18 @@ def _is_told(quantity: Quantity, other: _Side) -> bool:
     numbers = [each for each in readings if isinstance(each, Decimal)]
     if quantity.kind in ("day", "month") and not readings.isdisjoint(words):
         return True
-    if any(each[0] == "#" and each[1:] in other.squashed for each in map(str, readings)):
+    if any(each[0] == "#" and _has_code(other.squashed, each[1:]) for each in map(str, readings)):
         return True
     if not is_known(other.language):
         return not numbers or any(map(_is_round, numbers))
     if any(_is_time(each, words) for each in _times(quantity)):
         return True
     return any(_is_in_words(each, words) for each in numbers)
+
+
+def _has_code(text: str, code: str) -> bool:
+    begin = text.find(code)
+    return begin >= 0 and not text[begin + len(code) : begin + len(code) + 1].isdigit()
 
 
 def _is_round(number: Decimal) -> bool:

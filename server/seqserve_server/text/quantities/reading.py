@@ -63,6 +63,7 @@ POINT = frozenset(["en", "ko", "ja", "zh", "he", "th", "hi"])
 COMMA = frozenset(["de", "fr", "pt", "it", "nl", "pl", "ru", "uk", "cs", "sv", "da", "fi", "tr"])
 _BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
 _LONGEST_BETWEEN = 12
+_LONGEST_NUMBER = 24
 _YEARS = range(1000, 2101)
 
 
@@ -98,7 +99,7 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
         elif not letters and (time := _TIME.match(text, begin)) and int(time[1]) <= 24:
             end = time.end()
             yield _time(text, time, language)
-        elif _is_code(letters, ending):
+        elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
             yield _code(match)
         elif number.isdigit() or _values(number, language):
             yield _number(text, begin, number, letters, ending, language)
@@ -118,7 +119,7 @@ def _is_code(letters: str, ending: str) -> bool:
 
 def _code(match: re.Match[str]) -> Quantity:
     code = match[0]
-    if match[3] and not match[3].islower():
+    if not code.islower():
         # Of a plural, as in "3Ds".
         code = code.rstrip("abcdefghijklmnopqrstuvwxyz")
     digits = "".join(filter(str.isdigit, code))

@@ -14,7 +14,9 @@ _VALUES = [
     *map(Decimal, (*range(20), *range(20, 100, 10), 100, 10**3, 10**6, 10**9, 10**12)),
     *(Decimal("0.5"), Decimal("0.25")),
 ]
-_ALTERNATIVES = re.compile(r"\|(?![^(]*\))")
+_CLASS = re.compile(r"\[\w+\]")
+# Those within brackets stay together.
+_ALTERNATIVE = re.compile(r"(?:[^|()]++|\([^()]*\))++")
 
 
 class _Numerals(NamedTuple):
@@ -146,9 +148,9 @@ def _numerals(language: str) -> _Numerals:
 def _words(language: str) -> tuple[list[tuple[int, str, Decimal]], str]:
     *numerals, join = _table()[language]["numerals"].split()
     words = [
-        (len(word), word, value)
+        (len(_CLASS.sub(".", word)), word, value)
         for each, value in zip(numerals, _VALUES, strict=True)
-        for word in _ALTERNATIVES.split(each)
+        for word in _ALTERNATIVE.findall(each)
     ]
     # "vierzig" before "vier".
     return sorted(words, reverse=True), join

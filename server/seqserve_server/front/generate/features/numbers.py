@@ -24,9 +24,9 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.text.quantities.comparison import Difference, differences
 from seqserve_server.text.quantities.writing import written
 
-MOST_LISTED = 16
+MOST_LISTED = 8
 """Differences that an answer lists."""
-_MOST_SHOWN = 64
+_MOST_SHOWN = 32
 _CHARACTER_BYTES = 4
 _CONFIDENCE = 0.5
 """What is left of the confidence of an answer that differs."""

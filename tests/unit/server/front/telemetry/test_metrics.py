@@ -49,6 +49,7 @@ FAMILIES = {
     "rejected": ("counter", {"reason", "model"}),
     "stop": ("counter", {"reason", *MODEL}),
     "model_info": ("gauge", {"model", "version", "precision", "provider"}),
+    "numbers_differ": ("counter", {"model"}),
     "model_loads": ("counter", {"result"}),
     "model_state": ("gauge", {"model", "version", "state"}),
     "step_seconds": ("counter", MODEL),

@@ -1,0 +1,90 @@
+"""An answer whose numbers differ is decoded again, and the better answer is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.generate.written import AnsweredCall
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.errors import QueueFull
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.request import Priority
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate import answer as answering
+from seqserve_server.front.generate.job import Job, Window
+from seqserve_server.front.generate.options import compile_options
+from seqserve_server.front.generate.records import Hop, Part
+from seqserve_server.front.generate.source import SourceReader
+from seqserve_server.front.overload.turns import run_now
+
+TOKENIZER = byte_tokenizer()
+PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
+MODEL = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
+Term = generation_pb2.Term
+
+
+def answered(
+    source: str, target: str, second: str | Exception, **sent: Any
+) -> tuple[generation_pb2.Hypothesis, int]:
+    """Answers a source; returns its hypothesis, and how often it was decoded."""
+    options = compile_options(generation_pb2.GenerationOptions(**sent), MODEL)
+    parts: list[Part] = []
+
+    def call(job: Job, part: Part, **_: Any) -> Any:
+        parts.append(part)
+        text = target if len(parts) == 1 else second
+        unmet = [len(part.decoding.terms) - 1] if part.decoding.terms else []
+        best = Hypothesis(TOKENIZER.encode(str(text))[:-1], -1.0, StopReason.EOS, unmet_terms=unmet)
+        made = AnsweredCall(Finished([best]), Timeline(), None, lambda: False)
+        if isinstance(text, Exception):
+            made.finished = _failing(text)  # type: ignore[method-assign]
+        return made
+
+    job = Job(
+        hop=Hop(MODEL, options),
+        sources=[run_now(SourceReader(MODEL, options).read(source))],
+        priority=Priority.NORMAL,
+        is_bulk=False,
+        call=ServerCall(path="", request_id=""),
+        window=Window(1),
+    )
+    with mock.patch.object(answering, "engine_call", call):
+        response = asyncio.run(answering.answer(job, job.sources[0]))
+    return response.hypotheses[0], len(parts)
+
+
+def _failing(error: Exception) -> Callable[..., Any]:
+    async def finished(*, retries: bool) -> Finished:
+        raise error
+
+    return finished
+
+
+def test_the_better_answer_is_sent() -> None:
+    best, tries = answered("Order 85642", "Order", "Nummer 85642", verify_numbers=True)
+    assert (best.text, len(best.warnings), tries) == ("Nummer 85642", 0, 2)
+
+
+@pytest.mark.parametrize("second", ["nichts", "Order 8564", QueueFull("full", 0.1)])
+def test_otherwise_the_first_answer_stays(second: str | Exception) -> None:
+    best, tries = answered("Order 85642", "Order", second, verify_numbers=True)
+    assert (best.text, len(best.warnings), tries) == ("Order", 1, 2)
+
+
+@pytest.mark.parametrize(("target", "sent"), [("85642", {"verify_numbers": True}), ("nichts", {})])
+def test_nothing_is_decoded_again_without_a_reason(target: str, sent: dict[str, Any]) -> None:
+    assert answered("Order 85642", target, "never", **sent) == (mock.ANY, 1)
+
+
+def test_a_term_of_the_second_try_is_no_unmet_term_of_the_request() -> None:
+    terms = [Term(source="Order", target="Auftrag")]
+    best, tries = answered("Order 85642", "", "85642", verify_numbers=True, terms=terms)
+    assert (best.text, list(best.unmet_terms), tries) == ("85642", [], 2)
