@@ -153,7 +153,7 @@ def measure_answers(model: Path, shown: int) -> None:
                     if shown and is_right == bool(result.warnings):
                         print(f"{is_right}: {each.source} | {result.text} | {result.warnings}")
                 print(
-                    f"{name}, {verifies}: {len(asked) - wrong} of {len(asked)} right;"
+                    f"{name}, {verifies=}: {len(asked) - wrong} of {len(asked)} right;"
                     f" {warned} of {wrong} others warned of; {right_warned} right ones warned of"
                 )
 

@@ -39,14 +39,12 @@ from seqserve.results import (
     Placement,
     Result,
     Segment,
-    SourceWarning,
     StopReason,
-    TextWarning,
-    TextWarningKind,
     Timings,
     TopToken,
 )
 from seqserve.retry import RetryPolicy
+from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
 from seqserve.tls import TLS
 
 __all__ = [

@@ -19,6 +19,7 @@ from seqserve.attention import (
 )
 from seqserve.errors import CallError, InternalError
 from seqserve.model import Glossary, LanguagePair, Model, ModelState
+from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -39,8 +40,8 @@ def _members_of(kind: type[E], enum: Any) -> Callable[[int], E]:
 
 _state_of = _members_of(ModelState, model_pb2.ModelState)
 _stop_reason_of = _members_of(results.StopReason, generation_pb2.StopReason)
-_warning_of = _members_of(results.SourceWarning, generation_pb2.SourceWarning)
-_text_warning_kind_of = _members_of(results.TextWarningKind, generation_pb2.TextWarningKind)
+_warning_of = _members_of(SourceWarning, generation_pb2.SourceWarning)
+_text_warning_kind_of = _members_of(TextWarningKind, generation_pb2.TextWarningKind)
 _placement_of = _members_of(results.Placement, generation_pb2.Placement)
 
 
@@ -215,8 +216,8 @@ def _kept_of(message: generation_pb2.KeptText) -> results.KeptText:
     return _converted(results.KeptText, message, placement=_placement_of(message.placement))
 
 
-def _text_warning_of(message: generation_pb2.TextWarning) -> results.TextWarning:
-    return _converted(results.TextWarning, message, kind=_text_warning_kind_of(message.kind))
+def _text_warning_of(message: generation_pb2.TextWarning) -> TextWarning:
+    return _converted(TextWarning, message, kind=_text_warning_kind_of(message.kind))
 
 
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:

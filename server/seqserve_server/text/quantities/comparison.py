@@ -37,8 +37,7 @@ class _Side:
 
     def __init__(self, text: str, language: str) -> None:
         self.text, self.language = text, language
-        self.quantities = quantities_in(text, language)
-        self.left = list(self.quantities)
+        self.left = quantities_in(text, language)
 
     @cached_property
     def words(self) -> set[Reading]:
@@ -165,10 +164,11 @@ def _is_told(quantity: Quantity, other: _Side) -> bool:
     numbers = [each for each in readings if isinstance(each, Decimal)]
     if quantity.kind in ("day", "month") and not readings.isdisjoint(words):
         return True
-    if any(each[0] == "#" and _has_code(other.squashed, each[1:]) for each in map(str, readings)):
+    codes = [each[1:] for each in map(str, readings) if each[0] == "#"]
+    if any(_has_code(other.squashed, code) for code in codes):
         return True
     if not is_known(other.language):
-        return not numbers or any(map(_is_round, numbers))
+        return not (numbers or codes) or any(map(_is_round, numbers))
     if any(_is_time(each, words) for each in _times(quantity)):
         return True
     return any(_is_in_words(each, words) for each in numbers)
@@ -184,9 +184,14 @@ def _is_round(number: Decimal) -> bool:
     return number <= 20 or not str(int(number)).rstrip("0")[1:]
 
 
+_MOST_IN_WORDS = 10**15
+
+
 def _is_in_words(number: Decimal, words: Collection[Reading]) -> bool:
     if number in words or (number == 1 and "a" in words):
         return True
+    if number > _MOST_IN_WORDS:
+        return False
     # "nineteen eighty-four", "ein Meter fünfzig"; "in the eighties"; "half an hour", "ein Viertel"
     hundreds, rest = divmod(number, 100)
     if rest in words and (hundreds in words or (hundreds > 10 and not rest % 10)):

@@ -84,7 +84,11 @@ def quantities_in(text: str, language: str) -> list[Quantity]:
     if not plain.isascii():
         plain = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), plain)
     found = [*_numbers(plain, language)]
-    return _with_months(plain.lower(), language, found) if is_known(language) and found else found
+    small = plain.lower()
+    # A capital may have two small letters: "İ".
+    if not found or not is_known(language) or len(small) != len(plain):
+        return found
+    return _with_months(small, language, found)
 
 
 def _numbers(text: str, language: str) -> Iterator[Quantity]:

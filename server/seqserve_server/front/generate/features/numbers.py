@@ -9,7 +9,7 @@ from itertools import islice
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.events import Finished, Hypothesis
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.alignment import links_of
 from seqserve_server.front.generate.features.terms import fault_of_tokens
@@ -57,7 +57,7 @@ class _Numbers(Feature):
 
     def __init__(self, asked: Asked, source: str, target: str) -> None:
         self._languages = source, target
-        self._is_repaired = asked.options.verify_numbers and takes_terms(asked.decoding)
+        self._is_repaired = asked.options.verify_numbers and _takes_terms(asked.decoding)
         self._tokenizer = asked.model.tokenizer
         ids = map(asked.model.tokenizer.id_of, "0123456789")
         self._digits = [each for each in ids if each is not None]
@@ -79,7 +79,7 @@ class _Numbers(Feature):
             message.confidence *= _CONFIDENCE
 
     def second_try(self, part: Part, answer: Finished) -> Part | None:
-        if not self._is_repaired:
+        if not self._is_repaired or answer.best.stop_reason is not StopReason.EOS:
             return None
         missing = [each.source for each in self._differences(part, answer) if each.source]
         decoding = part.decoding
@@ -107,18 +107,18 @@ class _Numbers(Feature):
 
     def _differences(self, part: Part, answer: Finished) -> list[Difference]:
         """Compares what the model has read and written; what is protected is put back anyway."""
-        best = answer.hypotheses[0]
+        best = answer.best
         text = self._tokenizer.decode(best.token_ids)[: best.text_length]
         found = differences(part.text, text, *self._languages)
         return [each for each in found if not _is_protected(each, part.protected)]
 
 
 def _mean_score(answer: Finished) -> float:
-    best = answer.hypotheses[0]
+    best = answer.best
     return (best.score or 0.0) / (len(best.token_ids) + 1)
 
 
-def takes_terms(decoding: DecodingOptions) -> bool:
+def _takes_terms(decoding: DecodingOptions) -> bool:
     """Tells whether a request can be decoded again with terms."""
     return not (decoding.sampling or decoding.return_alternatives or decoding.prefix_bias_beta)
 

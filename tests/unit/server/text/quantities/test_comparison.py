@@ -165,12 +165,21 @@ def test_what_differs_is_found_in_both_texts(
 def test_words_of_an_unknown_language_are_not_missed() -> None:
     assert shown("3 cats", "kolme kissaa", "en", "fi") == []
     assert shown("order 85642", "tilaus", "en", "fi") == [("85642", "")]
+    assert shown("room KX7", "huone", "en", "fi") == [("KX7", "")]
 
 
 def test_marks_of_an_unknown_language_may_mean_either() -> None:
     for number in ("1250", "1.25", "1,25"):
         assert shown(number, "1.250", "", "") == []
     assert shown("1251", "1.250", "", "") == [("1251", "")]
+
+
+def test_numbers_of_any_length_are_compared() -> None:
+    for length in (17, 24, 25, 5000):
+        number = "9" * length
+        assert shown(f"{number} millions İ", f"{number} Millionen", "en", "de") == []
+        assert shown(f"{number} millions", "viele Millionen", "en", "de") == [(number, "")]
+        assert shown(number, "", "en", "fi") == [(number, "")]
 
 
 def test_texts_of_many_numbers_take_no_time_for_each_pair() -> None:
