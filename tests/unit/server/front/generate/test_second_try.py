@@ -88,3 +88,14 @@ def test_a_term_of_the_second_try_is_no_unmet_term_of_the_request() -> None:
     terms = [Term(source="Order", target="Auftrag")]
     best, tries = answered("Order 85642", "", "85642", verify_numbers=True, terms=terms)
     assert (best.text, list(best.unmet_terms), tries) == ("85642", [], 2)
+
+
+def test_places_count_from_the_whole_text() -> None:
+    source = "Order 5.  Room 85642."
+    best, _ = answered(source, "Zimmer 7.", "Zimmer 7.", segmentation="sentences")
+    assert best.text == "Zimmer 7.  Zimmer 7."
+    places = [
+        (source[each.source_begin : each.source_end], best.text[: each.target_begin])
+        for each in best.warnings
+    ]
+    assert places == [("5", "Zimmer "), ("85642", "Zimmer 7.  Zimmer ")]
