@@ -103,7 +103,10 @@ def _swapped(pairs: Sequence[tuple[Quantity, Quantity]], *, is_ordered: bool) ->
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
         kinds, written = (one.kind, other.kind), (its.kind, others.kind)
         if kinds[0] == kinds[1] and (written[0] == written[1] or "" in written):
-            is_swapped = is_ordered and its.begin > others.begin and other.begin - one.end > 1
+            gap = other.begin - one.end
+            # "3 to 0" keeps its order, but not "3 km in 36 minutes".
+            is_near = 1 < gap <= _LONGEST_GAP or (gap > 1 and kinds[0])
+            is_swapped = is_ordered and its.begin > others.begin and is_near
         else:
             is_swapped = kinds == written[::-1]
         if is_swapped and its.readings != others.readings:
@@ -112,6 +115,7 @@ def _swapped(pairs: Sequence[tuple[Quantity, Quantity]], *, is_ordered: bool) ->
 
 
 _MOST_COMPARED = 32
+_LONGEST_GAP = 5
 
 
 def _exact_keys(quantity: Quantity) -> list[tuple[Reading, str]]:

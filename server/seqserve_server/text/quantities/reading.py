@@ -125,7 +125,7 @@ def _code(match: re.Match[str]) -> Quantity:
     code = match[0]
     if not code.islower():
         # Of a plural, as in "3Ds".
-        code = code.rstrip("abcdefghijklmnopqrstuvwxyz")
+        code = code.rstrip("s")
     digits = "".join(filter(str.isdigit, code))
     return Quantity(*match.span(), frozenset(["#" + squashed(code)]), digits)
 
@@ -154,8 +154,7 @@ def _time(text: str, match: re.Match[str], language: str) -> Quantity:
         readings.add(_minutes(hour % 12 + 12 * (half[1] in "pP"), minute))
     else:
         readings.add(_minutes(hour, minute))
-        # Other languages count to 24 where it matters.
-        if hour < 12 or (hour == 12 and language == "en"):
+        if 0 < hour < 12:
             readings.add(_minutes(hour + 12, minute))
     if text[match.end(1)] == "." and not half:
         readings |= _values(match[0], language)
@@ -177,7 +176,8 @@ def _number(
     values = _values(number, language)
     unit = _UNIT.match(text, end)
     kind = _kind_after(text, end)
-    if text[max(0, begin - 2) : begin].strip()[-1:] in _CURRENCY_SIGNS:
+    before = text[max(0, begin - 4) : begin].strip()
+    if before[-1:] in _CURRENCY_SIGNS or before[-3:] in _CURRENCIES:
         kind = "money"
     scale = scale_at(unit[1], language) if unit else Decimal(1)
     readings: set[Reading] = {*values} if scale == 1 else {scale * each for each in values}
@@ -264,7 +264,8 @@ def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quan
         for place in range(max(0, index - 1), min(index + 1, len(numbers))):
             number = numbers[place]
             gap = text[number.end : begin] if place < index else text[end : number.begin]
-            if len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap):
+            is_near = len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap)
+            if is_near and (number.kind == "year" or len(number.digits) <= 2):
                 if number.kind != "year":
                     found[place] = number._replace(kind="day")
                 found.append(Quantity(begin, end, frozenset([f"m{match.lastindex}"]), "", "month"))

@@ -57,6 +57,9 @@ SAME = {
         ("We sell 3Ds and MP3s.", "Wir verkaufen 3D und MP3."),
         ("CO2 in 2020", "CO₂ im Jahr 2020"),
         ("1,800 billionaires", "1800 Milliardäre"),
+        ("I ran 3 kilometers in 36 minutes.", "Ich lief in 36 Minuten 3 Kilometer."),
+        ("order 1215472 of September 21", "Bestellung 1215472 vom 21. September"),
+        ("€17, from USD 61,502.23 it is free", "17 €, ab 61.502,23 $ kostenlos"),
     ],
     ("en", "fr"): [
         ("July 20th, 2019", "le 20 juillet 2019"),
@@ -152,6 +155,8 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("in 1916", "im Jahr 19916", [("1916", "19916")]),
         ("version 3.5.1", "Version 3.5", [("1", "")]),
         ("Between 7 and 9 the door is open.", "Von 9 bis 7 Uhr.", [("7", "9"), ("9", "7")]),
+        ("They lost 3 to 0.", "Sie verloren 0 zu 3.", [("3", "0"), ("0", "3")]),
+        ("bus 8M", "Bus 8Mund", [("", "8Mund")]),
         ("5% of 20 kg", "20 % von 5 kg", [("5", "20"), ("20", "5")]),
         ("12 eggs, 12 cups", "12 Eier und Tassen", [("12", "")]),
     ],
