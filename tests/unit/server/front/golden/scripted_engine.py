@@ -1,6 +1,6 @@
 """An engine whose answers a script computes from the request, and which keeps the requests.
 
-``ScriptedEngines`` stands for ``EngineGroup``, so everything before and behind it is the front.
+``ScriptedEngines`` stands for ``LaunchedGroup``, so everything before and behind it is the front.
 Each hypothesis is the source behind the prefix; what is not the best lacks its last tokens.
 """
 
@@ -32,7 +32,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.text.tokenizer import Tokenizer
 
 BUSY, BROKEN = "busy", "broken"
@@ -63,7 +63,7 @@ class Script:
         self.refused.clear()
 
 
-class ScriptedEngines(EngineGroup):
+class ScriptedEngines(LaunchedGroup):
     """Answers in the loop's next iterations; see the top of the file."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, script: Script) -> None:
