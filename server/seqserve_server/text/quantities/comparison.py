@@ -236,7 +236,7 @@ def _pair_times(read: _Side, written: _Side) -> None:
     """Takes times whose hour alone the other text has in digits: "halb 3"."""
     for side, other in ((read, written), (written, read)):
         for time in side.left[:]:
-            for hour in other.left:
+            for hour in (each for each in other.left if len(each.digits) <= 2):
                 words = {*other.words, *hour.readings}
                 times = (each for each in _times(time) if int(each[1:]) % 60)
                 if any(_is_time(each, words) for each in times):
