@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from itertools import groupby, pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, groupby, pairwise
 
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
+from seqserve.documents.attributes import Languages, read_tag
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import Node as XmlNode
-from seqserve.documents.xml_source import escaped
+from seqserve.documents.xml_source import escaped, root_of
 from seqserve.documents.xml_text import Role, Table
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
@@ -29,6 +32,7 @@ _NOT_TEXT = {
     for why, names in {"code": _CODE, "data": _DATA, "unread": _UNREAD}.items()
     for name in names
 }
+_OTHER_LANGUAGE = Role.OTHER_LANGUAGE.value
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
@@ -40,41 +44,62 @@ _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "t
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
 # The parser counts lines by all of them.
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_UNKNOWN = Languages()
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
+def parse(lines: Lines, languages: Languages = _UNKNOWN) -> Iterator[Passage]:
     """Yields a passage for each text between tags of blocks; those within a text follow its words.
 
-    A break (``br``) ends a text. Elements with ``translate="no"`` or the class ``notranslate`` stay
-    as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of HTML,
-    https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
+    A break (``br``) ends a text. Attributes such as ``alt`` are texts. Elements with
+    ``translate="no"`` or the class ``notranslate``, and those in another language than the page,
+    stay as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of
+    HTML, https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
-    return passages(_pieces("".join(lines)), _SYNTAX)
+    return passages(_pieces("".join(lines), _SYNTAX, languages), _SYNTAX)
 
 
-def parse_xhtml(lines: Lines) -> Iterator[Passage]:
+def parse_xhtml(lines: Lines, languages: Languages = _UNKNOWN) -> Iterator[Passage]:
     """Yields the passages of a document that is XML; what is not is read as HTML."""
     source = "".join(lines)
     try:
-        return _XHTML.passages(source)
+        document = _XHTML.read(source)
     except ParseError:
-        return passages(_pieces(source), _XHTML.syntax)
+        return passages(_pieces(source, _XHTML.syntax, languages), _XHTML.syntax)
+    root = root_of(document)
+    languages = languages.or_of(root.attributes.get("lang", ""))
+    table = replace(
+        _XHTML,
+        role=partial(_role, root=root, languages=languages),
+        tag=partial(read_tag, syntax=_XHTML.syntax, languages=languages),
+    )
+    return passages(table.pieces(document), table.syntax)
 
 
-def _pieces(source: str) -> list[Piece]:
+def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
     root = _tree(source)
+    page = root.find("html")
+    languages = languages.or_of((page and page.attr("lang")) or "")
+    begins, ends = _reasons_at_tags(root, languages)
     plain = _without_foreign(source, root, line_begins)
-    kinds = [
-        (kind, token.tag or "", why, line_begins[token.line - 1] + token.col)
-        for token, kind, why in _kinds(plain, root)
-    ]
+    tokens = [*tokenize(plain, resolve_references=False)]
+    places = [line_begins[token.line - 1] + token.col for token in tokens]
     # What is unfinished at the end has no token.
-    places = [(Kind.BREAK, "", "", 0), *kinds, (Kind.BREAK, "", "", len(source))]
-    pieces = [
-        Piece(kind, source[begin:end], name, why)
-        for (kind, name, why, begin), (*_, end) in pairwise(places)
-    ]
+    pieces = [Piece(Kind.BREAK, source[: next(iter(places), None)])]
+    before = ""
+    for token, (begin, end) in zip(tokens, pairwise([*places, len(source)]), strict=True):
+        kind, raw = _kind(token), source[begin:end]
+        texts: tuple[Piece, ...] = ()
+        reasons = ends if token.type is TokenType.END_TAG else begins
+        why = reasons.get((token.line, token.col), before)
+        if token.type is TokenType.START_TAG and not (before and why) and not _is_kept(raw, why):
+            raw, texts = read_tag(raw, syntax, languages, is_text=not why)
+        # A tag is text if what is within its element is.
+        inner = why if kind is Kind.OPENING else before
+        told = inner if kind is Kind.TEXT and inner != "data" else ""
+        kind = Kind.BREAK if inner else kind
+        pieces.append(Piece(kind, raw, token.tag or "", told, parts=texts))
+        before = why
     # A text and the character references within it are one, also where it stays.
     joined: list[Piece] = []
     for (is_text, why), run in groupby(
@@ -104,12 +129,24 @@ def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
         if not depth:
             text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
             raw = "".join(each.raw for each in opened)
-            yield Piece(Kind.PLACEHOLDER, raw, text=stand_in(name, html.unescape(text)))
+            text = stand_in(name, html.unescape(text))
+            yield Piece(Kind.PLACEHOLDER, raw, text=text, parts=_parts_of(opened))
             opened = []
         elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
             yield from opened
             opened, depth = [], 0
     yield from opened
+
+
+def _parts_of(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    if not any(piece.parts for piece in pieces):
+        return ()
+    parts = (piece.parts or (Piece(Kind.BREAK, piece.raw),) for piece in pieces)
+    return tuple(chain.from_iterable(parts))
+
+
+def _is_kept(tag: str, why: str) -> bool:
+    return why in ("marked", _OTHER_LANGUAGE) or bool(_MARKED.search(tag))
 
 
 def stand_in(name: str, text: str) -> str:
@@ -138,19 +175,6 @@ def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
     return "".join([*parts, source[last:]])
 
 
-def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind, str]]:
-    begins, ends = _reasons_at_tags(root)
-    why = ""
-    for token in tokenize(source, resolve_references=False):
-        kind, place = _kind(token), (token.line, token.col)
-        before = why
-        why = (ends if token.type is TokenType.END_TAG else begins).get(place, why)
-        # A tag is text if what is within its element is.
-        inner = why if kind is Kind.OPENING else before
-        told = inner if kind is Kind.TEXT and inner != "data" else ""
-        yield token, Kind.BREAK if inner else kind, told
-
-
 def _tree(source: str) -> Node:
     tags = (each.tag for each in tokenize(source) if each.type is TokenType.START_TAG)
     if context := _CONTEXTS.get(next(tags, None) or ""):
@@ -161,7 +185,7 @@ def _tree(source: str) -> Node:
 _Places = dict[tuple[int, int], str]
 
 
-def _reasons_at_tags(root: Node) -> tuple[_Places, _Places]:
+def _reasons_at_tags(root: Node, languages: Languages) -> tuple[_Places, _Places]:
     """Returns why what follows tags stays, nothing for text: tags that begin, and that end.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
@@ -174,7 +198,7 @@ def _reasons_at_tags(root: Node) -> tuple[_Places, _Places]:
         for child in node.children:
             if not isinstance(child, Element):
                 continue
-            inner = _why(child, why)
+            inner = _why(child, why, languages)
             if place := child.position:
                 is_empty = child.tag in _VOID or (
                     child.namespace is not Namespace.HTML and not child.children
@@ -186,15 +210,18 @@ def _reasons_at_tags(root: Node) -> tuple[_Places, _Places]:
     return begins, ends
 
 
-def _why(element: Element, why: str) -> str:
+def _why(element: Element, why: str, languages: Languages) -> str:
     if reason := _NOT_TEXT.get(element.tag):
         return reason
     if "notranslate" in (element.attr("class") or "").split():
         return "marked"
-    translate = element.attr("translate")
-    if translate is None:
+    translate = {"": "", "yes": "", "no": "marked"}.get((element.attr("translate") or "-").lower())
+    if translate is not None:
+        return translate
+    code = element.attr("lang")
+    if not code or element.tag == "html" or why not in ("", _OTHER_LANGUAGE):
         return why
-    return {"": "", "yes": "", "no": "marked"}.get(translate.lower(), why)
+    return _OTHER_LANGUAGE if languages.is_other(code) else ""
 
 
 def _kind(token: Token) -> Kind:
@@ -216,33 +243,37 @@ _LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 _MARKED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|[\s\"']notranslate\b", re.IGNORECASE)
 
 
-def tag_kind(raw: str) -> tuple[Kind, str, str, str]:
+def tag_piece(raw: str) -> Piece:
     """Returns the piece that a tag or a comment is, alone; what it begins is text or stays."""
     tag = _LONE_TAG.match(raw)
     if tag is None:
-        return Kind.EMPTY, raw, "", ""
+        return Piece(Kind.EMPTY, raw)
     name = tag[2].lower()
     why = _NOT_TEXT.get(name) or ("marked" if _MARKED.search(raw) else "")
+    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, _SYNTAX, _UNKNOWN)
     if name in _INLINE_VOID or (tag[3] and name in _INLINE):
-        return Kind.EMPTY, raw, name, ""
+        return Piece(Kind.EMPTY, raw, name, parts=texts)
     if name in _INLINE or (why and name not in _VOID):
-        return Kind.CLOSING if tag[1] else Kind.OPENING, raw, name, why
-    return Kind.BREAK, raw, name, ""
+        return Piece(Kind.CLOSING if tag[1] else Kind.OPENING, raw, name, why, parts=texts)
+    return Piece(Kind.BREAK, raw, name, parts=texts)
 
 
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
 
 
-def _role(element: XmlNode, _: XmlNode) -> Role | None:
-    is_named_so = "notranslate" in element.attributes.get("class", "").split()
-    is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
-    if not is_kept:
+def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Role | None:
+    attributes = node.attributes
+    if "notranslate" in attributes.get("class", "").split() or (
+        attributes.get("translate", "").lower() == "no"
+    ):
+        return Role.PROTECTED if node.name in _KEPT_INLINE else Role.MARKED
+    if node is root or not languages.is_other(attributes.get("lang", "")):
         return None
-    return Role.PROTECTED if element.name in _KEPT_INLINE else Role.MARKED
+    return Role.PROTECTED if node.name in _KEPT_INLINE else Role.OTHER_LANGUAGE
 
 
-_SYNTAX = Syntax(read=html.unescape, write=_escaped)
+_SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
 _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),
@@ -252,6 +283,5 @@ _XHTML = Table(
     },
     other=Role.STRUCTURE,
     is_text=True,
-    role=_role,
     syntax=_SYNTAX._replace(write=escaped),
 )

@@ -21,7 +21,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from seqserve.documents.html import stand_in, tag_kind
+from seqserve.documents.html import stand_in, tag_piece
 from seqserve.documents.inline import Kind, Piece
 from seqserve.words import ADDRESS
 
@@ -137,7 +137,7 @@ class _State(StateInline):
                 begin, end = (begin - 1, end) if token.nesting > 0 else (begin, end + 1)
             raw = self.src[begin:end]
             if token.type == "html_inline":
-                yield begin, end, Piece(*tag_kind(raw))
+                yield begin, end, tag_piece(raw)
             elif token.type == "span":
                 yield begin, end, Piece(token.meta["kind"], raw, "[[")
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":

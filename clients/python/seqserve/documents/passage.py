@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -91,6 +91,8 @@ class Passage:
     """Why it cannot be translated; empty if it can. It stays, and a reader misses it."""
     written: Callable[[Translation], str] = _text
     """Writes a translation as the format wants it."""
+    lost: Sequence[str] = ()
+    """Texts of elements for which the translation, once it is written, had no word; they stay."""
     split_passages: Callable[[], Iterator[Passage]] | None = None
     """Divides it at its markup; None if it has none. Only with an alignment can the translation of
     a passage with markup be written."""

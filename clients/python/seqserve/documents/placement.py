@@ -7,12 +7,16 @@ https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from seqserve.documents.aligned_words import Word, words_of
 from seqserve.documents.passage import Link, Translation
 from seqserve.words import has_words
+
+# Around a place within a word, as of aligned_words.
+_WORD_BEFORE, _WORD_BEHIND = re.compile(r"\w['’‑-]?$"), re.compile(r"['’‑-]?\w")
 
 
 class Mark(NamedTuple):
@@ -45,29 +49,43 @@ class Mark(NamedTuple):
 
 
 def placed(
-    translation: Translation, source: str, marks: Sequence[Mark], write: Callable[[str], str]
+    translation: Translation,
+    source: str,
+    marks: Sequence[Mark],
+    write: Callable[[str], str],
+    lost: list[str] | None = None,
 ) -> str:
     """Writes a translation with the markup of its source.
+
+    An element with words gets some; where the translation has fewer words than there are elements,
+    one keeps those of the source.
 
     Args:
         translation: The translation and its alignment.
         source: The text, without its markup.
         marks: Its markup: elements that are in no other, in order.
         write: Writes text as the format wants it.
+        lost: Gets the texts of the elements that keep the words of the source.
     """
     translation, places = _without_kept(translation, source, marks)
     words = words_of(translation, sorted(places.values()))
-    return _Writer(translation.text, source, words, places).within(
+    lost = [] if lost is None else lost
+    return _Writer(translation.text, source, words, places, lost).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
     )
 
 
 class _Writer:
     def __init__(
-        self, text: str, source: str, words: list[Word], places: Mapping[int, int]
+        self,
+        text: str,
+        source: str,
+        words: list[Word],
+        places: Mapping[int, int],
+        lost: list[str],
     ) -> None:
         self._text, self._source, self._words = text, source, words
-        self._places = places
+        self._places, self._lost = places, lost
         self._ranks = {origin: rank for rank, origin in enumerate(places)}
 
     def within(
@@ -90,10 +108,14 @@ class _Writer:
         free = [words]
         # Where each mark begins and ends in the text, its rank there, and its words.
         placed_marks: list[tuple[int, int, int, Mark, tuple[int, int]]] = []
+        later = sum(map(self._need, marks))
         for mark in marks:
             if not mark.is_point:
                 is_whole = whole == (mark.begin, mark.end)
                 chosen = self._chosen(mark, free, is_whole, words[1])
+                later -= self._need(mark)
+                least = min(self._need(mark), 1)
+                chosen = self._shortened(chosen, max(sum(map(self._count, free)) - later, least))
                 begin, end = self._with_kept(mark, *self._place(chosen, place))
                 free = _without(free, chosen)
                 placed_marks.append((begin, end, 0, mark, chosen))
@@ -114,6 +136,12 @@ class _Writer:
             else:
                 area = (begin, end), (mark.begin, mark.end)
                 inner = self.within(mark.children, chosen, *area, mark.write or write)
+                if begin == end and has_words(self._source[mark.begin : mark.end]):
+                    self._lost.append(self._source[mark.begin : mark.end])
+                    if self._need(mark):
+                        inner = self._untranslated(mark, write)
+                        is_apart = begin > place[0] and not self._text[begin - 1].isspace()
+                        parts.append(write(" " * is_apart))
                 parts += [mark.opening, inner, mark.closing]
         return "".join([*parts, write(self._text[last : place[1]])])
 
@@ -151,6 +179,42 @@ class _Writer:
             return nearest, nearest + 1
         begin = free[-1][1] if free else last
         return begin, begin
+
+    def _need(self, mark: Mark) -> int:
+        """Returns how many words a mark needs, so that no element is empty.
+
+        One that begins within a word needs none, because another one has the word.
+        """
+        before, behind = (
+            self._source[max(0, mark.begin - 2) : mark.begin],
+            self._source[mark.begin : mark.begin + 2],
+        )
+        if mark.is_point or (_WORD_BEFORE.search(before) and _WORD_BEHIND.match(behind)):
+            return 0
+        is_text = has_words(self._source[mark.begin : mark.end])
+        return max(is_text, sum(map(self._need, mark.children)))
+
+    def _count(self, run: tuple[int, int]) -> int:
+        return sum(word.counts for word in self._words[slice(*run)])
+
+    def _shortened(self, run: tuple[int, int], most: int) -> tuple[int, int]:
+        """Leaves words at the end of a run to others, so that it has so many at most."""
+        first, last = run
+        spare = self._count(run) - most
+        while spare > 0:
+            last -= 1
+            spare -= self._words[last].counts
+        return first, last
+
+    def _untranslated(self, mark: Mark, write: Callable[[str], str]) -> str:
+        """Writes the text of the source in an element, for which the translation has no word."""
+        own, parts, last = mark.write or write, [], mark.begin
+        for child in mark.children:
+            parts.append(own(self._source[last : child.begin]))
+            inner = "" if child.is_point else self._untranslated(child, own)
+            parts += [child.opening, inner, child.closing]
+            last = child.end
+        return "".join([*parts, own(self._source[last : mark.end])])
 
     def _value(self, mark: Mark, word: Word) -> int:
         if word.source is not None and mark.begin <= word.source < mark.end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from seqserve.documents.passage import ParseError, Passage
@@ -38,6 +39,8 @@ class Report:
             if translation != passage.text:
                 self._changed.add(hash(passage.text))
             self._answers.add(hash(translation))
+            for text in passage.lost:
+                self.leave(replace(passage, text=text), "has no word in the translation", part)
         elif passage.copied or passage.text.strip():
             self._copied[passage.copied or "no letter"] += 1
 

@@ -38,6 +38,8 @@ class Role(Enum):
     """It divides a text, and is not read."""
     MARKED = "marked"
     """It divides a text, and says that it is not to be translated."""
+    OTHER_LANGUAGE = "other language"
+    """It divides a text, and is not in the language of the document."""
     DELETED = "deleted"
     """It divides a text, and no reader sees it."""
     NOTHING = "nothing"
@@ -72,6 +74,8 @@ class Table:
     """Reads an element that is a piece."""
     texts: Callable[[str, Syntax], Iterable[Piece]] = _plain
     """Reads a text between tags."""
+    tag: Callable[[str], tuple[str, tuple[Piece, ...]]] | None = None
+    """Reads the texts in a tag that begins an element; None if there are none."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     syntax: Syntax = XML
@@ -109,16 +113,23 @@ class _Reader:
             if role is Role.RUN:
                 self._add_run(node)
             elif role in (Role.BLOCK, Role.STRUCTURE):
-                self._add(Kind.BREAK, node.opening)
+                self._add_opening(Kind.BREAK, node)
                 is_inner = role is Role.BLOCK or (is_text if self._table.is_text else False)
                 self.read(node, is_inner)
                 self._add(Kind.BREAK, node.closing)
             elif role in (Role.INLINE, Role.FIELD) and node.children:
                 name = FIELD if role is Role.FIELD else node.name
                 inner, opening, closing = self._unwrapped(node)
-                self._add(Kind.OPENING, opening, name)
+                self._add_opening(Kind.OPENING, inner, name, opening)
                 self.read(inner, is_text)
                 self._add(Kind.CLOSING, closing, name)
+            elif role is Role.KEPT and self._table.tag:
+                self._add_opening(Kind.BREAK, node)
+                why = role.value if node.has_words else ""
+                self.pieces.append(Piece(Kind.BREAK, node.inner, why=why))
+                self._add(Kind.BREAK, node.closing)
+            elif role in (Role.INLINE, Role.POINT) and self._table.tag:
+                self._add_opening(Kind.EMPTY, node, opening=node.raw)
             else:
                 self.pieces.append(self._single(node, role))
 
@@ -135,7 +146,7 @@ class _Reader:
             return piece
         if role is Role.PROTECTED:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
-        if role in (Role.KEPT, Role.MARKED, Role.DELETED):
+        if role in (Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DELETED):
             return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
         kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
         return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
@@ -143,7 +154,7 @@ class _Reader:
     def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
         """Returns the element whose texts are all in an element, and what is before and after."""
         inner, opening, closing = node, node.opening, node.closing
-        while True:
+        while not self._table.tag:
             texts = [each for each in inner.children if each.has_text]
             if len(texts) != 1 or any(each.name in (TEXT, CDATA) for each in inner.children):
                 # White space beside it is text too.
@@ -157,6 +168,14 @@ class _Reader:
             opening += before + only.opening
             closing = only.closing + after + closing
             inner = only
+        return inner, opening, closing
+
+    def _add_opening(self, kind: Kind, node: Node, name: str = "", opening: str = "") -> None:
+        raw = opening or node.opening
+        texts: tuple[Piece, ...] = ()
+        if self._table.tag:
+            raw, texts = self._table.tag(raw)
+        self.pieces.append(Piece(kind, raw, name, parts=texts))
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
         self.pieces.append(Piece(kind, raw, name, written=written))

@@ -15,7 +15,7 @@ from .marking import marked, passages_of
     ("text", "expected"),
     [
         ("<p>Some\n  text.</p>\n", "<p>«Some text.»</p>\n"),
-        ('<p title="no">a <b>b</b> c</p>', '<p title="no">«a» <b>«b»</b> «c»</p>'),
+        ('<p id="no">a <b>b</b> c</p>', '<p id="no">«a» <b>«b»</b> «c»</p>'),
         ("a &lt; b &amp; &copy;&nbsp;c &#8364;", "«a &lt; b &amp; ©&nbsp;c €»"),
         ("<script>a('<p>b</p>')</script><style>p{}</style>", None),
         ("<pre>a <b>b</b></pre><code>c</code><textarea>d</textarea>", None),

@@ -53,6 +53,9 @@ def written(html: str, target: str, words: str) -> str:
         ("<b>a</b> <i>b</i>", "B A", "b a", "<i>B</i> <b>A</b>"),
         # What it was around has no word: rather a wrong one than none.
         ("I <b>do</b> like", "Ich mag", "I like", "Ich <b>mag</b>"),
+        # Each has a word; where there are too few, one keeps its own.
+        ("<b>a</b> b <i>c</i>", "A B", "a a", "<b>A</b> <i>B</i>"),
+        ("<b>a</b> b <i>c & d</i>", "A", "a", "<b>A</b> <i>c &amp; d</i>"),
         # One run of words, the shortest that has most of them.
         ("<b>give up</b> it", "gib es auf", "give it up", "<b>gib</b> es auf"),
         # All of what is around it, punctuation too.
@@ -68,7 +71,7 @@ def written(html: str, target: str, words: str) -> str:
         ("a<img src=x> b <wbr>c", "C B A", "c b a", "C B <wbr>A<img src=x>"),
         ("<!-- x -->a <b></b>b<img>", "B A", "b a", "<!-- x -->B A <b></b><img>"),
         ("a &amp; <u>b</u>&nbsp;c", "A & B C", "a & b c", "A &amp; <u>B</u> C"),
-        ("<b title='b > c'>a</b> b", "<B A", "b b a", "&lt;B <b title='b > c'>A</b>"),
+        ("<b id='b > c'>a</b> b", "<B A", "b b a", "&lt;B <b id='b > c'>A</b>"),
         # Within a word: the whole word.
         ("un<b>kind</b>ly a", "A unfreundlich", "a unkindly", "A <b>unfreundlich</b>"),
     ],
@@ -189,12 +192,12 @@ def tags_of(text: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
     return tags.tags, tags.parents
 
 
-LEAVES = ["some text", "a &amp; b", "<br>", "<img alt='no'>", "<!-- c -->", " ", "\n", "x, y!"]
+LEAVES = ["some text", "a &amp; b", "<br>", "<img src='no'>", "<!-- c -->", " ", "\n", "x, y!"]
 LEAVES += ["<script>no</script>", "<i translate='no'>no <b>no</b></i>", "<code>no</code>"]
 NODES = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: st.builds(
-        lambda tag, title, parts: f"<{tag} title='x > {title}'>{''.join(parts)}</{tag}>",
+        lambda tag, id_, parts: f"<{tag} id='x > {id_}'>{''.join(parts)}</{tag}>",
         st.sampled_from(["p", "b", "i", "div", "a", "li", "span"]),
         st.integers(0, 99),
         st.lists(inner, max_size=4),
