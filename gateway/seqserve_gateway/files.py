@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from seqserve.documents.attributes import Languages
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import refusal
 from seqserve_gateway.fields import File
@@ -27,7 +28,8 @@ async def translated_file(
     if path.suffix.lower() not in SUFFIXES:
         reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
-    reading = Reading(call, Job(file.name, content=file.content), field)
+    languages = Languages(source, target)
+    reading = Reading(call, Job(file.name, content=file.content, languages=languages), field)
     _, answers = await answers_of(call, reading, source, target)
     content, facts = await reading("write_file", answers)
     return File(f"{path.stem}_{target}{path.suffix}", content), facts

@@ -10,6 +10,7 @@ from typing import Any
 
 from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
+from seqserve.documents.attributes import Languages
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
@@ -93,7 +94,7 @@ async def translated(
             "beam_size": max(count, _LEAST_BEAMS),
         }
         options = (options or {}) | beams
-    reading = Reading(call, job, field)
+    reading = Reading(call, job._replace(languages=Languages(source, target)), field)
     sources, answers = await answers_of(call, reading, source, target, options)
     written: list[list[str]] = await reading("write", answers)
     return [

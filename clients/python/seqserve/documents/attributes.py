@@ -51,10 +51,12 @@ class Languages(NamedTuple):
         """Returns the code that a translation has in the place of one of the source."""
         if not (code and self.source and self.target) or self.is_other(code):
             return code
-        name, script = folded(self.target)
-        if self.target.lower().startswith(name):
-            return self.target.replace("_", "-")
-        return name if script in ("", "Latn") else f"{name}-{script}"
+        _, *subtags = re.split("[-_]", self.target)
+        forms = (each.upper() if len(each) == 2 else each.title() for each in subtags)
+        return "-".join([folded(self.target).name, *(each for each in forms if each != "Latn")])
+
+
+UNKNOWN = Languages()
 
 
 def read_tag(

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.passage import Parser
 from seqserve.errors import OptionError
 
@@ -82,12 +83,25 @@ def is_named_as_document(path: Path) -> bool:
     return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
-def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
+PAGES = {Format.HTML, Format.EPUB}
+"""Formats whose documents name their language."""
+
+
+def parser_of(
+    kind: Format,
+    *,
+    field: str | None = None,
+    column: str | None = None,
+    joins_lines: bool = False,
+    languages: Languages = UNKNOWN,
+) -> Parser:
     """Imports the parser of a format, which may need a library."""
     module, _, function = _FORMATS[kind][0].partition(".")
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"
     parse: Any = getattr(import_module(f"seqserve.documents.{module}"), function)
+    if kind in PAGES:
+        return partial(parse, languages=languages)
     if kind is Format.JSON_LINES:
         if not field:
             raise OptionError(

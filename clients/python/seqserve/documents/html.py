@@ -12,7 +12,7 @@ from itertools import chain, groupby, pairwise
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
-from seqserve.documents.attributes import Languages, read_tag
+from seqserve.documents.attributes import UNKNOWN, Languages, read_tag
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
@@ -44,10 +44,9 @@ _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "t
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
 # The parser counts lines by all of them.
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_UNKNOWN = Languages()
 
 
-def parse(lines: Lines, languages: Languages = _UNKNOWN) -> Iterator[Passage]:
+def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields a passage for each text between tags of blocks; those within a text follow its words.
 
     A break (``br``) ends a text. Attributes such as ``alt`` are texts. Elements with
@@ -58,7 +57,7 @@ def parse(lines: Lines, languages: Languages = _UNKNOWN) -> Iterator[Passage]:
     return passages(_pieces("".join(lines), _SYNTAX, languages), _SYNTAX)
 
 
-def parse_xhtml(lines: Lines, languages: Languages = _UNKNOWN) -> Iterator[Passage]:
+def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields the passages of a document that is XML; what is not is read as HTML."""
     source = "".join(lines)
     try:
@@ -250,7 +249,7 @@ def tag_piece(raw: str) -> Piece:
         return Piece(Kind.EMPTY, raw)
     name = tag[2].lower()
     why = _NOT_TEXT.get(name) or ("marked" if _MARKED.search(raw) else "")
-    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, _SYNTAX, _UNKNOWN)
+    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, _SYNTAX, UNKNOWN)
     if name in _INLINE_VOID or (tag[3] and name in _INLINE):
         return Piece(Kind.EMPTY, raw, name, parts=texts)
     if name in _INLINE or (why and name not in _VOID):

@@ -77,7 +77,14 @@ TEXT = mixed(
 VALUES = st.recursive(TEXT | st.integers() | st.none(), st.lists, max_leaves=5)
 HTML = st.recursive(
     mixed(
-        "<br>", "&amp;", "<!-- c -->", "<code>k</code>", "<img alt='x'>", "<i translate=no>n</i>"
+        "<br>",
+        "&amp;",
+        "<!-- c -->",
+        "<code>k</code>",
+        "<img alt='x'>",
+        "<i translate=no>n</i>",
+        '<a title="t &amp; &quot;">l</a> › <a>m</a>',
+        "<input type=submit value=send>",
     ),
     lambda inner: st.sampled_from(
         [

@@ -129,6 +129,7 @@ PIECES += [
     "<select>",
     "<br/>",
     "</br>",
+    *("title=", " alt='a'", "<a lang=b ", "<a title='c'>d</a>", " › ", '<img alt="e">'),
     "\r",
     "\x0c",
     "😀",

@@ -5,6 +5,9 @@ A model answers each text in capitals.
 
 from __future__ import annotations
 
+import re
+from html.parser import HTMLParser
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from seqserve.documents.attributes import Languages
 from seqserve.documents.formats import Format
 from seqserve.documents.html import parse, parse_xhtml
+from seqserve.documents.passage import Link, Translation
 from seqserve.documents.report import Report
 
 from .marking import marked, passages_of
@@ -67,12 +71,12 @@ def test_a_menu_is_texts_and_a_sentence_is_one(text: str, expected: str) -> None
             '<img src="a.png" alt="A red dog" title=\'Tom\'>',
             '<img src="a.png" alt="A RED DOG" title=\'TOM\'>',
         ),
-        ("<img alt=dog src=a><input placeholder=12>", '<img alt="DOG" src=a><input placeholder=12>'),
+        ("<img alt=dog src=a><b title=12>", '<img alt="DOG" src=a><b title=12>'),
         (
             '<p>See <img alt="a dog"> and <a href="x" title="a page">this</a> now.</p>',
             '<p>SEE <img alt="A DOG"> AND <a href="x" title="A PAGE">THIS</a> NOW.</p>',
         ),
-        ('<a aria-label="Close"><i class="x"></i></a>', '<a aria-label="CLOSE"><i class="x"></i></a>'),
+        ('<a aria-label="Close"><i></i> ×</a>', '<a aria-label="CLOSE"><i></i> ×</a>'),
         ('<a title="a"><b title="c">d</b></a>', '<a title="A"><b title="C">D</b></a>'),
         (
             '<input type=submit value="Send it"><input value="me"><INPUT TYPE="Button" VALUE="a">',
@@ -105,7 +109,113 @@ def test_attributes_that_are_texts(text: str, expected: str) -> None:
     passages = passages_of(Format.HTML, text)
     assert "".join(each.before + each.source for each in passages) == text
     assert in_capitals(passages) == expected
-    # As XML they are the same.
-    xhtml = f"<html>{text}</html>"
-    if '"A red dog"' in text or "this" in text:
-        assert in_capitals(passages_of(Format.EPUB, xhtml)) == f"<html>{expected}</html>"
+
+
+def test_attributes_of_xhtml() -> None:
+    text = (
+        "<html><p title='a'>See <img alt='\"b\" &lt; c'/> <b title='d'><i>e</i></b> f</p>"
+        '<textarea placeholder="g">h</textarea><code title="i">j</code><a title="k"></a></html>'
+    )
+    expected = (
+        "<html><p title='A'>SEE <img alt='\"B\" &lt; C'/> <b title='D'><i>E</i></b> F</p>"
+        '<textarea placeholder="G">h</textarea><code title="i">j</code><a title="K"></a></html>'
+    )
+    passages = passages_of(Format.EPUB, text)
+    assert "".join(each.before + each.source for each in passages) == text
+    assert in_capitals(passages) == expected
+
+
+@given(st.text("ab \"'&<>\n"), st.sampled_from("\"'"))
+def test_a_translation_of_an_attribute_stays_in_its_quotes(text: str, quote: str) -> None:
+    document = f"<p>a <img alt={quote}x{quote}> b</p><hr title=y>"
+    written = "".join(
+        each.before + (each.written(Translation(text)) if each.text in ("x", "y") else each.source)
+        for each in parse([document])
+        if each.text != "a b"
+    )
+    assert Tags.of(written)[-1] == ("hr", [("title", text)])
+    [image, passage] = [*parse([document])][:2]
+    image.written(Translation(text))
+    written = passage.written(Translation("A B", (Link(0, 1, 0, 1), Link(2, 3, 2, 3))))
+    assert Tags.of(written) == [("img", [("alt", text)])]
+
+
+class Tags(HTMLParser):
+    """The tags of a document with their attributes."""
+
+    @classmethod
+    def of(cls, text: str) -> list[tuple[str, list[tuple[str, str | None]]]]:
+        parser = cls()
+        parser.tags = []
+        parser.feed(text)
+        return parser.tags
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, attrs))
+
+
+PAGE = """<!DOCTYPE html><html lang="{}"><body><p lang="en-GB">a <i lang="fr">b</i> c</p>
+<ul><li><a lang="fr" title="d">e</a><li lang='fr'>f <b lang=en>g</b></ul><pre lang=en>h</pre>"""
+
+
+@pytest.mark.parametrize(
+    ("languages", "page", "expected", "texts"),
+    [
+        (("en", "de"), "en", ["de", "de", "fr", "fr", "fr", "de", "en"], ["a b c", "g"]),
+        (("", "pt_BR"), "en", ["pt-BR", "pt-BR", "fr", "fr", "fr", "pt-BR", "en"], ["a b c", "g"]),
+        (("auto", "deu_Latn"), "en", ["de", "de", "fr", "fr", "fr", "de", "en"], ["a b c", "g"]),
+        # A page whose language is wrong; one whose language is not known.
+        (("eng", "de"), "it", ["it", "de", "fr", "fr", "fr", "de", "en"], ["a b c", "g"]),
+        (("", "de"), "", ["", "en-GB", "fr", "fr", "fr", "en", "en"], ["a b c", "d", "e", "f g"]),
+        (("", ""), "en", ["en", "en-GB", "fr", "fr", "fr", "en", "en"], ["a b c", "g"]),
+    ],
+)
+def test_the_language_of_a_page_follows(
+    languages: tuple[str, str], page: str, expected: list[str], texts: list[str]
+) -> None:
+    passages = [*parse([PAGE.format(page)], Languages(*languages))]
+    assert [each.text for each in passages if each.has_words] == texts
+    codes = re.findall(
+        r"lang=[\"']?([\w-]*)", "".join(each.before + each.source for each in passages)
+    )
+    assert codes == expected
+
+
+def test_the_language_of_a_page_of_a_book_follows() -> None:
+    text = '<html lang="en" xml:lang="en"><p xml:lang="fr">a</p><p>b <i lang="fr">c</i></p></html>'
+    passages = [*parse_xhtml([text], Languages("en", "de"))]
+    assert [each.text for each in passages if each.has_words] == ["b c"]
+    assert in_capitals(passages) == text.replace('"en"', '"de"').replace("b <i", "B <i")
+    assert [each.copied for each in passages if each.copied] == ["other language"]
+
+
+def test_a_page_has_no_texts_that_are_not_told_of() -> None:
+    report = Report()
+    text = '<html lang="en"><a title="a">b</a> <i>c</i><p lang="fr">d<pre>e</pre>'
+    for each in passages_of(Format.HTML, text):
+        report.add(each, each.text if each.has_words else None)
+    assert str(report) == "2 passages translated, 2 copied (other language 1, code 1), 0 left"
+
+
+def test_a_text_that_stays_in_its_element_is_left() -> None:
+    report = Report()
+    [passage, _] = parse(["<b>a</b> b <i>c</i>"])
+    assert passage.written(Translation("A", (Link(0, 1, 0, 1),))) == "<b>A</b> <i>c</i>"
+    report.add(passage, "A")
+    assert report.left == 1 and "'c'" in str(report.facts())
+
+
+CARD = """<div class="card"><img src="s.png" alt="Red shoes"><h3><a href="s">Running shoes</a></h3>
+<p><span class="price">€ 20</span> <s>€ 30</s></p><p>Light <b>and</b> fast.</p>
+<a class="button" href="b" aria-label="Add to basket"><span>Buy</span></a></div>
+<form><label for="m">E-mail <input id="m" placeholder="Your e-mail" value="tom@a.b"></label>
+<input type="submit" value="Send"></form>
+<table><tr><th>Size<td>10</table><footer>© 2024 Tom · <a>Terms</a> · <a>Contact us</a></footer>"""
+
+
+def test_a_page() -> None:
+    passages = passages_of(Format.HTML, CARD)
+    assert [each.text for each in passages if each.has_words] == [
+        *("Red shoes", "Running shoes", "Light and fast.", "Add to basket", "Buy", "E-mail"),
+        *("Your e-mail", "Send", "Size", "© 2024 Tom", "Terms", "Contact us"),
+    ]

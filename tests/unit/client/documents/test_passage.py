@@ -145,12 +145,12 @@ def test_faults_of_json_lines_are_reported_and_stay() -> None:
 
 def test_json_lines_need_a_field() -> None:
     with pytest.raises(OptionError, match="--field"):
-        parser_of(Format.JSON_LINES, field=None, column=None, joins_lines=False)
+        parser_of(Format.JSON_LINES)
 
 
 def test_csv_needs_a_column() -> None:
     with pytest.raises(OptionError, match="--column"):
-        parser_of(Format.CSV, field=None, column=None, joins_lines=False)
+        parser_of(Format.CSV)
 
 
 @pytest.mark.parametrize(
