@@ -243,8 +243,8 @@ class _Translator:
 
     def _languages(self) -> Languages:
         """Returns the languages of a page and its translation, which the model may tell."""
-        options = self.options
-        told = Languages(options.source_language or "", options.target_language or "")
+        options, call = self.options, self.options.call()
+        told = Languages(call.get("source_language") or "", call.get("target_language") or "")
         if told.target:
             return told
         # Without them a page is translated all the same, and its language stays.
