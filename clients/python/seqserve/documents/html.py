@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
@@ -38,7 +38,6 @@ _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "
 _INLINE |= {"time", "tt", "u"}
 _KEPT_INLINE = _INLINE | {"code", "kbd", "samp", "var"}
 _INLINE_VOID = {"img", "wbr"}
-_WITHIN = {"", *_KEPT_INLINE, *_INLINE_VOID}
 # What a document that begins with a part of a table is a part of; elsewhere such tags mean nothing.
 _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "table"}
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
@@ -79,7 +78,7 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     root = _tree(source)
     page = root.find("html")
     languages = languages.or_of((page and page.attr("lang")) or "")
-    begins, ends = _reasons_at_tags(root, languages)
+    reasons = _reasons_at_tags(root, languages)
     plain = _without_foreign(source, root, line_begins)
     tokens = [*tokenize(plain, resolve_references=False)]
     places = [line_begins[token.line - 1] + token.col for token in tokens]
@@ -89,20 +88,18 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     for token, (begin, end) in zip(tokens, pairwise([*places, len(source)]), strict=True):
         kind, raw = _kind(token), source[begin:end]
         texts: tuple[Piece, ...] = ()
-        reasons = ends if token.type is TokenType.END_TAG else begins
         why = reasons.get((token.line, token.col), before)
+        told = why if kind is Kind.OPENING and not before else ""
         if token.type is TokenType.START_TAG and not (before and why) and not _is_kept(raw, why):
             raw, texts = read_tag(raw, syntax, languages, is_text=not why)
-        # A tag is text if what is within its element is.
-        inner = why if kind is Kind.OPENING else before
-        told = inner if kind is Kind.TEXT and inner != "data" else ""
-        kind = Kind.BREAK if inner else kind
+        if kind is Kind.TEXT and before:
+            kind, told = Kind.BREAK, before if before != "data" else ""
         pieces.append(Piece(kind, raw, token.tag or "", told, parts=texts))
         before = why
     # A text and the character references within it are one, also where it stays.
     joined: list[Piece] = []
     for (is_text, why), run in groupby(
-        _with_whole_elements(pieces), key=lambda piece: (piece.kind is Kind.TEXT, piece.why)
+        with_whole_elements(pieces), key=lambda piece: (piece.kind is Kind.TEXT, piece.why)
     ):
         if is_text or why:
             raw = "".join(each.raw for each in run)
@@ -112,48 +109,37 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     return joined
 
 
-def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yields what stays within a text as one piece, from its first tag to its last."""
+def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yields an element that stays within a text as one piece, which a model reads as its text.
+
+    Code may be a word that the sentence has, too, and which is not kept there; so it has marks.
+    """
     opened: list[Piece] = []
     depth = 0
     for piece in pieces:
-        name, is_end = opened[0].name if opened else piece.name, piece.raw.startswith("</")
-        if piece.kind is Kind.BREAK and piece.name == name and name in _KEPT_INLINE:
-            depth += -1 if is_end else 1
-        if depth <= 0 and not opened:
-            depth = 0
+        if not opened and not (piece.kind is Kind.OPENING and piece.why):
             yield piece
             continue
         opened.append(piece)
+        first = opened[0]
+        if piece.name == first.name:
+            depth += (piece.kind is Kind.OPENING) - (piece.kind is Kind.CLOSING)
         if not depth:
-            text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
             raw = "".join(each.raw for each in opened)
-            text = stand_in(name, html.unescape(text))
-            yield Piece(Kind.PLACEHOLDER, raw, text=text, parts=_parts_of(opened))
+            text = html.unescape("".join(p.raw for p in opened if not p.raw.startswith("<")))
+            text = text if first.name in _INLINE else f"`{text}`"
+            rest = Piece(Kind.BREAK, raw[len(first.raw) :])
+            parts = (*first.parts, rest) if first.parts else ()
+            yield Piece(Kind.PLACEHOLDER, raw, text=text, parts=parts)
             opened = []
-        elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
-            yield from opened
+        elif piece.kind is Kind.BREAK and piece.name:
+            yield from (first._replace(why=""), *opened[1:])
             opened, depth = [], 0
-    yield from opened
-
-
-def _parts_of(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    if not any(piece.parts for piece in pieces):
-        return ()
-    parts = (piece.parts or (Piece(Kind.BREAK, piece.raw),) for piece in pieces)
-    return tuple(chain.from_iterable(parts))
+    yield from (each._replace(why="") if each is opened[0] else each for each in opened)
 
 
 def _is_kept(tag: str, why: str) -> bool:
     return why in ("marked", _OTHER_LANGUAGE) or bool(_MARKED.search(tag))
-
-
-def stand_in(name: str, text: str) -> str:
-    """Returns what a model reads for an element that stays: its text.
-
-    Code may be a word that the sentence has, too, and which is not kept there.
-    """
-    return text if name in _INLINE else f"`{text}`"
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
@@ -181,16 +167,12 @@ def _tree(source: str) -> Node:
     return parse_document(source, source_locations=True)
 
 
-_Places = dict[tuple[int, int], str]
-
-
-def _reasons_at_tags(root: Node, languages: Languages) -> tuple[_Places, _Places]:
-    """Returns why what follows tags stays, nothing for text: tags that begin, and that end.
+def _reasons_at_tags(root: Node, languages: Languages) -> dict[tuple[int, int], str]:
+    """Returns why what follows each tag stays; nothing for text.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
     """
-    begins: _Places = {}
-    ends: _Places = {}
+    reasons: dict[tuple[int, int], str] = {}
     open_nodes: list[tuple[Node, str]] = [(root, "")]
     while open_nodes:
         node, why = open_nodes.pop()
@@ -202,11 +184,11 @@ def _reasons_at_tags(root: Node, languages: Languages) -> tuple[_Places, _Places
                 is_empty = child.tag in _VOID or (
                     child.namespace is not Namespace.HTML and not child.children
                 )
-                begins[place] = why if is_empty else inner
+                reasons[place] = why if is_empty else inner
             if (location := child.source_location) and (tag := location.end_tag):
-                ends[tag.start_line, tag.start_col] = why
+                reasons[tag.start_line, tag.start_col] = why
             open_nodes.append((child, inner))
-    return begins, ends
+    return reasons
 
 
 def _why(element: Element, why: str, languages: Languages) -> str:
@@ -229,9 +211,9 @@ def _kind(token: Token) -> Kind:
             return Kind.TEXT
         case TokenType.START_TAG if token.tag in _INLINE_VOID:
             return Kind.EMPTY
-        case TokenType.START_TAG if token.tag in _INLINE:
+        case TokenType.START_TAG if token.tag in _KEPT_INLINE:
             return Kind.OPENING
-        case TokenType.END_TAG if token.tag in _INLINE:
+        case TokenType.END_TAG if token.tag in _KEPT_INLINE:
             return Kind.CLOSING
         case TokenType.COMMENT:
             return Kind.EMPTY
