@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,12 @@ _FORMATS: dict[Format, tuple[str, ...]] = {
     Format.JSON: ("json_files.parse", ".json"),
     Format.ARB: ("json_files.parse_arb", ".arb"),
     Format.PO: ("gettext.parse", ".po", ".pot"),
-    Format.ANDROID: ("app_strings.parse_android", ".xml"),
+    Format.ANDROID: ("app_strings.ANDROID.parse", ".xml"),
     Format.STRINGS: ("app_strings.parse_apple", ".strings"),
     Format.XLIFF: ("xliff.parse", ".xliff", ".xlf"),
     Format.CSV: ("table.parse", ".csv", ".tsv"),
-    Format.DOCX: ("office.parse_docx", ".docx"),
-    Format.ODT: ("office.parse_odt", ".odt"),
+    Format.DOCX: ("office.DOCX.parse", ".docx"),
+    Format.ODT: ("office.ODT.parse", ".odt"),
     Format.EPUB: ("html.parse_xhtml", ".epub"),
 }
 _SUFFIXES = {suffix: kind for kind, (_, *suffixes) in _FORMATS.items() for suffix in suffixes}
@@ -99,7 +100,7 @@ def parser_of(
     module, _, function = _FORMATS[kind][0].partition(".")
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"
-    parse: Any = getattr(import_module(f"seqserve.documents.{module}"), function)
+    parse: Any = attrgetter(function)(import_module(f"seqserve.documents.{module}"))
     if kind in PAGES:
         return partial(parse, languages=languages)
     if kind is Format.JSON_LINES:

@@ -120,7 +120,7 @@ def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:
         if not opened and not (piece.kind is Kind.OPENING and piece.why):
             yield piece
             continue
-        opened.append(piece)
+        opened.append(piece if opened else piece._replace(why=""))
         first = opened[0]
         if piece.name == first.name:
             depth += (piece.kind is Kind.OPENING) - (piece.kind is Kind.CLOSING)
@@ -133,9 +133,9 @@ def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:
             yield Piece(Kind.PLACEHOLDER, raw, text=text, parts=parts)
             opened = []
         elif piece.kind is Kind.BREAK and piece.name:
-            yield from (first._replace(why=""), *opened[1:])
+            yield from opened
             opened, depth = [], 0
-    yield from (each._replace(why="") if each is opened[0] else each for each in opened)
+    yield from opened
 
 
 def _is_kept(tag: str, why: str) -> bool:

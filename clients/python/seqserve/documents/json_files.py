@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from json import JSONDecoder
 
-from seqserve.documents.inline import Kind, Piece, passages
+from seqserve.documents.inline import Kind, Piece, joined_passages, passages
 from seqserve.documents.messages import message_pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
@@ -39,41 +39,35 @@ def parse_lines(lines: Lines, field: str) -> Iterator[Passage]:
     before = ""
     number = 0
     for number, line in enumerate(lines, start=1):
-        body = line.strip()
-        if not body:
-            before += line
-            continue
-        begin = line.index(body)
-        before += line[:begin]
-        for passage in _passages_of_line(body, field):
-            yield replace(passage, line=number, before=before + passage.before)
-            before = ""
-        before = line[begin + len(body) :]
+        for passage in joined_passages(_parts_of_line(line, field)):
+            before += passage.before
+            if passage.source:
+                yield replace(passage, line=number, before=before)
+                before = ""
     yield Passage(line=number, before=before)
 
 
-def _passages_of_line(body: str, field: str) -> Iterator[Passage]:
+def _parts_of_line(line: str, field: str) -> Iterator[str | Passage]:
+    body = line.strip()
+    if not body:
+        yield line
+        return
+    first = line.index(body)
+    yield line[:first]
     try:
         value = DECODER.decode(body)
+        text = value.get(field) if isinstance(value, dict) else None
+        fault = "" if isinstance(text, str) else without_text(value, field)
     except (ValueError, RecursionError) as error:
-        yield Passage(line=0, source=body, fault=f"is not JSON: {error}")
-        return
-    text = value.get(field) if isinstance(value, dict) else None
-    if not isinstance(text, str):
-        yield Passage(line=0, source=body, fault=without_text(value, field))
-        return
-    begin, end = place_of(body, field)
-    before = body[: begin + 1]
-    for source in SYNTAX.parts(body[begin + 1 : end - 1]):
-        yield Passage(
-            line=0,
-            before=before,
-            source=source,
-            text=SYNTAX.read(source),
-            written=lambda translation: SYNTAX.write(translation.text),
-        )
-        before = ""
-    yield Passage(line=0, before=body[end - 1 :])
+        fault = f"is not JSON: {error}"
+    if fault:
+        yield Passage(line=0, source=body, fault=fault)
+    else:
+        begin, end = place_of(body, field)
+        yield body[: begin + 1]
+        yield from passages([Piece(Kind.TEXT, body[begin + 1 : end - 1])], SYNTAX)
+        yield body[end - 1 :]
+    yield line[first + len(body) :]
 
 
 def without_text(value: object, field: str) -> str:

@@ -167,7 +167,7 @@ def test_a_message_of_icu_is_reported_and_stays() -> None:
     ("text", "reason"),
     [
         ("<xliff>\n<file></xliff>", "line 2 is not well-formed XML: mismatched tag"),
-        ("<resources/>", "begins XML of 'resources', not of XLIFF"),
+        ("<resources/>", "begins XML of 'resources', not of 'xliff'"),
     ],
 )
 def test_what_is_not_xliff_is_refused(text: str, reason: str) -> None:
