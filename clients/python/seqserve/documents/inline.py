@@ -8,7 +8,7 @@ a break.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -54,26 +54,19 @@ def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
 
 
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
-    begin = 0
-    for index, piece in enumerate(pieces):
-        if piece.kind is Kind.BREAK:
-            yield from _undivided(pieces[begin:index], syntax)
-            yield from _copied(piece, syntax)
-            begin = index + 1
-    yield from _undivided(pieces[begin:], syntax)
-
-
-def _undivided(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
-    elements, loose = paired(pieces, syntax)
+    elements: list[Element] = []
+    loose = [index for index, piece in enumerate(pieces) if piece.kind is Kind.BREAK]
+    if not loose:
+        elements, loose = paired(pieces, syntax)
     if not loose:
         yield from _of_elements(elements, syntax)
         return
     begin = 0
     for index in loose:
-        yield from _undivided(pieces[begin:index], syntax)
+        yield from _parts(pieces[begin:index], syntax)
         yield from _copied(pieces[index], syntax)
         begin = index + 1
-    yield from _undivided(pieces[begin:], syntax)
+    yield from _parts(pieces[begin:], syntax)
 
 
 def _copied(piece: Piece, syntax: Syntax) -> Iterator[str | Passage]:
@@ -87,15 +80,16 @@ def _copied(piece: Piece, syntax: Syntax) -> Iterator[str | Passage]:
 
 
 def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
-    if not any(each.has_words for each in elements):
-        is_seen = any(each.has_text or each.has_placeholder for each in elements)
-        pieces = [*_pieces_of(elements)]
+    pieces = [*_pieces_of(elements)]
+    is_text = any(each.has_words for each in elements)
+    if not is_text and any(piece.parts for piece in pieces):
+        for piece in pieces:
+            yield from _copied(piece, syntax)
+        return
+    if not is_text:
         raw = _raw(elements)
-        if any(piece.parts for piece in pieces):
-            for piece in pieces:
-                yield from _copied(piece, syntax)
-        else:
-            yield Passage(line=0, source=raw, copied="no letter") if is_seen else raw
+        is_seen = any(each.has_text or each.has_placeholder for each in elements)
+        yield Passage(line=0, source=raw, copied="no letter") if is_seen else raw
         return
     head, inner, tail, syntax = _trimmed(elements, syntax)
     for piece in head:
@@ -125,30 +119,29 @@ def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
         if piece.parts and piece.raw not in tags:
             yield from _text_within(tags.setdefault(piece.raw, []), piece, syntax)
     first, last = inner[0].piece, inner[-1].piece
-    edges = (
-        (first.text or "") if first.kind is Kind.EDGE else "",
-        last.markup if last.kind is Kind.EDGE else "",
-    )
+    before = (first.text or "") if first.kind is Kind.EDGE else ""
+    after = last.markup if last.kind is Kind.EDGE else ""
     lost: list[str] = []
+
+    def written(translation: Translation) -> str:
+        whole = raw[:lead] + translation.text + raw[len(raw.rstrip(" ")) :]
+        links = tuple(Link(*(place + lead for place in link)) for link in translation.alignment)
+        target = placed(Translation(whole, links), raw, marks, write, lost)
+        for tag, parts in tags.items():
+            target = target.replace(tag, "".join(parts))
+        return before + target + after
+
+    def split() -> Iterator[Passage]:
+        return passages(_separate(inner, syntax, tags), syntax)
+
     yield Passage(
         line=0,
         source=_raw(inner),
         text=text,
         kept=tuple(builder.kept),
-        written=partial(
-            _written,
-            source=raw,
-            lead=lead,
-            marks=marks,
-            write=write,
-            edges=edges,
-            tags=tags,
-            lost=lost,
-        ),
+        written=written,
         lost=lost,
-        split_passages=(lambda: passages(_separate(inner, syntax, tags), syntax))
-        if marks
-        else None,
+        split_passages=split if marks else None,
     )
 
 
@@ -205,27 +198,6 @@ def _trimmed(
         inner[-1] = leaf(last._replace(raw=stripped), syntax)
         syntax = (last.syntax or syntax) if len(inner) == 1 else syntax
     return head, list(inner), tail, syntax
-
-
-def _written(
-    translation: Translation,
-    source: str,
-    lead: int,
-    marks: Sequence[Mark],
-    write: Callable[[str], str],
-    edges: tuple[str, str],
-    tags: _Tags,
-    lost: list[str],
-) -> str:
-    text = source[:lead] + translation.text + source[len(source.rstrip(" ")) :]
-    links = translation.alignment
-    if lead:
-        links = tuple(Link(*(place + lead for place in link)) for link in links)
-    before, after = edges
-    written = placed(Translation(text, links), source, marks, write, lost)
-    for tag, parts in tags.items():
-        written = written.replace(tag, "".join(parts))
-    return before + written + after
 
 
 def _count(marks: Sequence[Mark]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from seqserve.documents.aligned_words import Word, words_of
@@ -53,7 +54,7 @@ def placed(
     source: str,
     marks: Sequence[Mark],
     write: Callable[[str], str],
-    lost: list[str] | None = None,
+    lost: list[str],
 ) -> str:
     """Writes a translation with the markup of its source.
 
@@ -69,24 +70,19 @@ def placed(
     """
     translation, places = _without_kept(translation, source, marks)
     words = words_of(translation, sorted(places.values()))
-    lost = [] if lost is None else lost
     return _Writer(translation.text, source, words, places, lost).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Writer:
-    def __init__(
-        self,
-        text: str,
-        source: str,
-        words: list[Word],
-        places: Mapping[int, int],
-        lost: list[str],
-    ) -> None:
-        self._text, self._source, self._words = text, source, words
-        self._places, self._lost = places, lost
-        self._ranks = {origin: rank for rank, origin in enumerate(places)}
+    text: str
+    source: str
+    words: Sequence[Word]
+    places: Mapping[int, int]
+    """Where the text had what represents marks, by where that begins in the source."""
+    lost: list[str]
 
     def within(
         self,
@@ -127,29 +123,29 @@ class _Writer:
         parts = []
         last = place[0]
         for begin, end, _, mark, chosen in sorted(placed_marks, key=lambda each: each[:3]):
-            parts.append(write(self._text[last:begin]))
+            parts.append(write(self.text[last:begin]))
             last = end
             if mark.is_point:
                 before, after = self._spaces(mark, begin, place)
                 parts += [write(before), mark.opening, write(after)]
-                last += mark.is_space and self._text[begin : place[1]].startswith(" ")
+                last += mark.is_space and self.text[begin : place[1]].startswith(" ")
             else:
                 area = (begin, end), (mark.begin, mark.end)
                 inner = self.within(mark.children, chosen, *area, mark.write or write)
-                if begin == end and has_words(self._source[mark.begin : mark.end]):
-                    self._lost.append(self._source[mark.begin : mark.end])
+                if begin == end and has_words(self.source[mark.begin : mark.end]):
+                    self.lost.append(self.source[mark.begin : mark.end])
                     if self._need(mark):
                         inner = self._untranslated(mark, write)
-                        is_apart = begin > place[0] and not self._text[begin - 1].isspace()
+                        is_apart = begin > place[0] and not self.text[begin - 1].isspace()
                         parts.append(write(" " * is_apart))
                 parts += [mark.opening, inner, mark.closing]
-        return "".join([*parts, write(self._text[last : place[1]])])
+        return "".join([*parts, write(self.text[last : place[1]])])
 
     def _spaces(self, mark: Mark, at: int, place: tuple[int, int]) -> tuple[str, str]:
         """Returns the white space that a point needs on both sides, as it had in the source."""
-        if mark.is_space or (mark.is_kept and self._places.get(mark.begin) == at):
+        if mark.is_space or (mark.is_kept and self.places.get(mark.begin) == at):
             return "", ""
-        before, behind = self._text[place[0] : at][-1:], self._text[at : place[1]][:1]
+        before, behind = self.text[place[0] : at][-1:], self.text[at : place[1]][:1]
         is_before = mark.is_apart and at > place[0] and not before.isspace()
         is_behind = behind.isalnum() and not mark.is_glued and (mark.is_apart or at == place[0])
         return " " * is_before, " " * is_behind
@@ -163,7 +159,7 @@ class _Writer:
         for begin, end in free:
             gain, first = 0, begin
             for index in range(begin, end):
-                value = self._value(mark, self._words[index])
+                value = self._value(mark, self.words[index])
                 # The shortest of equal runs.
                 if gain <= 0 or (gain == value == 0):
                     gain, first = 0, index
@@ -172,7 +168,7 @@ class _Writer:
                     best_gain, best = gain, (first, index + 1)
         if best_gain:
             return best
-        known = [index for run in free for index in range(*run) if self._words[index].counts]
+        known = [index for run in free for index in range(*run) if self.words[index].counts]
         # Rather a wrong word than a link that nobody sees.
         nearest = min(known, key=lambda index: self._distance(mark, index), default=None)
         if nearest is not None:
@@ -186,16 +182,16 @@ class _Writer:
         One that begins within a word needs none, because another one has the word.
         """
         before, behind = (
-            self._source[max(0, mark.begin - 2) : mark.begin],
-            self._source[mark.begin : mark.begin + 2],
+            self.source[max(0, mark.begin - 2) : mark.begin],
+            self.source[mark.begin : mark.begin + 2],
         )
         if mark.is_point or (_WORD_BEFORE.search(before) and _WORD_BEHIND.match(behind)):
             return 0
-        is_text = has_words(self._source[mark.begin : mark.end])
+        is_text = has_words(self.source[mark.begin : mark.end])
         return max(is_text, sum(map(self._need, mark.children)))
 
     def _count(self, run: tuple[int, int]) -> int:
-        return sum(word.counts for word in self._words[slice(*run)])
+        return sum(word.counts for word in self.words[slice(*run)])
 
     def _shortened(self, run: tuple[int, int], most: int) -> tuple[int, int]:
         """Leaves words at the end of a run to others, so that it has so many at most."""
@@ -203,18 +199,18 @@ class _Writer:
         spare = self._count(run) - most
         while spare > 0:
             last -= 1
-            spare -= self._words[last].counts
+            spare -= self.words[last].counts
         return first, last
 
     def _untranslated(self, mark: Mark, write: Callable[[str], str]) -> str:
         """Writes the text of the source in an element, for which the translation has no word."""
         own, parts, last = mark.write or write, [], mark.begin
         for child in mark.children:
-            parts.append(own(self._source[last : child.begin]))
+            parts.append(own(self.source[last : child.begin]))
             inner = "" if child.is_point else self._untranslated(child, own)
             parts += [child.opening, inner, child.closing]
             last = child.end
-        return "".join([*parts, own(self._source[last : mark.end])])
+        return "".join([*parts, own(self.source[last : mark.end])])
 
     def _value(self, mark: Mark, word: Word) -> int:
         if word.source is not None and mark.begin <= word.source < mark.end:
@@ -222,24 +218,24 @@ class _Writer:
         return -1 if word.counts and word.source is not None else 0
 
     def _distance(self, mark: Mark, index: int) -> int:
-        word = self._words[index]
+        word = self.words[index]
         if word.source is None:
-            return len(self._source)
+            return len(self.source)
         return max(mark.begin - word.source_end + 1, word.source - mark.end, 0)
 
     def _place(self, words: tuple[int, int], within: tuple[int, int]) -> tuple[int, int]:
         first, last = words
         if first < last:
-            return self._words[first].begin, self._words[last - 1].end
-        at = self._words[first - 1].end if first else within[0]
+            return self.words[first].begin, self.words[last - 1].end
+        at = self.words[first - 1].end if first else within[0]
         return (min(max(at, within[0]), within[1]),) * 2
 
     def _with_kept(self, mark: Mark, begin: int, end: int) -> tuple[int, int]:
         for kept in _kept(mark.children):
-            at = self._places.get(kept.begin, begin)
-            if at < begin and not has_words(self._text[at:begin]):
+            at = self.places.get(kept.begin, begin)
+            if at < begin and not has_words(self.text[at:begin]):
                 begin = at
-            if at > end and not has_words(self._text[end:at]):
+            if at > end and not has_words(self.text[end:at]):
                 end = at
         return begin, end
 
@@ -251,17 +247,17 @@ class _Writer:
         taken: list[tuple[int, int]],
     ) -> tuple[int, int]:
         """Returns where a point is, and its rank there."""
-        at = self._places.get(mark.begin, -1) if mark.is_kept else -1
+        at = self.places.get(mark.begin, -1) if mark.is_kept else -1
         if within[0] <= at <= within[1]:
-            return _outside(at, taken), self._ranks[mark.begin]
+            return _outside(at, taken), [*self.places].index(mark.begin)
         at = _outside(self._behind(mark.begin, words, within), taken)
         # A space before it stays before that.
-        return at + (mark.is_apart and self._text[at : within[1]][:1].isspace()), 0
+        return at + (mark.is_apart and self.text[at : within[1]][:1].isspace()), 0
 
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
         before = (
             (word.source, word.end)
-            for word in self._words[slice(*words)]
+            for word in self.words[slice(*words)]
             if word.source is not None and word.source < place
         )
         return max(before, default=(0, within[0]))[1]
