@@ -16,13 +16,13 @@ from typing import TypeAlias
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.marked_text import BLANK, MarkedText
 from seqserve.documents.menus import items_of
-from seqserve.documents.passage import Link, Passage, Translation, fits
+from seqserve.documents.passage import Link, Passage, Translation, fits, joined_passages
 from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired
 from seqserve.documents.placement import Mark, placed
 from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
 
-__all__ = ["Kind", "Piece", "joined_passages", "passages"]
+__all__ = ["Kind", "Piece", "passages"]
 
 # To place markup takes as many steps as there are tags and words, multiplied.
 _MAX_MARKS = 1000
@@ -33,24 +33,6 @@ _MAX_KEPT = DECLARATIONS["keep"].max_items
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
     """Yields the passages of a document; white space around and within a text means nothing."""
     return joined_passages(_parts(pieces, syntax))
-
-
-def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
-    """Yields the passages of a document, with their lines and what comes before them."""
-    before, line = "", 1
-    for part in parts:
-        if isinstance(part, str):
-            before += part
-            continue
-        before += part.before
-        if not (part.text or part.copied or part.fault):
-            before += part.source
-            continue
-        line += before.count("\n")
-        yield replace(part, line=line, before=before)
-        line += part.source.count("\n")
-        before = ""
-    yield Passage(line=line, before=before)
 
 
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from json import JSONDecoder
 
-from seqserve.documents.inline import Kind, Piece, joined_passages, passages
+from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.messages import message_pieces
-from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
 from seqserve.documents.syntax import Syntax
 
 # No number is of interest, and an int of very many digits cannot be read.
@@ -36,15 +35,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 def parse_lines(lines: Lines, field: str) -> Iterator[Passage]:
     """Yields a passage for each object; the translation takes the place of the field's text."""
-    before = ""
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        for passage in joined_passages(_parts_of_line(line, field)):
-            before += passage.before
-            if passage.source:
-                yield replace(passage, line=number, before=before)
-                before = ""
-    yield Passage(line=number, before=before)
+    return joined_passages(part for line in lines for part in _parts_of_line(line, field))
 
 
 def _parts_of_line(line: str, field: str) -> Iterator[str | Passage]:

@@ -17,10 +17,10 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 
 from seqserve.documents import html
-from seqserve.documents.inline import Kind, joined_passages, passages
+from seqserve.documents.inline import Kind, passages
 from seqserve.documents.markdown_blocks import block_parser, title_of
 from seqserve.documents.markdown_inline import ALONE, pieces
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
 

@@ -116,6 +116,24 @@ Parser: TypeAlias = Callable[[Lines], Iterator[Passage]]
 """Reads the passages of a document of one format."""
 
 
+def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
+    """Yields the passages of a document, with their lines and what comes before them."""
+    before, line = "", 1
+    for part in parts:
+        if isinstance(part, str):
+            before += part
+            continue
+        before += part.before
+        if not (part.text or part.copied or part.fault):
+            before += part.source
+            continue
+        line += before.count("\n")
+        yield replace(part, line=line, before=before)
+        line += part.source.count("\n")
+        before = ""
+    yield Passage(line=line, before=before)
+
+
 def source_of(passage: Passage) -> tuple[str, GenerateOptions]:
     """Returns the source of a passage, and the options that its markup needs."""
     options: GenerateOptions = {}

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import joined_passages
 from seqserve.documents.messages import is_message, pieces
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node
 from seqserve.documents.xml_text import Role, Table
