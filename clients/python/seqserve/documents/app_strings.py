@@ -15,12 +15,7 @@ from seqserve.documents.messages import pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.syntax import IN_C, Syntax, backslashes
-from seqserve.documents.xml_source import (
-    ENTITY,
-    REFERENCE,
-    Node,
-    escaped,
-)
+from seqserve.documents.xml_source import ENTITY, REFERENCE, Node, escaped
 from seqserve.documents.xml_text import Role, Table
 
 # A resource, whose name replaces a text.
@@ -76,10 +71,9 @@ ANDROID = Table(
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _SPACE = r"(?>\s|/\*.*?\*/|//[^\r\n]*)"
 _ENTRY = re.compile(
-    rf"(?:{_STRING}|(?:[\w.$-]|/(?![*/]))++){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;",
+    rf"{_SPACE}*+(?:\Z|(?:{_STRING}|(?:[\w.$-]|/(?![*/]))++){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;)",
     re.S,
 )
-_GAP = re.compile(rf"{_SPACE}*+", re.S)
 _ESCAPE = re.compile(r"\\[uU][\da-fA-F]{4}|\\[0-7]{3}|\\.", re.S)
 _APPLE_SPECIAL = re.compile(r'["\\\n\r\t]')
 _APPLE_WRITTEN = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
@@ -93,10 +87,11 @@ def parse_apple(lines: Lines) -> Iterator[Passage]:
 
 def _apple_pieces(source: str) -> Iterator[Piece]:
     end = at = 0
-    while (at := _behind_gap(source, at)) < len(source):
+    while at < len(source):
         entry = _ENTRY.match(source, at)
         if entry is None:
-            line = source.count("\n", 0, at) + 1
+            behind = len(source) - len(source[at:].lstrip())
+            line = source.count("\n", 0, behind) + 1
             raise ParseError(line, 'is no entry "key" = "value"; of a .strings file')
         if entry["value"] is not None:
             yield Piece(Kind.BREAK, source[end : entry.start("value")])
@@ -104,8 +99,3 @@ def _apple_pieces(source: str) -> Iterator[Piece]:
             end = entry.end("value")
         at = entry.end()
     yield Piece(Kind.BREAK, source[end:])
-
-
-def _behind_gap(source: str, at: int) -> int:
-    gap = _GAP.match(source, at)
-    return gap.end() if gap else at

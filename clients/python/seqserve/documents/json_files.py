@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from json import JSONDecoder
 
 from seqserve.documents.inline import Kind, Piece, passages
@@ -95,20 +96,13 @@ def _behind_space(body: str, at: int) -> int:
 _TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?')
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text in objects and lists, whatever their depth."""
-    return _texts("".join(lines), is_arb=False)
+def parse(lines: Lines, *, is_arb: bool = False) -> Iterator[Passage]:
+    """Yields a passage for each text in objects and lists, whatever their depth.
 
-
-def parse_arb(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text of Flutter; what keys with ``@`` have is about the texts.
-
-    Source: https://github.com/google/app-resource-bundle/wiki/ApplicationResourceBundleSpecification.
+    In files of Flutter, what keys with ``@`` have is about the texts. Source:
+    https://github.com/google/app-resource-bundle/wiki/ApplicationResourceBundleSpecification.
     """
-    return _texts("".join(lines), is_arb=True)
-
-
-def _texts(source: str, *, is_arb: bool) -> Iterator[Passage]:
+    source = "".join(lines)
     try:
         DECODER.decode(source)
     except RecursionError:
@@ -117,6 +111,9 @@ def _texts(source: str, *, is_arb: bool) -> Iterator[Passage]:
         line = getattr(error, "lineno", 1)
         raise ParseError(line, f"is not JSON: {getattr(error, 'msg', error)}") from None
     return passages([*_pieces(source, is_arb)], SYNTAX)
+
+
+parse_arb = partial(parse, is_arb=True)
 
 
 def _pieces(source: str, is_arb: bool) -> Iterator[Piece]:

@@ -120,12 +120,7 @@ def message_pieces(
 
 
 def _branches(raw: str, begin: int) -> list[tuple[int, int]]:
-    """Returns where the texts of a choice begin and end, and then its end; nothing if it has none.
-
-    Args:
-        raw: A message.
-        begin: The place after the kind of the choice.
-    """
+    """Returns where the texts of a choice begin and end, and then its end."""
     branches = []
     depth = 0
     for brace in _BRACE.finditer(raw, begin):

@@ -94,12 +94,7 @@ class _Writer:
     ) -> str:
         """Writes what is within an element, or the whole text.
 
-        Args:
-            marks: The elements within it.
-            words: Its words, the first one and the one after the last.
-            place: Where they begin and end.
-            whole: Where the element begins and ends in the source.
-            write: Writes text of it that is in no element within it.
+        Its words are at a place of the text; as a whole it is at one of the source.
         """
         free = [words]
         # Where each mark begins and ends in the text, its rank there, and its words.
@@ -266,11 +261,7 @@ class _Writer:
 def _without_kept(
     translation: Translation, source: str, marks: Sequence[Mark]
 ) -> tuple[Translation, dict[int, int]]:
-    """Removes what represents marks from a translation.
-
-    Returns:
-        The rest, and where each was, by where it begins in the source.
-    """
+    """Removes what represents marks; returns where each was, by where it begins in the source."""
     text, links = translation.text, translation.alignment
     spans = []
     for mark in _kept(marks):
