@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.client.documents.translating import in_capitals
+from tests.unit.client.documents.marking import in_capitals
 from tests.unit.gateway.translating import PAIR, translating
 
 from seqserve.documents.passage import ParseError
