@@ -24,7 +24,7 @@ _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
 # Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
-_DASH = re.compile(rf"((?:\s|{_TAG})*)([-–]\s*)")
+_DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)([-–]\s*)")
 # Other programs' breaks within a line, and spaces that do not break.
 _BREAK = re.compile(r"\\[Nnh]")
 _LINE_END = re.compile(r"\r\n|\r|\n|\\[Nn]")

@@ -152,15 +152,6 @@ def test_values_are_translated(text: str, expected: str | None) -> None:
     assert marked(Format.STRINGS, text) == (text if expected is None else expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [('"a" = "b";\n"c" = "d"', 2), ("\n\n{", 3), ('"a" = "b;\n', 1), ("/* never ends", 1)],
-)
-def test_what_is_no_entry_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(ParseError, match=f"line {line} is no entry"):
-        passages_of(Format.STRINGS, text)
-
-
 STRINGS = st.lists(
     st.sampled_from(
         ["a", "%@", '\\"', "\\n", "\\U0041", "\n", " ", "é", "/*", "//", "<b>x</b>", "="]

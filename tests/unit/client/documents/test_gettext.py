@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import ParseError, Translation
+from seqserve.documents.passage import Translation
 
 from .marking import marked, passages_of
 
@@ -83,23 +83,6 @@ def test_a_text_that_is_too_long_is_reported_and_stays() -> None:
     passages = passages_of(Format.PO, text)
     assert [each.line for each in passages if "too long" in each.fault] == [2]
     assert marked(Format.PO, text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('msgid "a"\nmsgstr "b\n', 2),
-        ('\nmsgid "a"\n', 2),
-        ('msgstr "a"\n', 1),
-        ("<html>", 1),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr ""\nfoo', 4),
-        ('msgid "a"\nmsgid "b"\nmsgstr ""\n', 1),
-        ('msgid ""\nmsgid_plural "b"\n', 1),
-    ],
-)
-def test_what_is_not_po_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(ParseError, match=f"line {line} "):
-        passages_of(Format.PO, text)
 
 
 LINES = st.sampled_from(["# c\n", "#~ x\n", "\n", "#, fuzzy\n", " \t\n", 'msgctxt "c"\n'])

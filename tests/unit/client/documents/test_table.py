@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import ParseError, Translation
+from seqserve.documents.passage import Translation
 
 from .marking import marked, passages_of, written
 
@@ -42,20 +42,6 @@ def test_a_translation_is_quoted_where_it_must_be(translation: str, cell: str) -
     [passage] = [each for each in passages_of(Format.CSV, f"text\n{cell}") if each.has_words]
     result = f"text\n{passage.written(Translation(translation))}"
     assert [*csv.reader(io.StringIO(result, newline=""))] == [["text"], [translation]]
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("id,name\n1,a\n", "line 1 has no column 'text'; --column names one of id, name"),
-        ("", "line 1 has no column 'text', because it is empty"),
-        ('text\na\n"b', "line 3 has a cell whose quotes"),
-        ('text\n"a" b\n', "line 2 has a cell whose quotes"),
-    ],
-)
-def test_what_is_no_table_is_refused_with_its_line(text: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        passages_of(Format.CSV, text)
 
 
 CELLS = st.lists(

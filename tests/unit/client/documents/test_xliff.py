@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import ParseError
 
 from .marking import in_capitals, marked, passages_of, sent, written
 
@@ -159,18 +158,6 @@ def test_a_message_of_icu_is_reported_and_stays() -> None:
     passages = passages_of(Format.XLIFF, document)
     assert [each.line for each in passages if "ICU" in each.fault] == [2]
     assert marked(Format.XLIFF, document) == document
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("<xliff>\n<file></xliff>", "line 2 is not well-formed XML: mismatched tag"),
-        ("<resources/>", "begins XML of 'resources', not of 'xliff'"),
-    ],
-)
-def test_what_is_not_xliff_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        passages_of(Format.XLIFF, text)
 
 
 PARTS = ["a", "b c", " ", "&lt;", '<g id="1">d</g>', '<x id="2"/>', "%s", '<g id="3"/>', "\n"]
