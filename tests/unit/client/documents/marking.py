@@ -42,6 +42,13 @@ def same(passage: Passage) -> Translation:
     return Translation(passage.text, tuple(Link(*place, *place) for place in places))
 
 
+def aligned(passage: Passage, target: str, words: str) -> Translation:
+    """A translation whose words come from these words of the source, in their order."""
+    sources = {unit[0]: unit.span() for unit in units(passage.text, passage)}
+    links = zip(words.split(), units(target, passage), strict=True)
+    return Translation(target, tuple(Link(*sources[word], *unit.span()) for word, unit in links))
+
+
 def written(passages: Iterable[Passage], answer: Callable[[Passage], Translation] = same) -> str:
     """The document with an answer for each passage with words."""
     return "".join(
