@@ -16,8 +16,8 @@ from seqserve.documents.aligned_words import Word, words_of
 from seqserve.documents.passage import Link, Translation
 from seqserve.words import has_words
 
-# Around a place within a word, as of aligned_words.
-_WORD_BEFORE, _WORD_BEHIND = re.compile(r"\w['’‑-]?$"), re.compile(r"['’‑-]?\w")
+# A place within a word, as of aligned_words.
+_IN_WORD = re.compile(r"(?<=\w)(?=['’‑-]?\w)|(?<=\w['’‑-])(?=\w)")
 
 
 class Mark(NamedTuple):
@@ -176,11 +176,7 @@ class _Writer:
 
         One that begins within a word needs none, because another one has the word.
         """
-        before, behind = (
-            self.source[max(0, mark.begin - 2) : mark.begin],
-            self.source[mark.begin : mark.begin + 2],
-        )
-        if mark.is_point or (_WORD_BEFORE.search(before) and _WORD_BEHIND.match(behind)):
+        if mark.is_point or _IN_WORD.match(self.source, mark.begin):
             return 0
         is_text = has_words(self.source[mark.begin : mark.end])
         return max(is_text, sum(map(self._need, mark.children)))
