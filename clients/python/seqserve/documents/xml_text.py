@@ -81,8 +81,8 @@ class Table:
     """Reads an element that is a piece."""
     texts: Callable[..., Iterable[Piece]] = _plain
     """Reads a text between tags, with its syntax, and whether ``is_alone`` in its element."""
-    tag: Callable[[str], tuple[str, tuple[Piece, ...]]] | None = None
-    """Reads the texts in a tag that begins an element; None if there are none."""
+    tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
+    """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     syntax: Syntax = XML
@@ -134,7 +134,7 @@ class _Reader:
                 self.read(inner, is_text)
                 self._add(Kind.CLOSING, closing, name)
             elif role is Role.KEPT and self._table.tag:
-                self._add_opening(Kind.BREAK, node)
+                self._add_opening(Kind.BREAK, node, is_text=False)
                 why = role.value if node.has_words else ""
                 self.pieces.append(Piece(Kind.BREAK, node.inner, why=why))
                 self._add(Kind.BREAK, node.closing)
@@ -180,11 +180,12 @@ class _Reader:
             inner = only
         return inner, opening, closing
 
-    def _add_opening(self, kind: Kind, node: Node, name: str = "", opening: str = "") -> None:
-        raw = opening or node.opening
-        texts: tuple[Piece, ...] = ()
+    def _add_opening(
+        self, kind: Kind, node: Node, name: str = "", opening: str = "", *, is_text: bool = True
+    ) -> None:
+        raw, texts = opening or node.opening, tuple[Piece, ...]()
         if self._table.tag:
-            raw, texts = self._table.tag(raw)
+            raw, texts = self._table.tag(raw, is_text=is_text)
         self.pieces.append(Piece(kind, raw, name, parts=texts))
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:

@@ -164,11 +164,12 @@ def test_the_language_of_a_page_follows(
 
 
 def test_the_language_of_a_page_of_a_book_follows() -> None:
-    text = '<html lang="en" xml:lang="en"><p xml:lang="fr">a</p><p>b <i lang="fr">c</i></p></html>'
+    pages = '<p xml:lang="fr">a</p><p>b <i lang="fr">c</i></p><pre lang="en">d</pre>'
+    text = f'<html lang="en" xml:lang="en">{pages}</html>'
     passages = [*parse_xhtml([text], Languages("en", "de"))]
     assert sent(passages) == ["b c"]
-    assert in_capitals(passages) == text.replace('"en"', '"de"').replace("b <i", "B <i")
-    assert [each.copied for each in passages if each.copied] == ["other language"]
+    assert in_capitals(passages) == text.replace('"en"', '"de"', 2).replace("b <i", "B <i")
+    assert [each.copied for each in passages if each.copied] == ["other language", "code"]
 
 
 def test_a_page_has_no_texts_that_are_not_told_of() -> None:
