@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
@@ -179,7 +179,7 @@ def _reasons_at_tags(root: Node, languages: Languages) -> dict[tuple[int, int], 
         for child in node.children:
             if not isinstance(child, Element):
                 continue
-            inner = _why(child, why, languages)
+            inner = _why(child.tag, child.attr, why, languages)
             if place := child.position:
                 is_empty = child.tag in _VOID or (
                     child.namespace is not Namespace.HTML and not child.children
@@ -191,16 +191,17 @@ def _reasons_at_tags(root: Node, languages: Languages) -> dict[tuple[int, int], 
     return reasons
 
 
-def _why(element: Element, why: str, languages: Languages) -> str:
-    if reason := _NOT_TEXT.get(element.tag):
+def _why(name: str, attribute: Callable[[str], str | None], why: str, languages: Languages) -> str:
+    """Returns why what is in an element stays, which is in one where it stays for a reason."""
+    if reason := _NOT_TEXT.get(name):
         return reason
-    if "notranslate" in (element.attr("class") or "").split():
+    if "notranslate" in (attribute("class") or "").split():
         return "marked"
-    translate = {"": "", "yes": "", "no": "marked"}.get((element.attr("translate") or "-").lower())
+    translate = {"": "", "yes": "", "no": "marked"}.get((attribute("translate") or "-").lower())
     if translate is not None:
         return translate
-    code = element.attr("lang")
-    if not code or element.tag == "html" or why not in ("", _OTHER_LANGUAGE):
+    code = attribute("lang")
+    if not code or name == "html" or why not in ("", _OTHER_LANGUAGE):
         return why
     return _OTHER_LANGUAGE if languages.is_other(code) else ""
 
@@ -244,14 +245,10 @@ def _escaped(text: str) -> str:
 
 
 def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Role | None:
-    attributes = node.attributes
-    if "notranslate" in attributes.get("class", "").split() or (
-        attributes.get("translate", "").lower() == "no"
-    ):
-        return Role.PROTECTED if node.name in _KEPT_INLINE else Role.MARKED
-    if node is root or not languages.is_other(attributes.get("lang", "")):
+    why = _why(node.name, node.attributes.get, "", languages)
+    if why not in ("marked", _OTHER_LANGUAGE) or (node is root and why != "marked"):
         return None
-    return Role.PROTECTED if node.name in _KEPT_INLINE else Role.OTHER_LANGUAGE
+    return Role.PROTECTED if node.name in _KEPT_INLINE else Role(why)
 
 
 _SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
