@@ -17,7 +17,7 @@ from seqserve_server.contract.events import Event, Failed, Finished, Progress, S
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.group import LaunchedGroup
 
 PATIENCE_S = 60.0
 LIMITS = EngineLimits(workers=2, slots=4, max_queue=6, max_source_tokens_per_step=20)
@@ -88,7 +88,7 @@ class Scenario:
         self.callers: list[Caller] = []
 
     async def run(self, plan: list[tuple[Any, ...]]) -> None:
-        self.engine = engine = EngineGroup([self._launch] * self._processes, label="m/1")
+        self.engine = engine = LaunchedGroup([self._launch] * self._processes, label="m/1")
         await asyncio.to_thread(engine.load)
         await engine.start()
         for name, *arguments in plan:

@@ -30,6 +30,9 @@ MODELS = ROOT / "models"
 PATIENCE_S = 120.0
 """How long a test waits for a state that must come; only a failing test waits so long."""
 
+FRONTS = os.environ.get("FRONTS", "1")
+"""Front processes of every server that does not say how many it has."""
+
 ONCE = RetryPolicy(max_attempts=1)
 
 # A proxy of the machine cannot reach this process.
@@ -66,9 +69,9 @@ def members(group: int) -> list[int]:
     return sorted(found)
 
 
-def _is_detector(pid: int) -> bool:
+def _runs(pid: int, module: bytes) -> bool:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return b"seqserve_server.detector" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return module in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     return False
 
 
@@ -102,7 +105,7 @@ class ServerProcess:
             options: Of the command.
             environment: Variables beside those of the test, none of which are the server's.
         """
-        ports = ("--port", "0", "--metrics-port", "0")
+        ports = ("--port", "0", "--metrics-port", "0", "--front-processes", FRONTS)
         command = [sys.executable, "-m", "seqserve", "serve"]
         # The last of two flags wins.
         arguments = ["--model-repository", str(repository), *ports, *options]
@@ -119,6 +122,7 @@ class ServerProcess:
                 env=own | dict(environment or {}),
                 process_group=0,
             )
+        self.repository = repository
         self.target = self.metrics_url = ""
 
     def __enter__(self) -> ServerProcess:
@@ -168,8 +172,12 @@ class ServerProcess:
         return self._process.pid
 
     def engines(self) -> list[int]:
-        """Lists its engine processes; the detector of languages is none."""
-        return [pid for pid in members(self.pid) if pid != self.pid and not _is_detector(pid)]
+        """Lists its engine processes."""
+        return [pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.engine")]
+
+    def fronts(self) -> list[int]:
+        """Lists its front processes, if it has several."""
+        return [pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.front.fronts")]
 
     @property
     def stdout(self) -> str:

@@ -88,6 +88,8 @@ class StepEvents(NamedTuple):
 
     events: list[tuple[int, Event, Timeline | None]]
     """Request id and event; the last event of a request brings its timeline."""
+    others: int = 0
+    """Requests of other fronts that the engine has."""
 
 
 class GetStats(NamedTuple):
@@ -140,7 +142,11 @@ _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 def encode_message(message: Message) -> bytes:
     """Encodes a message."""
-    body = pickle.dumps(_packed(message), pickle.HIGHEST_PROTOCOL)
+    return frame(pickle.dumps(_packed(message), pickle.HIGHEST_PROTOCOL))
+
+
+def frame(body: bytes) -> bytes:
+    """Puts the length before a body."""
     return _LENGTH.pack(len(body)) + body
 
 
@@ -158,26 +164,38 @@ def read_message(stream: BinaryIO) -> Message | None:
     return _decoded(body) if len(body) == size else None
 
 
-class MessageDecoder:
-    """Decodes messages from bytes that arrive in pieces of any size."""
+class Frames:
+    """Divides bytes that arrive in pieces of any size into the bodies of :func:`frame`."""
 
     def __init__(self) -> None:
         """Starts with no bytes."""
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> list[Message]:
-        """Adds a piece and returns the messages that it completes."""
+    def feed(self, data: bytes) -> list[bytearray]:
+        """Adds a piece and returns the bodies that it completes."""
         self._bytes += data
-        messages, start = [], 0
+        bodies, start = [], 0
         while len(self._bytes) >= start + _LENGTH.size:
             [size] = _LENGTH.unpack_from(self._bytes, start)
             end = start + _LENGTH.size + size
             if len(self._bytes) < end:
                 break
-            messages.append(_decoded(self._bytes[start + _LENGTH.size : end]))
+            bodies.append(self._bytes[start + _LENGTH.size : end])
             start = end
         del self._bytes[:start]
-        return messages
+        return bodies
+
+
+class MessageDecoder:
+    """Decodes messages from bytes that arrive in pieces of any size."""
+
+    def __init__(self) -> None:
+        """Starts with no bytes."""
+        self._frames = Frames()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Adds a piece and returns the messages that it completes."""
+        return [_decoded(body) for body in self._frames.feed(data)]
 
 
 def _decoded(body: bytes | bytearray) -> Message:

@@ -43,9 +43,10 @@ def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
 def main(arguments: list[str]) -> None:
     """Serves a socket until the front closes it."""
     ignore_signals()
-    descriptor, log_format, log_level = arguments
+    log_format, log_level, *descriptors = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
-    Host(socket.socket(fileno=int(descriptor)), _loaded).run()
+    channel, *doors = (socket.socket(fileno=int(each)) for each in descriptors)
+    Host(channel, _loaded, *doors).run()
 
 
 if __name__ == "__main__":

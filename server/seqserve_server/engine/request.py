@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from seqserve_server.contract.errors import DeadlinePassed, Stage
 from seqserve_server.contract.events import (
@@ -35,6 +36,8 @@ class Request:
     spec: Spec
     request_id: int = 0
     """Names the request between the two processes."""
+    origin: Any = None
+    """Who sent it, and gets its events."""
     state: RequestState = RequestState.NEW
     is_late: bool = False
     """Whether the call was cancelled because its deadline had come."""

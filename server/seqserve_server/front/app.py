@@ -9,20 +9,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seqserve.address import address_of, is_taken
 from seqserve.option_values import misspelt_variables
 from seqserve.options import parse
+from seqserve.processes import available_cores
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.fronts.fronts import Fronts
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
-from seqserve_server.front.security.protection import Security, security_of
+from seqserve_server.front.security.protection import security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
@@ -64,24 +66,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     glossaries = Glossaries(options.glossaries)
     glossaries.open()
     metrics = Metrics()
-    metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
-    tracing = _tracing(options)
+    layout = {
+        "cores": available_cores(),
+        "front_processes": options.front_count(),
+        "workers": options.worker_count(),
+        "threads": options.threads,
+    }
+    logs.event("layout", layout)
+    fronts = Fronts(options) if options.front_count() > 1 else None
     rollout = rollout_of(options, metrics)
-    rollout.open(options.default_model, parse_traffic(options.traffic))
+
+    def server() -> Server | Fronts:
+        if fronts is not None:
+            fronts.control(rollout, metrics)
+            return fronts
+        metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
+        return Server(options, rollout, metrics, security, tracing_of(options), glossaries)
+
     try:
+        rollout.open(options.default_model, parse_traffic(options.traffic))
         refuse_few_threads()
-        _run(_serve(options, rollout, metrics, security, tracing, glossaries))
+        run_loop(_serve(options, rollout, metrics, server))
     finally:
         rollout.discard()
+        if fronts is not None:
+            fronts.terminate()
     return 0
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
     # Before the models are loaded, which takes longer.
-    ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
-    if not options.reuse_port:
-        ports.insert(0, ("--port", options.host, options.port))
-    for flag, host, port in ports:
+    for flag, host, port in (
+        ("--port", options.host, options.port),
+        ("--metrics-port", options.metrics_host, options.metrics_port),
+    ):
         if is_taken(host, port):
             raise StartupError(
                 f"{flag}: cannot listen on {address_of(host, port)}: another server does;"
@@ -89,7 +107,8 @@ def _refuse_taken_ports(options: ServeOptions) -> None:
             )
 
 
-def _tracing(options: ServeOptions) -> Tracing | None:
+def tracing_of(options: ServeOptions) -> Tracing | None:
+    """Begins to trace calls, if the options say so."""
     if not options.otlp_endpoint:
         return None
     try:
@@ -126,7 +145,8 @@ def refuse_few_threads() -> None:
             thread.join()
 
 
-def _run(serving: Coroutine[Any, Any, None]) -> None:
+def run_loop(serving: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine in the fastest event loop there is."""
     try:
         import uvloop
     except ImportError:  # it is not available everywhere, and is only a little faster
@@ -139,12 +159,10 @@ async def _serve(
     options: ServeOptions,
     rollout: Rollout,
     metrics: Metrics,
-    security: Security,
-    tracing: Tracing | None,
-    glossaries: Glossaries,
+    new_server: Callable[[], Server | Fronts],
 ) -> None:
     loop = asyncio.get_running_loop()
-    server = Server(options, rollout, metrics, security, tracing, glossaries)
+    server = new_server()
     scrape = ScrapeServer(
         options.metrics_host,
         options.metrics_port,
@@ -165,8 +183,6 @@ async def _serve(
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
     finished = await server.drain(options.drain_timeout_s)
     logs.event("stopped", {"all_finished": finished})
-    if tracing is not None:
-        await asyncio.to_thread(tracing.close)
     scrape.close()
 
 
@@ -185,7 +201,7 @@ async def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
 
 
 def is_ready(
-    server: Server, loop: asyncio.AbstractEventLoop, timeout_s: float = _READY_TIMEOUT_S
+    server: Server | Fronts, loop: asyncio.AbstractEventLoop, timeout_s: float = _READY_TIMEOUT_S
 ) -> bool:
     """Asks in the event loop, so that a loop that hangs is not ready; blocks."""
 

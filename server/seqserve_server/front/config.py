@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,10 @@ _log = partial(option, group="log and traces")
 
 # If no number is given. Fewer slots a worker would refuse beams on many cores, and waste steps.
 _MIN_SLOTS, _SLOTS_PER_WORKER = 64, 16
+# A front answers what the engines of some three cores decode with a small model.
+_CORES_OF_ONE_FRONT, _CORES_PER_FRONT, _MAX_FRONTS = 4, 3, 8
+CAN_SHARE_PORTS = sys.platform == "linux"
+"""Whether the system spreads the connections to a port over the processes that listen there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +111,13 @@ class ServeOptions:
         minimum=0,
         maximum=1_000_000,
     )
-    reuse_port: bool = _network(
-        False,
-        help="Let several servers share the port; without it, a second server fails at start.",
+    front_processes: int | None = _network(
+        None,
+        help="Processes that take calls, on one port. More help small models on many cores, or"
+        " beside a GPU; each takes some 80 MB, and its part of --max-answer-mb and --cache-mb. If"
+        " not given, 1 on up to four cores, and one more for every three further ones, up to 8.",
+        minimum=1,
+        maximum=64,
     )
     max_connections: int | None = _network(
         None,
@@ -169,8 +178,8 @@ class ServeOptions:
         None,
         help="Processes that run each version and divide its workers, slots and queue among them."
         " More help small models on many cores, and the others go on when one fails; each has a"
-        " copy of the packed weights. If not given, one, or for small models one for every four"
-        " workers. With --provider cuda each takes one GPU.",
+        " copy of the packed weights. If not given, one for every two workers of a small model, and"
+        " one for every 16 of a larger one. With --provider cuda each takes one GPU.",
         minimum=1,
     )
     slots: int | None = _engine(
@@ -268,6 +277,13 @@ class ServeOptions:
                 f" there are {self.worker_count()}; see --workers"
             )
         return self.engine_processes
+
+    def front_count(self) -> int:
+        """Returns the number of front processes; if not given, it follows from the cores."""
+        if self.front_processes is not None:
+            return self.front_processes
+        further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
+        return min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
 
     def slot_count(self) -> int:
         """Returns the number of slots; if not given, it follows from the workers."""

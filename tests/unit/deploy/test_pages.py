@@ -19,6 +19,7 @@ from seqserve.options import flag_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.fronts.fronts import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
@@ -168,11 +169,10 @@ def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
     metrics.show_calls_never_accepted(int)
-    registries = (metrics.registry, HttpMetrics().registry)
+    families = [*metrics.registry.collect(), *HttpMetrics().registry.collect()]
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name
-        for registry in registries
-        for family in registry.collect()
+        for family in (*families, *process_families([]))
     }
     named = re.findall(r"(?<![:\w])seqserve_[a-z_]+(?![:\w./])", TEXTS[page])
     packages = {path.name for path in ROOT.glob("*/seqserve_*")}

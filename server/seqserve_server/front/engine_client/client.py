@@ -1,46 +1,28 @@
-"""Sends requests to an engine in another process and brings its events into the event loop.
+"""An engine in another process, which is started again when it fails.
 
-The other end is ``seqserve_server.engine.host``. When the engine's process ends, its calls fail and
-a supervisor starts another one. Call every method from the loop, except :meth:`RemoteEngine.load`,
-:meth:`RemoteEngine.request_stats` and :attr:`RemoteEngine.status`.
+Call every method from the loop, except :meth:`RemoteEngine.load`,
+:meth:`EngineLink.request_stats` and :attr:`RemoteEngine.status`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
-from typing import NamedTuple
 
 from seqserve_server.contract import messages
-from seqserve_server.contract.errors import (
-    Draining,
-    EngineFault,
-    ModelUnavailable,
-    QueueFull,
-    ServiceError,
-)
-from seqserve_server.contract.events import Failed
-from seqserve_server.contract.messages import Message, Ready, StatsReply, Together
-from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.engine import EngineStatus, QueueKey, Receive, RefusalCache
-from seqserve_server.front.engine_client.process import HostProcess, StatsClient
+from seqserve_server.contract.errors import EngineFault
+from seqserve_server.contract.messages import Ready
+from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
+from seqserve_server.front.engine_client.link import EngineLink
+from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import logs
 
-_RESTARTING = "the engine of {} has failed and is being started again"
 
-
-class _Pending(NamedTuple):
-    spec: Spec
-    receive: Receive
-
-
-class RemoteEngine:
+class RemoteEngine(EngineLink):
     """The front's handle of one engine."""
 
     def __init__(
@@ -63,23 +45,12 @@ class RemoteEngine:
             refusals: Keeps recent refusals.
             request_ids: Shared by the engines of one version.
         """
+        super().__init__(label, refusals, request_ids)
         self._launch = launch
         self._stall_s = stall_s
-        self._label = label
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
         self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
-        self._request_ids = request_ids or itertools.count(1)
-        self._requests: dict[int, _Pending] = {}
-        self._transport: asyncio.WriteTransport | None = None
-        self._unsent: list[Message] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-        self.capacity = Ready(0, 0, 0)
-        """What the engine can hold, once it is loaded."""
-        self._stats = StatsClient(self._send)
-        self.refusals = refusals or RefusalCache()
-        """Recent refusals of this engine."""
 
     def load(self) -> None:
         """Waits until the host is ready; blocks."""
@@ -117,16 +88,6 @@ class RemoteEngine:
         host.end()
 
     @property
-    def pending(self) -> int:
-        """Requests that have not ended."""
-        return len(self._requests)
-
-    @property
-    def is_up(self) -> bool:
-        """Whether requests can be taken."""
-        return self._transport is not None
-
-    @property
     def is_ready(self) -> bool:
         """Whether requests can be taken, by an engine that has not failed again and again."""
         return self.is_up and self._supervisor.is_trusted
@@ -150,136 +111,45 @@ class RemoteEngine:
     async def start(self) -> None:
         """Starts to exchange messages with a host that is ready."""
         assert self._host is not None
-        self._loop = asyncio.get_running_loop()
-        channel = self._host.channel
-        channel.setblocking(False)
-        self._transport, _ = await self._loop.create_unix_connection(
-            lambda: _Reader(self), sock=channel
-        )
+        await self.connect(self._host.channel)
         self._supervisor.started()
         if self._stall_s:
             self._watching = asyncio.create_task(self._watch())
 
+    def further_socket(self) -> socket.socket:
+        """Connects another front to the host; returns the front's end.
+
+        Raises:
+            OSError: The host has ended.
+        """
+        if self._host is None:
+            raise BrokenPipeError
+        return self._host.connect()
+
     async def _watch(self) -> None:
-        await self._stats.until_stalled(self._stall_s)
-        fields = {"model": self._label, "seconds": self._stall_s}
+        await self.stats.until_stalled(self._stall_s)
+        fields = {"model": self.label, "seconds": self._stall_s}
         logs.event("engine has stood still and is ended", fields, logging.ERROR)
         if self._transport is not None:
             self._transport.abort()
 
-    def submit(self, spec: Spec, receive: Receive) -> int:
-        """Sends a request, as :meth:`AnsweringEngine.submit`."""
-        # A request for the attention of an answer belongs to a call that was taken before.
-        if self._closed and not (isinstance(spec, GenerateSpec) and spec.answer):
-            raise Draining
-        if self._transport is None:
-            raise ModelUnavailable(_RESTARTING.format(self._label))
-        request_id = next(self._request_ids)
-        self._requests[request_id] = _Pending(spec, receive)
-        self._send(messages.Submit(request_id, spec))
-        return request_id
-
-    def cancel(self, request_id: int, *, is_late: bool = False) -> None:
-        """Cancels a request; no event follows."""
-        if self._requests.pop(request_id, None) is not None:
-            self._send(messages.Cancel(request_id, is_late))
-
-    def close(self) -> None:
-        """Refuses new requests from now on."""
-        self._closed = True
-
     async def stop(self) -> None:
         """Ends the host; unfinished requests fail."""
-        self._closed = True
         self._supervisor.stop()
         if self._watching is not None:
             self._watching.cancel()
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
-        self._stats.answer_all()
-        self._fail(ModelUnavailable("the version was unloaded while the call ran; call again"))
+        await super().stop()
         await asyncio.to_thread(self.terminate)
 
-    @property
-    def last_reply(self) -> StatsReply:
-        """The newest statistics."""
-        return self._stats.last_reply
-
-    def request_stats(self) -> Future[StatsReply]:
-        """Requests new statistics from the engine; from any thread."""
-        reply: Future[StatsReply] = Future()
-        if self._loop is None or self._loop.is_closed():
-            reply.set_result(self.last_reply)
-        else:
-            self._loop.call_soon_threadsafe(self._request_stats, reply)
-        return reply
-
-    def _request_stats(self, reply: Future[StatsReply]) -> None:
-        if self._transport is None:
-            reply.set_result(self.last_reply)
-        else:
-            self._stats.request(reply)
-
-    def _send(self, message: Message) -> None:
-        if self._transport is None or self._loop is None:
-            return
-        # The messages of one iteration of the loop go out together: each write wakes the host.
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(message)
-
-    def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if self._transport is not None:
-            message = unsent[0] if len(unsent) == 1 else Together(unsent)
-            self._transport.write(messages.encode_message(message))
-
-    def receive(self, message: Message) -> None:
-        """Handles a message of the host."""
-        if isinstance(message, messages.StepEvents):
-            for request_id, event, timeline in message.events:
-                request = self._requests.get(request_id)
-                if request is None:
-                    # Cancelled while the event was on its way.
-                    continue
-                if timeline is not None:
-                    del self._requests[request_id]
-                if isinstance(event, Failed) and isinstance(event.error, QueueFull):
-                    key = QueueKey.of(request.spec)
-                    event = Failed(self.refusals.refused(key, event.error))
-                request.receive(event, timeline)
-        elif isinstance(message, StatsReply):
-            self._stats.receive(message)
-
-    def lost(self) -> None:
+    def lost(self) -> bool:
         """Fails unfinished requests, because the host has ended, and starts another one."""
-        if self._transport is None:
-            return
-        self._transport = None
+        failed = self.pending
+        if not super().lost():
+            return False
         if self._watching is not None:
             self._watching.cancel()
-        self._stats.lost()
-        fields = {"model": self._label, "failed_requests": len(self._requests)}
+        fields = {"model": self.label} | ({"failed_requests": failed} if failed else {})
         logs.event("engine has ended", fields, logging.ERROR)
-        self._fail(ModelUnavailable(_RESTARTING.format(self._label)))
         if not self._closed:
             self._supervisor.failed()
-
-    def _fail(self, error: ServiceError) -> None:
-        requests, self._requests = self._requests, {}
-        for request in requests.values():
-            request.receive(Failed(error), None)
-
-
-class _Reader(asyncio.Protocol):
-    def __init__(self, engine: RemoteEngine) -> None:
-        self._engine = engine
-        self._decoder = messages.MessageDecoder()
-
-    def data_received(self, data: bytes) -> None:
-        for message in self._decoder.feed(data):
-            self._engine.receive(message)
-
-    def connection_lost(self, exception: Exception | None) -> None:
-        self._engine.lost()
+        return True

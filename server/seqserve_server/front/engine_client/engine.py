@@ -83,6 +83,10 @@ class ServingEngine(AnsweringEngine, Protocol):
         """The state of all processes together; may be read from any thread."""
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """Why each process is not trusted; empty texts for those that are."""
+
+    @property
     def last_reply(self) -> StatsReply:
         """The newest statistics of all processes together."""
 
@@ -97,17 +101,17 @@ class ServingEngine(AnsweringEngine, Protocol):
                 ended at once, but is counted when its rows leave.
         """
 
-    def watch(self, on_change: Callable[[], None]) -> None:
-        """Calls ``on_change`` when :attr:`status` may have changed."""
-
-    async def start(self) -> None:
-        """Starts to exchange messages with processes that are ready."""
-
     def close(self) -> None:
         """Refuses new requests from now on."""
 
     async def stop(self) -> None:
         """Ends all processes at the same time; unfinished requests fail."""
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Calls ``on_change`` when :attr:`status` may have changed."""
+
+    async def start(self) -> None:
+        """Starts to exchange messages with processes that are ready."""
 
     def terminate(self) -> None:
         """Ends all processes; blocks."""

@@ -20,6 +20,7 @@ from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
+from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.engine_client.process import HostProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
@@ -29,61 +30,33 @@ _POLL_S = 0.01
 
 
 class EngineGroup:
-    """Engines of the same model; to their callers they are one engine."""
+    """Engines of the same model; to their callers they are one engine.
 
-    def __init__(
-        self,
-        launches: Sequence[Callable[[], HostProcess]],
-        stall_s: float = 0.0,
-        *,
-        label: str,
-        new_breaker: Callable[[], CircuitBreaker] = CircuitBreaker,
-        refusals: RefusalCache | None = None,
-    ) -> None:
-        """Launches all processes at once, so that they load in parallel.
+    Another process starts and ends theirs, unless this is a :class:`LaunchedGroup`.
+    """
 
-        Args:
-            launches: Start one host each; called again when the host has died.
-            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
-            label: Model and version, for the log: ``en-de/1``.
-            new_breaker: Makes the circuit breaker of each process.
-            refusals: Keeps the engines' refusals.
+    def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache) -> None:
+        """Takes engines that share their refusals and the ids of their requests.
+
+        Of engines with equally many requests, the first gets the next one.
         """
-        self.refusals = refusals or RefusalCache()
+        self._engines = engines
+        self.refusals = refusals
         """Recent refusals. The engine that refused had the fewest requests."""
         self.capacity = Ready(0, 0, 0)
         """What all processes together can hold, once they are loaded."""
-        # Shared, so that an id names one request of the group.
-        request_ids = itertools.count(1)
-        self._engines: list[RemoteEngine] = []
-        try:
-            for launch in launches:
-                engine = RemoteEngine(
-                    launch,
-                    stall_s,
-                    label=label,
-                    breaker=new_breaker(),
-                    refusals=self.refusals,
-                    request_ids=request_ids,
-                )
-                self._engines.append(engine)
-        except BaseException:
-            self.terminate()
-            raise
 
     def __len__(self) -> int:
         return len(self._engines)
 
-    def load(self) -> None:
-        """Waits until every host is ready; blocks."""
-        for engine in self._engines:
-            engine.load()
-        self.capacity = Ready.total([engine.capacity for engine in self._engines])
-
     def terminate(self) -> None:
-        """Ends the hosts; blocks."""
-        for engine in self._engines:
-            engine.terminate()
+        """Ends the processes that this one has started; blocks."""
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Calls ``on_change`` when :attr:`status` of such a process may have changed."""
+
+    async def start(self) -> None:
+        """Starts to exchange messages with such processes."""
 
     @property
     def pending(self) -> int:
@@ -95,15 +68,10 @@ class EngineGroup:
         """The state of all processes together; may be read from any thread."""
         return EngineStatus.total([engine.status for engine in self._engines])
 
-    def watch(self, on_change: Callable[[], None]) -> None:
-        """Calls ``on_change`` when :attr:`status` may have changed."""
-        for engine in self._engines:
-            engine.watch(on_change)
-
-    async def start(self) -> None:
-        """Starts to exchange messages with hosts that are ready."""
-        for engine in self._engines:
-            await engine.start()
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why each engine is not trusted; empty texts for those that are."""
+        return tuple(engine.status.last_error for engine in self._engines)
 
     def submit(self, spec: Spec, receive: Receive) -> int:
         """Sends a request to the process with the fewest; as :meth:`AnsweringEngine.submit`."""
@@ -156,6 +124,69 @@ class EngineGroup:
         return self.last_reply
 
 
-def _precedence(engine: RemoteEngine) -> tuple[bool, bool, int]:
+class LaunchedGroup(EngineGroup):
+    """Engines whose processes this one starts, and starts again when they fail."""
+
+    def __init__(
+        self,
+        launches: Sequence[Callable[[], HostProcess]],
+        stall_s: float = 0.0,
+        *,
+        label: str,
+        new_breaker: Callable[[], CircuitBreaker] = CircuitBreaker,
+        refusals: RefusalCache | None = None,
+    ) -> None:
+        """Launches all processes at once, so that they load in parallel.
+
+        Args:
+            launches: Start one host each; called again when the host has died.
+            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
+            label: Model and version, for the log: ``en-de/1``.
+            new_breaker: Makes the circuit breaker of each process.
+            refusals: Keeps the engines' refusals.
+        """
+        self.engines: list[RemoteEngine] = []
+        """The engines, one a process."""
+        super().__init__(self.engines, refusals or RefusalCache())
+        # Shared, so that an id names one request of the group.
+        request_ids = itertools.count(1)
+        try:
+            for launch in launches:
+                engine = RemoteEngine(
+                    launch,
+                    stall_s,
+                    label=label,
+                    breaker=new_breaker(),
+                    refusals=self.refusals,
+                    request_ids=request_ids,
+                )
+                self.engines.append(engine)
+        except BaseException:
+            self.terminate()
+            raise
+
+    def load(self) -> None:
+        """Waits until every host is ready; blocks."""
+        for engine in self.engines:
+            engine.load()
+        self.capacity = Ready.total([engine.capacity for engine in self.engines])
+
+    def terminate(self) -> None:
+        """Ends the hosts; blocks."""
+        for engine in self.engines:
+            engine.terminate()
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Calls ``on_change`` when :attr:`status` may have changed."""
+        for engine in self.engines:
+            engine.watch(on_change)
+
+    async def start(self) -> None:
+        """Starts to exchange messages with hosts that are ready."""
+        for engine in self.engines:
+            await engine.start()
+
+
+def _precedence(engine: EngineLink) -> tuple[bool, bool, int]:
     # Engines that serve come first, then trusted ones, then idle ones.
-    return not engine.is_up, not engine.is_ready, engine.pending
+    return not engine.is_up, not engine.is_ready, engine.work

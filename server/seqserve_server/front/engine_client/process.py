@@ -9,6 +9,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from typing import Protocol
 
 from seqserve_server.contract.messages import GetStats, Message, Setup, StatsReply, encode_message
@@ -31,6 +32,9 @@ class HostProcess(Protocol):
     def pid(self) -> int:
         """The process id."""
 
+    def connect(self) -> socket.socket:
+        """Returns our end of a further socket, for another front."""
+
     def end(self) -> None:
         """Waits until the process has ended, and kills it after a timeout; blocks."""
 
@@ -44,6 +48,7 @@ class EngineProcess:
         log_format: LogFormat,
         log_level: LogLevel,
         *,
+        is_shared: bool = False,
         end_timeout_s: float = 10.0,
     ) -> None:
         """Starts the process and sends it the setup.
@@ -52,18 +57,21 @@ class EngineProcess:
             setup: The model to load.
             log_format: Format of its log lines, which go to the same stream as the front's.
             log_level: Level of its log lines.
+            is_shared: Whether :meth:`connect` will be called.
             end_timeout_s: How long :meth:`end` waits before it kills the process; a step may be
                 under way, and warming up takes a while on a slow machine.
         """
         self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s
-        self.channel, theirs = socket.socketpair()
-        with theirs:
+        pairs = [socket.socketpair() for _ in range(1 + is_shared)]
+        self.channel, *self._doors = (ours for ours, _ in pairs)
+        with ExitStack() as stack:
+            descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
             self._process = child_process.start(
                 "seqserve_server.engine",
-                *(str(theirs.fileno()), log_format.value, log_level.value),
+                *(log_format.value, log_level.value, *map(str, descriptors)),
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=descriptors,
             )
         self.channel.sendall(encode_message(setup))
 
@@ -72,8 +80,17 @@ class EngineProcess:
         """The process id."""
         return self._process.pid
 
+    def connect(self) -> socket.socket:
+        """Returns our end of a further socket, for another front."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._doors[0], [b"c"], [theirs.fileno()])
+        return ours
+
     def end(self) -> None:
         """Waits until the process has ended, and kills it after a timeout; blocks."""
+        for door in self._doors:
+            door.close()
         status = child_process.end(self._process, self._end_timeout_s)
         if status is None:
             # Not its fault if it was still loading a model that was refused meanwhile.

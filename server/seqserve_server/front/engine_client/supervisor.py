@@ -1,4 +1,4 @@
-"""Starts an engine again when it has failed; a circuit breaker says when, and when to trust it.
+"""Starts a process again when it has failed; a circuit breaker says when, and when to trust it.
 
 ::
 
@@ -122,15 +122,23 @@ class Startable(Protocol):
 class Supervisor:
     """Restarts one engine; lives in the event loop."""
 
-    def __init__(self, label: str, engine: Startable, breaker: CircuitBreaker) -> None:
+    def __init__(
+        self,
+        label: str,
+        engine: Startable,
+        breaker: CircuitBreaker,
+        names: tuple[str, str] = ("engine", "model"),
+    ) -> None:
         """Does nothing before the engine fails.
 
         Args:
             label: Model and version, for the log: ``en-de/1``.
-            engine: The engine.
+            engine: The engine, or another process.
             breaker: Decides about pauses and trials.
+            names: What the log calls the process, and the label.
         """
-        self._label = label
+        self._noun, key = names
+        self._facts = {key: label}
         self._engine = engine
         self._breaker = breaker
         self._task: asyncio.Task[None] | None = None
@@ -174,8 +182,8 @@ class Supervisor:
             self._breaker.failed()
             self.on_change()
         seconds = time.monotonic() - failed_s
-        fields = {"model": self._label, "restart": self.restarts, "seconds": seconds}
-        logs.event("engine has started again", fields)
+        fields = {**self._facts, "restart": self.restarts, "seconds": seconds}
+        logs.event(f"{self._noun} has started again", fields)
         self.on_change()
         if not self.is_trusted:
             await self._end_trial()
@@ -189,13 +197,13 @@ class Supervisor:
             await asyncio.to_thread(self._engine.load)
             await self._engine.start()
         except (SeqserveError, OSError) as error:
-            fields = {"model": self._label, "restart": self.restarts, "reason": str(error)}
-            logs.event("engine could not be started again", fields, logging.ERROR)
+            fields = {**self._facts, "restart": self.restarts, "reason": str(error)}
+            logs.event(f"{self._noun} could not be started again", fields, logging.ERROR)
             return False
         return True
 
     async def _end_trial(self) -> None:
         while not self.is_trusted:
             await asyncio.sleep(self._breaker.trial_left_s)
-        logs.event("engine has survived its trial", {"model": self._label})
+        logs.event(f"{self._noun} has survived its trial", self._facts)
         self.on_change()

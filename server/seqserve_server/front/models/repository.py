@@ -184,6 +184,11 @@ class Repository:
         self._traffic[name] = dict(weights)
         return self.versions(name)
 
+    @property
+    def traffic(self) -> Mapping[str, Weights]:
+        """The weights that were set, by model."""
+        return self._traffic
+
     def _weights(self, name: str) -> Weights:
         return self._traffic.get(name, {})
 

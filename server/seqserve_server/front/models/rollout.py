@@ -71,8 +71,9 @@ class Rollout:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a version, or its engine, begins or stops taking calls."""
         self._scanner = Scanner(loader.repository, repository)
-        self._deployment = Deployment(loader, metrics, drain_timeout_s)
-        self._deployment.on_change = lambda: self.on_change()
+        self.deployment = Deployment(loader, metrics, drain_timeout_s)
+        """What loads and unloads."""
+        self.deployment.on_change = lambda: self.on_change()
         self._keep = keep
         self._interval_s = interval_s
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
@@ -95,7 +96,7 @@ class Rollout:
             raise OptionError(f"--traffic: {error}") from None
         try:
             while due := self._due_to_load():
-                self._deployment.load_all(due)
+                self.deployment.load_all(due)
             self.repository.choose_default(default, named_by)
         except BaseException:
             self.discard()
@@ -118,7 +119,7 @@ class Rollout:
         """Starts the engines, and scans the folder from now on."""
         for entry in self.repository.entries:
             if entry.model is not None:
-                await self._deployment.start(entry, entry.model)
+                await self.deployment.start(entry, entry.model)
         if self._interval_s:
             self._watching = asyncio.create_task(self._watch())
 
@@ -131,7 +132,7 @@ class Rollout:
             self._watching.cancel()
         # A call that has its version may still submit to it, as a batch does source by source.
         self.repository.is_closed = True
-        self._deployment.close()
+        self.deployment.close()
 
     async def stop(self) -> None:
         """Ends all engine processes; calls in progress fail."""
@@ -181,7 +182,7 @@ class Rollout:
         await self._until_settled(entry)
         return entry
 
-    def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
+    async def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
         """Divides the calls that name no version; a version with a weight stays loaded."""
         self._check_open()
         entries = self.repository.set_traffic(name, weights)
@@ -215,7 +216,7 @@ class Rollout:
             versions = self.repository.versions(name)
             for entry in to_drain(versions, self._keep, self.repository.weighted(name)):
                 entry.start_draining()
-                self._spawn(entry, self._deployment.unload)
+                self._spawn(entry, self.deployment.unload)
             for entry in versions:
                 if entry.is_removable:
                     self.repository.remove(entry)
@@ -232,7 +233,7 @@ class Rollout:
 
     def _begin_load(self, entry: Entry) -> None:
         entry.start_loading()
-        self._spawn(entry, self._deployment.load)
+        self._spawn(entry, self.deployment.load)
 
     def _spawn(self, entry: Entry, change: Callable[[Entry], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -255,7 +256,7 @@ class Rollout:
 
     def _engines(self) -> list[ServingEngine]:
         loaded = [model.engine for model in self.repository.models()]
-        return loaded + self._deployment.loading_engines
+        return loaded + self.deployment.loading_engines
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
@@ -263,12 +264,29 @@ class Rollout:
 
 def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
     """Makes the rollout of a server; loads nothing yet."""
-    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
+    return Rollout(
+        Repository(),
+        loader_of(options, metrics),
+        metrics,
+        keep=options.keep_versions,
+        interval_s=options.watch_interval_s,
+        drain_timeout_s=options.drain_timeout_s,
+    )
+
+
+def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:
+    """Makes the loader of a server."""
+    launch = partial(
+        EngineProcess,
+        log_format=options.log_format,
+        log_level=options.log_level,
+        is_shared=options.front_count() > 1,
+    )
     # Models without recommended options stay so if there is nothing to add.
     is_segmented = options.segmentation is not SegmentationMode.NONE
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
     keeps = options.cache_mb > 0
-    loader = Loader(
+    return Loader(
         repository=options.model_repository or standard_repository(),
         provider=options.provider,
         threads=options.threads,
@@ -278,12 +296,4 @@ def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
         stall_s=options.stall_timeout_s,
         generation=generation,
         cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
-    )
-    return Rollout(
-        Repository(),
-        loader,
-        metrics,
-        keep=options.keep_versions,
-        interval_s=options.watch_interval_s,
-        drain_timeout_s=options.drain_timeout_s,
     )

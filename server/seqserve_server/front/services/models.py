@@ -8,17 +8,17 @@ from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
 from seqserve_server.artifact.template import Template
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import Entry
-from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.memory import AnswerSize
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
-    def __init__(self, rollout: Rollout, glossaries: Glossaries) -> None:
+    def __init__(self, rollout: Versions, glossaries: Glossaries) -> None:
         self._rollout = rollout
         self._glossaries = glossaries
         self._repository = rollout.repository
@@ -57,7 +57,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self, request: pb.SetTrafficRequest, call: ServerCall
     ) -> pb.SetTrafficResponse:
         """Sets the weights by which calls that name no version are shared."""
-        entries = self._rollout.set_traffic(request.model, dict(request.weights))
+        entries = await self._rollout.set_traffic(request.model, dict(request.weights))
         models = [self._model(entry) for entry in entries]
         return pb.SetTrafficResponse(models=models)
 

@@ -21,11 +21,11 @@ from seqserve_server.front.call.connections import connection_arguments
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.call.wire import HealthServicer
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission, MessageMemory
 from seqserve_server.front.security.protection import Certificates, Security
@@ -57,7 +57,7 @@ class Server:
     def __init__(
         self,
         options: ServeOptions,
-        rollout: Rollout,
+        rollout: Versions,
         metrics: Metrics,
         security: Security | None = None,
         tracing: Tracing | None = None,
@@ -66,6 +66,7 @@ class Server:
         """Binds the port; calls are answered after :meth:`start`."""
         self._rollout = rollout
         self._repository = rollout.repository
+        self._tracing = tracing
         self._interceptor = interceptor = CallInterceptor(
             metrics,
             tracing,
@@ -140,6 +141,8 @@ class Server:
         await self._server.stop(_FLUSH_S)
         await self._rollout.stop()
         await self._detector.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         return finished
 
     def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]

@@ -7,7 +7,8 @@ have the same relative precision at 1 ms as at 10 s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import prometheus_client as prometheus
@@ -26,6 +27,9 @@ from seqserve_server.front.telemetry.call_metrics import (
 from seqserve_server.front.telemetry.call_record import rejection_of
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
 
+# By then a scraper has seen the last counts of a version that was unloaded.
+_LAST_SCRAPE_S = 120.0
+
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 """Returns name, number and state of every version; called from any thread."""
 ReadReloads: TypeAlias = Callable[[], Mapping[str, tuple[bool, float]]]
@@ -35,10 +39,10 @@ ReadExpiries: TypeAlias = Callable[[], Mapping[str, float]]
 
 
 class _Families(Collector):
-    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
         self._read = read
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterable[Metric]:
         return self._read()
 
 
@@ -50,6 +54,9 @@ class Metrics:
         # They would add a series with the start time to each counter, which no rule of ours reads.
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = prometheus.CollectorRegistry()
+        self.calls = prometheus.CollectorRegistry()
+        """What a front counts; part of :attr:`registry`."""
+        self._read_calls: Callable[[], Iterable[Metric]] = self.calls.collect
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
@@ -61,13 +68,20 @@ class Metrics:
         self._read_versions: ReadVersions = list
         self._read_reloads: ReadReloads = dict
         self._read_expiries: ReadExpiries = dict
-        versions, files = _Families(self._version_families), _Families(self._file_families)
-        for collector in (self._engines, self._calls, self._cache, versions, files):
-            self.registry.register(collector)
-        self._rejected = self._counter(
-            "rejected", "Requests refused before they could wait.", "reason", "model"
+        for collector in (self._calls, self._cache, _Families(self._file_families)):
+            self.calls.register(collector)
+        versions = _Families(self._version_families)
+        for each in (self._engines, versions, _Families(lambda: self._read_calls())):
+            self.registry.register(each)
+        self._rejected = prometheus.Counter(
+            "seqserve_rejected",
+            "Requests refused before they could wait.",
+            ["reason", "model"],
+            registry=self.calls,
         )
-        self._model_loads = self._counter("model_loads", "Models loaded, by outcome.", "result")
+        self._model_loads = prometheus.Counter(
+            "seqserve_model_loads", "Models loaded, by outcome.", ["result"], registry=self.registry
+        )
         for result in ("success", "failure"):
             self._model_loads.labels(result)
         self._model_info = prometheus.Gauge(
@@ -77,8 +91,9 @@ class Metrics:
             registry=self.registry,
         )
 
-    def _counter(self, name: str, text: str, *labels: str) -> prometheus.Counter:
-        return prometheus.Counter(f"seqserve_{name}", text, labels, registry=self.registry)
+    def show_fronts(self, read: Callable[[], Iterable[Metric]]) -> None:
+        """Sets the function that reads what the fronts have counted, where this is not one."""
+        self._read_calls = read
 
     def show_answers(
         self, count_bytes: Callable[[], int], count_waiting: Callable[[], int]
@@ -88,12 +103,12 @@ class Metrics:
             ("answer_bytes", "Reserved for answers that are not taken yet.", count_bytes),
             ("answers_waiting", "Calls that wait for memory for their answer.", count_waiting),
         ):
-            gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.registry)
+            gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.calls)
             gauge.set_function(count)
 
     def show_calls_never_accepted(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the calls that reached gRPC, but not the server."""
-        self.registry.register(_LostCalls(count))
+        self.calls.register(_LostCalls(count))
 
     def show_versions(self, read: ReadVersions) -> None:
         """Sets the function that reads the states of all versions at each scrape."""
@@ -108,19 +123,29 @@ class Metrics:
         self, model: str, version: int, precision: str, provider: str, engine: ServingEngine
     ) -> None:
         """Counts a version that is ready, and begins its series."""
+        self.show_model(model, version)
         labels = VersionLabels.of(model, version)
-        self._loaded.add(labels)
-        self._shown.add(labels)
         self._engines.add(labels, engine)
         self._model_info.labels(*labels, precision, provider).set(1)
         self._model_loads.labels("success").inc()
 
+    def show_model(self, model: str, version: int) -> None:
+        """Lets calls have series of a version."""
+        labels = VersionLabels.of(model, version)
+        self._loaded.add(labels)
+        self._shown.add(labels)
+
+    def forget_model_later(self, model: str, version: int) -> None:
+        """Ends the series of a version after the next scrapes, unless it is loaded again."""
+        self._loaded.discard(VersionLabels.of(model, version))
+        asyncio.get_running_loop().call_later(_LAST_SCRAPE_S, self.forget_model, model, version)
+
     def model_unloaded(self, model: str, version: int, precision: str, provider: str) -> None:
         """Removes the engine of a version; its counters stay until :meth:`forget_model`."""
         labels = VersionLabels.of(model, version)
-        self._loaded.discard(labels)
         self._engines.remove(labels)
         self._model_info.remove(*labels, precision, provider)
+        self._loaded.discard(labels)
 
     def forget_model(self, model: str, version: int) -> None:
         """Ends the series of a version, unless it was loaded again."""

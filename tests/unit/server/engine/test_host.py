@@ -31,6 +31,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
+from seqserve_server.engine import host
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
@@ -41,42 +42,13 @@ OPTIONS = DecodingOptions(max_decoding_length=10)
 ENDLESS = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
 
 
-class OtherEnd:
-    """The other end of a host whose steps can be blocked."""
+class FrontEnd:
+    """The other end of one socket of a host."""
 
-    def __init__(self, workers: int, slots: int, max_queue: int, **more: Any) -> None:
-        self._more = more
-        self.runtime = FakeRuntime()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.stepping = threading.Event()
-        self.runtime.before_step = self._step
-        self.limits = EngineLimits(
-            workers=workers, slots=slots, max_queue=max_queue, max_source_tokens_per_step=20
-        )
-        self.channel, theirs = socket.socketpair()
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
         self.channel.settimeout(PATIENCE_S)
-        self._stream = self.channel.makefile("rb")
-        self.host = threading.Thread(target=Host(theirs, self._load).run, daemon=True)
-        self.host.start()
-        self.engine: Engine | None = None
-        self.fault: Exception | None = None
-
-    def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
-        if self.fault is not None:
-            raise self.fault
-        self.engine = Engine(
-            self.runtime, setup.limits, deliver, observer, detokenize, **self._more
-        )
-        return self.engine
-
-    def _step(self) -> None:
-        self.stepping.set()
-        assert self.gate.wait(PATIENCE_S)
-
-    def set_up(self) -> Message | None:
-        self.send(Setup(Path(), Provider.CPU, 1, self.limits))
-        return self.receive()
+        self._stream = channel.makefile("rb")
 
     def send(self, message: Message) -> None:
         self.channel.sendall(encode_message(message))
@@ -115,9 +87,57 @@ class OtherEnd:
         return message
 
     def close(self) -> None:
-        self.gate.set()
         self._stream.close()
         self.channel.close()
+
+
+class OtherEnd(FrontEnd):
+    """The other end of a host whose steps can be blocked."""
+
+    def __init__(self, workers: int, slots: int, max_queue: int, **more: Any) -> None:
+        self._more = more
+        self.runtime = FakeRuntime()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.stepping = threading.Event()
+        self.runtime.before_step = self._step
+        self.limits = EngineLimits(
+            workers=workers, slots=slots, max_queue=max_queue, max_source_tokens_per_step=20
+        )
+        channel, theirs = socket.socketpair()
+        super().__init__(channel)
+        self._door, its_door = socket.socketpair()
+        self.host = threading.Thread(target=Host(theirs, self._load, its_door).run, daemon=True)
+        self.host.start()
+        self.engine: Engine | None = None
+        self.fault: Exception | None = None
+
+    def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
+        if self.fault is not None:
+            raise self.fault
+        self.engine = Engine(
+            self.runtime, setup.limits, deliver, observer, detokenize, **self._more
+        )
+        return self.engine
+
+    def _step(self) -> None:
+        self.stepping.set()
+        assert self.gate.wait(PATIENCE_S)
+
+    def set_up(self) -> Message | None:
+        self.send(Setup(Path(), Provider.CPU, 1, self.limits))
+        return self.receive()
+
+    def further(self) -> FrontEnd:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._door, [b"c"], [theirs.fileno()])
+        return FrontEnd(ours)
+
+    def close(self) -> None:
+        self.gate.set()
+        super().close()
+        self._door.close()
 
     def wait_ended(self) -> None:
         self.host.join(PATIENCE_S)
@@ -358,3 +378,60 @@ def test_host_stops_when_the_other_end_leaves_messages_unread() -> None:
         assert other.engine is not None
         with pytest.raises(Draining):
             other.engine.submit(Request(GenerateSpec(source=[EOS], options=OPTIONS)))
+
+
+def test_each_front_gets_the_events_of_its_own_requests(other: OtherEnd) -> None:
+    others = [other.further() for _ in range(2)]
+    for number, front in enumerate(others):
+        # Each front counts for itself.
+        front.submit(1, 5 + number)
+    for number, front in enumerate(others):
+        assert front.last(1) == expected([5 + number, EOS], OPTIONS)
+    assert other.stats_reply().stats.totals["generated_tokens"] > 0
+    for front in others:
+        front.close()
+
+
+def test_events_tell_how_many_requests_other_fronts_have(other: OtherEnd) -> None:
+    further = other.further()
+    other.gate.clear()
+    further.submit(1, 5, options=ENDLESS)
+    assert other.stepping.wait(PATIENCE_S)
+    other.submit(1, 6)
+    other.stats_reply()
+    other.gate.set()
+    assert other.step_events().others == 1
+    further.last(1)
+    further.close()
+
+
+def test_requests_of_a_front_that_has_gone_are_cancelled(other: OtherEnd) -> None:
+    further = other.further()
+    other.gate.clear()
+    further.submit(1, 5, options=ENDLESS)
+    assert other.stepping.wait(PATIENCE_S)
+    further.close()
+    assert other.engine is not None
+    running = other.engine
+    other.submit(1, 6)
+    other.stats_reply()
+    other.gate.set()
+    assert other.last(1) == expected([6, EOS], OPTIONS)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while other.stats_reply().stats.totals["cancelled"] < 1 or running.slots_in_use:
+        assert time.monotonic() < deadline_s
+
+
+def test_a_front_that_reads_nothing_is_cut_off(
+    other: OtherEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "SEND_TIMEOUT_S", 0.05)
+    further = other.further()
+    deadline_s = time.monotonic() + PATIENCE_S
+    with pytest.raises(OSError):
+        while True:
+            further.submit(1, 5, options=ENDLESS, streamed=True)
+            other.submit(1, 6)
+            assert other.last(1) == expected([6, EOS], OPTIONS)
+            assert time.monotonic() < deadline_s
+    further.close()

@@ -33,7 +33,7 @@ from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import RefusalCache
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.deployment import Loader
@@ -78,7 +78,7 @@ class Service:
     server: Server
     rollout: Rollout
     repository: Repository
-    remote: EngineGroup
+    remote: LaunchedGroup
     hosts: Hosts
     runtime: EchoRuntime
     metrics: Metrics
@@ -181,7 +181,7 @@ async def serving(
     def loaded(described: Manifest, refusals: RefusalCache | None = None) -> ServedModel:
         name, version = described.name, described.version
         launchers[name] = Hosts(EchoRuntime(described), limits)
-        engine = EngineGroup([launchers[name].launch], label=described.label, refusals=refusals)
+        engine = LaunchedGroup([launchers[name].launch], label=described.label, refusals=refusals)
         engine.load()
         metrics.model_loaded(name, version, "fp32", "cpu", engine)
         answers = cache.version(name, version) if cache_bytes and name == "echo" else None
@@ -224,7 +224,7 @@ async def serving(
                 server=server,
                 rollout=rollout,
                 repository=repository,
-                remote=cast(EngineGroup, model.engine),
+                remote=cast(LaunchedGroup, model.engine),
                 hosts=hosts,
                 runtime=hosts.runtime,
                 metrics=metrics,

@@ -22,12 +22,12 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall, Unreadable
+from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest
 from seqserve_server.front.generate.route import Directory, route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
     version_of,
@@ -135,7 +135,7 @@ class InferenceServicer(ModelControlServicer):
     """Tensors of texts in, tensors of texts out."""
 
     def __init__(
-        self, rollout: Rollout, metrics: Metrics, directory: Directory, draining: asyncio.Event
+        self, rollout: Versions, metrics: Metrics, directory: Directory, draining: asyncio.Event
     ) -> None:
         """Takes the models, their figures, what requests are routed by, and the event that the
         server shuts down."""

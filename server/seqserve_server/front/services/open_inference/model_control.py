@@ -15,9 +15,9 @@ from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.contract.stats import EngineStats, Histogram
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.models.lifecycle import VERSION
 from seqserve_server.front.models.repository import Entry
-from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.tensors import MAX_NAME, config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage, usage_of
@@ -32,7 +32,7 @@ _INFERENCE = ("GRPCInferenceService.ModelInfer", "GRPCInferenceService.ModelStre
 class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
     """Reports readiness and figures, describes models, and loads and unloads them."""
 
-    def __init__(self, rollout: Rollout, metrics: Metrics, draining: asyncio.Event) -> None:
+    def __init__(self, rollout: Versions, metrics: Metrics, draining: asyncio.Event) -> None:
         self._rollout = rollout
         self._metrics = metrics
         self._repository = rollout.repository

@@ -25,7 +25,7 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.front.engine_client import engine, group
 from seqserve_server.front.engine_client.engine import QueueKey
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.group import LaunchedGroup
 
 READY = Ready(slots=4, max_rows=2, cache_bytes=1000)
 SPEC = GenerateSpec(source=[4, 2], options=DecodingOptions(max_decoding_length=8))
@@ -39,7 +39,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.hosts: list[FakeHost] = []
-        self.group = EngineGroup([self._launch, self._launch], label="m/1")
+        self.group = LaunchedGroup([self._launch, self._launch], label="m/1")
 
     def _launch(self) -> FakeHost:
         self.hosts.append(ready() if len(self.hosts) < 2 else FakeHost())
@@ -73,7 +73,7 @@ def test_both_load_at_the_same_time_and_are_one_engine() -> None:
 def test_one_that_cannot_load_fails_the_version() -> None:
     hosts = [ready(), broken()]
     launches = iter(hosts)
-    group = EngineGroup([lambda: next(launches)] * 2, label="m/1")
+    group = LaunchedGroup([lambda: next(launches)] * 2, label="m/1")
     with pytest.raises(ArtifactError, match="sha256"):
         group.load()
     group.terminate()

@@ -33,9 +33,9 @@ from seqserve_server.contract.errors import (
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
-from seqserve_server.front.models import deployment, folders
+from seqserve_server.front.models import folders
 from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
@@ -78,8 +78,8 @@ class FakeLoader:
         self.may_launch.set()
         self.breaker = BreakerLimits()
 
-    def begin(self, name: str, version: int) -> EngineGroup:
-        return EngineGroup(
+    def begin(self, name: str, version: int) -> LaunchedGroup:
+        return LaunchedGroup(
             [partial(self._launch, version)],
             label=f"{name}/{version}",
             new_breaker=lambda: CircuitBreaker(self.breaker),
@@ -96,7 +96,7 @@ class FakeLoader:
         [*_, last] = [host for host in self.hosts if host.version == version]
         last.break_down()
 
-    def load(self, name: str, version: int, engine: EngineGroup) -> ServedModel:
+    def load(self, name: str, version: int, engine: LaunchedGroup) -> ServedModel:
         self.loads.append(version)
         assert self.may_load.wait(PATIENCE_S)
         folder = self.repository / name / str(version)
@@ -379,10 +379,10 @@ async def test_engine_that_cannot_be_listened_to_is_ended(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
 
-        async def start(engine: EngineGroup) -> None:
+        async def start(engine: LaunchedGroup) -> None:
             raise OSError(24, "Too many open files")
 
-        monkeypatch.setattr(EngineGroup, "start", start)
+        monkeypatch.setattr(LaunchedGroup, "start", start)
         watched.write(2)
         with pytest.raises(ModelNotLoaded, match="Too many open files"):
             await watched.rollout.load("m", 2)
@@ -454,7 +454,7 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
 async def test_series_of_an_unloaded_version_end_after_its_last_scrape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployment, "_LAST_SCRAPE_S", 0.0)
+    monkeypatch.setattr("seqserve_server.front.telemetry.metrics._LAST_SCRAPE_S", 0.0)
     async with watching(tmp_path, 1, 2) as watched:
 
         def shown() -> set[str]:

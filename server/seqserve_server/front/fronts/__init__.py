@@ -1,0 +1,1 @@
+"""Several front processes of one server, which share its port, its versions and its engines."""

@@ -1,0 +1,98 @@
+"""Runs one front in a process of its own; the main process tells it what to serve."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import sys
+
+from prometheus_client.core import Metric
+
+from seqserve_server.front.app import run_loop, tracing_of, trim_memory
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.fronts.peer import Handler, Peer
+from seqserve_server.front.fronts.shared_versions import SharedVersions
+from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.models.rollout import loader_of
+from seqserve_server.front.security.protection import security_of
+from seqserve_server.front.services.server import Server
+from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.process.child_process import ignore_signals
+from seqserve_server.process.logs import LogFormat, LogLevel, configure
+
+
+class FrontProcess:
+    """What the main process calls, one after the other: open, .., serve, .., drain."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        """Takes the socket of the main process."""
+        self._over = asyncio.Event()
+        self._drained = False
+        self._metrics = Metrics()
+        self._server: Server
+        self._handlers: dict[str, Handler] = {
+            "open": self.open,
+            "serve": self.serve,
+            "counted": self.counted,
+            "drain": self.drain,
+        }
+        self._peer = Peer(channel, self._handlers, self._over.set)
+
+    async def until_over(self) -> None:
+        """Waits until the main process closes the socket; exits if that is before a drain."""
+        await self._over.wait()
+        if not self._drained:
+            # The main process was killed, and the engines end with it.
+            os._exit(1)
+
+    async def open(self, number: int, options: ServeOptions) -> int:
+        """Reads what the options name and binds the port, which it returns."""
+        security = security_of(options)
+        glossaries = Glossaries(options.glossaries)
+        await asyncio.to_thread(glossaries.open)
+        self._metrics.show_files(
+            lambda: security.reloads() | glossaries.reloads(), security.expiry_s
+        )
+        loader = loader_of(options, self._metrics)
+        versions = SharedVersions(loader, self._metrics, number, lambda: self._peer)
+        self._handlers.update(versions.handlers())
+        self._server = Server(
+            options, versions, self._metrics, security, tracing_of(options), glossaries
+        )
+        return self._server.port
+
+    async def serve(self) -> None:
+        """Answers calls from now on."""
+        await self._server.start()
+        gc.collect()
+        gc.freeze()
+
+    def counted(self) -> list[Metric]:
+        """Returns the metrics of this front."""
+        return list(self._metrics.calls.collect())
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Refuses new calls and finishes the others, as :meth:`Server.drain`."""
+        finished = await self._server.drain(timeout_s)
+        self._drained = True
+        return finished
+
+
+async def _serve(channel: socket.socket) -> None:
+    trimming = asyncio.create_task(trim_memory())
+    await FrontProcess(channel).until_over()
+    trimming.cancel()
+
+
+def main(arguments: list[str]) -> None:
+    """Serves until the main process closes its socket."""
+    ignore_signals()
+    descriptor, log_format, log_level = arguments
+    configure(LogFormat(log_format), LogLevel(log_level))
+    run_loop(_serve(socket.socket(fileno=int(descriptor))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

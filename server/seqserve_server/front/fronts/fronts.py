@@ -1,0 +1,238 @@
+"""All fronts of a server, in its main process: the same to ``seqserve serve`` as one server.
+
+The main process decides which versions are loaded, runs their engines and answers scrapes. It takes
+no calls: each front listens at the same port, and the system spreads connections over them
+(``SO_REUSEPORT``, socket(7)).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import cast
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from seqserve.errors import OptionError
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
+from seqserve_server.front.engine_client.group import LaunchedGroup
+from seqserve_server.front.fronts.front import Front, FrontState
+from seqserve_server.front.fronts.peer import Handler, PeerGoneError
+from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
+from seqserve_server.front.fronts.sums import added, lasting
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.repository import Entry, Weights
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.telemetry.engine_metrics import usage_of
+from seqserve_server.front.telemetry.metrics import Metrics
+
+_SCRAPE_TIMEOUT_S = 1.0
+
+
+class Fronts:
+    """The front processes of one server; used in the event loop, except where it blocks."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        """Launches the processes at once, so that they start while models load."""
+        if not CAN_SHARE_PORTS:
+            raise OptionError("--front-processes: this system has one; only Linux shares a port")
+        # Nothing listens at it, but it keeps the port for fronts that are started again.
+        self._reserved = reserved_port(options.host, options.port)
+        port = self._reserved.getsockname()[1]
+        own = part_of(options, port)
+        self._options = options
+        self._fronts = [Front(number, own, self._state) for number in range(options.front_count())]
+        self._starting: dict[Entry, ServedModel] = {}
+        self._ended: list[Metric] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._rollout: Rollout
+
+    def control(self, rollout: Rollout, metrics: Metrics) -> None:
+        """Takes what the fronts share."""
+        self._rollout = rollout
+        rollout.on_change = self._tell
+        rollout.deployment.on_started = self._started
+        rollout.deployment.until_idle = self._until_idle
+        metrics.show_fronts(self._families)
+        handlers: dict[str, Handler] = {
+            "load": self._load,
+            "unload": self._unload,
+            "set_traffic": self._set_traffic,
+        }
+        for front in self._fronts:
+            front.handlers = handlers
+            front.on_end = self._keep_counts
+
+    def terminate(self) -> None:
+        """Ends all processes when no event loop runs; blocks."""
+        for front in self._fronts:
+            front.terminate()
+        self._reserved.close()
+
+    @property
+    def port(self) -> int:
+        """The port of the server."""
+        return self._fronts[0].port
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a front takes calls and has an engine for them."""
+        is_serving = any(front.is_serving for front in self._fronts)
+        has_model = any(entry.is_ready for entry in self._rollout.repository.entries)
+        return is_serving and has_model and not self._rollout.repository.is_closed
+
+    async def start(self) -> None:
+        """Starts the engines, then has all fronts answer calls."""
+        self._loop = asyncio.get_running_loop()
+        await self._rollout.start()
+        # One after the other: each takes the port for itself for a moment.
+        for front in self._fronts:
+            await front.start()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Refuses new calls, finishes those that were accepted, and stops.
+
+        Returns whether every call finished in time; the others end with UNAVAILABLE.
+        """
+        self._rollout.close()
+        finished = await asyncio.gather(*(front.drain(timeout_s) for front in self._fronts))
+        await self._rollout.stop()
+        self._reserved.close()
+        return all(finished)
+
+    def _state(self) -> FrontState:
+        repository = self._rollout.repository
+        models = self._starting | {
+            entry: entry.model
+            for entry in repository.entries
+            if entry.model is not None and entry.state is not ModelState.DRAINING
+        }
+        engines = [
+            (entry.name, entry.version, cast(LaunchedGroup, model.engine))
+            for entry, model in models.items()
+        ]
+        return FrontState(engines, Snapshot.of(repository))
+
+    def _tell(self) -> None:
+        task = asyncio.create_task(self._tell_all())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell_all(self) -> None:
+        async def tell(front: Front) -> None:
+            with suppress(PeerGoneError):
+                await front.tell()
+
+        await asyncio.gather(*(tell(front) for front in self._fronts if front.is_serving))
+
+    async def _started(self, entry: Entry, model: ServedModel) -> None:
+        self._starting[entry] = model
+        try:
+            await self._tell_all()
+        finally:
+            del self._starting[entry]
+
+    async def _until_idle(self, entry: Entry, model: ServedModel, timeout_s: float) -> bool:
+        serving = [front for front in self._fronts if front.is_serving]
+        waits = (front.until_idle(entry, timeout_s) for front in serving)
+        return all(await asyncio.gather(*waits))
+
+    async def _load(self, name: str, version: int) -> VersionRecord:
+        return await self._told(await self._rollout.load(name, version))
+
+    async def _unload(self, name: str, version: int) -> VersionRecord:
+        return await self._told(await self._rollout.unload(name, version))
+
+    async def _set_traffic(self, name: str, weights: Weights) -> list[VersionRecord]:
+        entries = await self._rollout.set_traffic(name, weights)
+        return [await self._told(entry) for entry in entries]
+
+    async def _told(self, entry: Entry) -> VersionRecord:
+        # The one that asks is told first, so that its answer is of the new state.
+        await self._tell_all()
+        return VersionRecord.of(entry)
+
+    def _keep_counts(self, front: Front) -> None:
+        self._ended = added([self._ended, lasting(front.counted)])
+        front.counted = []
+
+    def _families(self) -> Iterator[Metric]:
+        # Called by a thread of the scrapes.
+        assert self._loop is not None
+        asking = asyncio.run_coroutine_threadsafe(self._counted(), self._loop)
+        try:
+            fronts = asking.result(2 * _SCRAPE_TIMEOUT_S)
+        except TimeoutError:
+            fronts = [front.counted for front in self._fronts]
+        yield from added([self._ended, *fronts])
+        yield from process_families(self._fronts)
+
+    async def _counted(self) -> list[list[Metric]]:
+        async def count(front: Front) -> list[Metric]:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SCRAPE_TIMEOUT_S):
+                    return await front.count()
+            return front.counted
+
+        return await asyncio.gather(*map(count, self._fronts))
+
+
+def part_of(options: ServeOptions, port: int) -> ServeOptions:
+    """Returns the options of one front: its part of what bounds the server."""
+    count = options.front_count()
+    return replace(
+        options,
+        port=port,
+        max_answer_mb=max(1, options.max_answer_mb // count),
+        cache_mb=-(-options.cache_mb // count),
+        max_connections=options.max_connections and -(-options.max_connections // count),
+    )
+
+
+def reserved_port(host: str, port: int) -> socket.socket:
+    """Binds a socket that shares its port, 0 for any free one, and does not listen."""
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        reserved = socket.socket(family, kind, protocol)
+        try:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind(address)
+        except BaseException:
+            reserved.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        raise StartupError(
+            f"--port: cannot listen on {host} port {port}: {error}; --port 0 takes any free one"
+        ) from None
+    return reserved
+
+
+def process_families(fronts: Iterable[Front]) -> Iterable[Metric]:
+    """Measures the process of each front."""
+    memory = GaugeMetricFamily(
+        "seqserve_front_resident_memory_bytes",
+        "Resident memory of a front process.",
+        labels=["front"],
+    )
+    cpu = CounterMetricFamily(
+        "seqserve_front_cpu_seconds", "CPU time of a front process.", labels=["front"]
+    )
+    restarts = CounterMetricFamily(
+        "seqserve_front_restarts", "Times that a front was started again.", labels=["front"]
+    )
+    for front in fronts:
+        label = [str(front.number)]
+        restarts.add_metric(label, front.restarts)
+        if usage := usage_of(front.pids):
+            memory.add_metric(label, usage.resident_bytes)
+            cpu.add_metric(label, usage.cpu_s)
+    return memory, cpu, restarts

@@ -1,0 +1,139 @@
+"""A server of several fronts: its callers see one server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.support.endless_model import NAME, copy_version
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
+
+from seqserve import AsyncClient, Client
+from seqserve.errors import NotFound, Unavailable
+from seqserve.model import ModelState
+
+FRONTS = 3
+# The system spreads so many over all fronts, but for one case in 10,000.
+CONNECTIONS = 24
+SOURCE = "The old train waits for"
+LENGTH = 40
+
+
+@pytest.fixture(scope="module")
+def several(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server of three fronts with ``endless/1``, whose folder tests may change."""
+    folder = tmp_path_factory.mktemp("fronts")
+    copy_version(repository, folder / "models", 1)
+    options = ("--slots", "16", "--workers", "1", "--stall-timeout-s", "3", "--keep-versions", "2")
+    fronts = ("--front-processes", str(FRONTS))
+    with ServerProcess(folder / "models", folder, *options, *fronts) as server:
+        yield server
+        server.stop()
+        assert server.fronts() == []
+
+
+async def ask_all(server: ServerProcess, *, version: int = 0) -> list[str]:
+    """Asks over many connections, at the same time."""
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(AsyncClient(server.target, timeout_s=PATIENCE_S))
+            for _ in range(CONNECTIONS)
+        ]
+        calls = (
+            client.generate(
+                SOURCE, version=version, min_decoding_length=LENGTH, max_decoding_length=LENGTH
+            )
+            for client in clients
+        )
+        return [result.text for result in await asyncio.gather(*calls)]
+
+
+def test_every_front_gives_the_answer_of_one(
+    several: ServerProcess, repository: Path, tmp_path: Path
+) -> None:
+    answers = set(asyncio.run(ask_all(several)))
+    with ServerProcess(repository, tmp_path, "--front-processes", "1") as one:
+        assert answers == set(asyncio.run(ask_all(one)))
+    assert len(answers) == 1
+    busy = [several.value("front_cpu_seconds_total", front=str(n)) for n in range(FRONTS)]
+    assert len(several.fronts()) == FRONTS and all(busy)
+
+
+def test_metrics_are_sums_over_the_fronts(several: ServerProcess) -> None:
+    before = several.value("requests_total", code="OK", model=NAME)
+    asyncio.run(ask_all(several))
+    assert several.value("requests_total", code="OK", model=NAME) == before + CONNECTIONS
+    until(several.is_idle)
+
+
+def test_a_killed_front_takes_only_its_own_calls(several: ServerProcess) -> None:
+    async def run() -> None:
+        pids = several.fronts()
+        counted = several.value("requests_total", code="OK", model=NAME)
+        # The counts of the last seconds go with a front that is killed.
+        await asyncio.sleep(2.5)
+        calls = asyncio.create_task(ask_all(several))
+        await eventually(lambda: several.under_way() > 0 or calls.done())
+        os.kill(pids[0], signal.SIGKILL)
+        # Calls of the front that was killed are repeated by their clients.
+        assert len(set(await calls)) == 1
+        assert set(pids[1:]) <= set(several.fronts())
+        await eventually(lambda: "front has started again" in several.stderr)
+        assert several.value("front_restarts_total") == 1
+        assert several.value("requests_total", code="OK", model=NAME) >= counted
+
+    asyncio.run(run())
+    assert len(set(asyncio.run(ask_all(several)))) == 1
+    until(several.is_idle)
+
+
+def test_a_front_that_stands_still_is_replaced(several: ServerProcess) -> None:
+    os.kill(several.fronts()[0], signal.SIGSTOP)
+    until(lambda: "front has stood still and is ended" in several.stderr)
+    until(lambda: several.stderr.count("front has started again") == 2)
+    assert len(set(asyncio.run(ask_all(several)))) == 1
+
+
+def test_a_killed_engine_serves_all_fronts_again(several: ServerProcess) -> None:
+    [engine] = several.engines()
+    os.kill(engine, signal.SIGKILL)
+    until(lambda: "engine has started again" in several.stderr)
+    assert len(set(asyncio.run(ask_all(several)))) == 1
+
+
+def test_versions_change_for_all_fronts_at_once(several: ServerProcess) -> None:
+    copy_version(several.repository, several.repository, 2)
+    with Client(several.target) as client:
+        assert client.load_model(NAME, 2).state is ModelState.READY
+        # Whichever front answers, it has the version.
+        assert len(set(asyncio.run(ask_all(several, version=2)))) == 1
+        client.set_traffic(NAME, {1: 1, 2: 1})
+        assert {model.traffic_share for model in client.models()} == {0.5}
+        client.unload_model(NAME, 1)
+        with pytest.raises(NotFound):
+            client.load_model(NAME, 3)
+
+    async def all_refuse() -> None:
+        with pytest.raises(Exception, match="not loaded"):
+            await ask_all(several, version=1)
+
+    asyncio.run(all_refuse())
+    assert len(set(asyncio.run(ask_all(several)))) == 1
+
+
+def test_no_process_outlives_a_server_that_is_killed(repository: Path, tmp_path: Path) -> None:
+    options = ("--front-processes", "2")
+    with ServerProcess(repository, tmp_path, *options) as server:
+        with Client(server.target, retry=ONCE) as client:
+            pieces = client.stream(SOURCE, min_decoding_length=LENGTH)
+            next(pieces)
+            server.signal(signal.SIGKILL)
+            with pytest.raises(Unavailable):
+                list(pieces)
+        until(lambda: not server.fronts() and not server.engines())
+        assert "Traceback" not in server.stderr

@@ -1,0 +1,127 @@
+"""Calls between two processes over a socket, here between two ends in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from seqserve.errors import SeqserveError
+from seqserve_server.contract.errors import ModelNotFound
+from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError
+
+
+@asynccontextmanager
+async def connected(**handlers: Handler) -> AsyncIterator[tuple[Peer, asyncio.Event]]:
+    """Gives one end; the other one has the handlers, and the event tells when it is alone."""
+    ours, theirs = socket.socketpair()
+    alone = asyncio.Event()
+    other = Peer(theirs, handlers, alone.set)
+    peer = Peer(ours, {}, lambda: None)
+    try:
+        yield peer, alone
+    finally:
+        peer.close()
+        other.close()
+
+
+def test_a_call_returns_what_the_handler_does() -> None:
+    async def slowly(value: int) -> int:
+        await asyncio.sleep(0.01)
+        return -value
+
+    async def run() -> None:
+        async with connected(add=lambda a, b: a + b, slowly=slowly) as (peer, _):
+            slow = asyncio.create_task(peer.call("slowly", 5))
+            assert await peer.call("add", 2, 3) == 5
+            assert not slow.done()
+            assert await slow == -5
+
+    asyncio.run(run())
+
+
+def test_messages_of_any_size_arrive_whole_and_in_order() -> None:
+    received: list[bytes] = []
+
+    async def run() -> None:
+        async with connected(take=received.append) as (peer, _):
+            sizes = (0, 1, 3_000_000, 17, 900_000)
+            await asyncio.gather(*(peer.call("take", bytes(size)) for size in sizes))
+            assert [len(data) for data in received] == list(sizes)
+
+    asyncio.run(run())
+
+
+def test_errors_of_the_server_arrive_as_they_are_and_others_by_their_text() -> None:
+    def refuse() -> None:
+        raise ModelNotFound("no model 'x'")
+
+    def fail() -> None:
+        raise ZeroDivisionError("never")
+
+    async def run() -> None:
+        async with connected(refuse=refuse, fail=fail) as (peer, _):
+            with pytest.raises(ModelNotFound, match="no model 'x'"):
+                await peer.call("refuse")
+            with pytest.raises(SeqserveError, match="ZeroDivisionError: never"):
+                await peer.call("fail")
+            with pytest.raises(SeqserveError, match="KeyError"):
+                await peer.call("unknown")
+
+    asyncio.run(run())
+
+
+def test_a_socket_is_handed_over() -> None:
+    def greet(name: str, channel: socket.socket) -> None:
+        with channel:
+            channel.sendall(name.encode())
+
+    async def run() -> None:
+        async with connected(greet=greet, add=lambda a, b: a + b) as (peer, _):
+            pairs = [socket.socketpair() for _ in range(3)]
+            calls = [peer.call("greet", f"n{i}", channel=b) for i, (_, b) in enumerate(pairs)]
+            assert await asyncio.gather(*calls, peer.call("add", 1, 1)) == [None] * 3 + [2]
+            for number, (ours, _) in enumerate(pairs):
+                with ours:
+                    ours.settimeout(10.0)
+                    # The other end is closed on both sides, so nothing more comes.
+                    assert ours.makefile("rb").read() == f"n{number}".encode()
+
+    asyncio.run(run())
+
+
+def test_calls_fail_when_the_other_process_ends() -> None:
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        gone = asyncio.Event()
+        peer = Peer(ours, {}, gone.set)
+        call = asyncio.create_task(peer.call("never"))
+        await asyncio.sleep(0)
+        theirs.close()
+        with pytest.raises(PeerGoneError):
+            await call
+        await asyncio.wait_for(gone.wait(), 10.0)
+        with pytest.raises(PeerGoneError):
+            await peer.call("later")
+
+    asyncio.run(run())
+
+
+def test_a_caller_that_leaves_hinders_no_other() -> None:
+    begun = asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        async with connected(wait=wait, add=lambda a, b: a + b) as (peer, _):
+            leaving = asyncio.create_task(peer.call("wait"))
+            await begun.wait()
+            leaving.cancel()
+            assert await peer.call("add", 1, 2) == 3
+
+    asyncio.run(run())
