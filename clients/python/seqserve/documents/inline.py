@@ -15,10 +15,11 @@ from typing import TypeAlias
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.marked_text import BLANK, MarkedText
+from seqserve.documents.marks import Mark
 from seqserve.documents.menus import items_of
 from seqserve.documents.passage import Link, Passage, Translation, fits, joined_passages
 from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired
-from seqserve.documents.placement import Mark, placed
+from seqserve.documents.placement import placed
 from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 
+from seqserve.documents.marks import Mark
 from seqserve.documents.pieces import Element, Kind, base_of
-from seqserve.documents.placement import Mark
 from seqserve.documents.syntax import Syntax
 
 BLANK = " \t\r\n\f"

@@ -8,45 +8,16 @@ https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from seqserve.documents.aligned_words import Word, words_of
-from seqserve.documents.passage import Link, Translation
+from seqserve.documents.marks import Mark, kept_in, without_kept
+from seqserve.documents.passage import Translation
 from seqserve.words import has_words
 
 # A place within a word, as of aligned_words.
 _IN_WORD = re.compile(r"(?<=\w)(?=['’‑-]?\w)|(?<=\w['’‑-])(?=\w)")
-
-
-class Mark(NamedTuple):
-    """An element of a text. Places count characters of the text."""
-
-    begin: int
-    end: int
-    """As ``begin`` for one that is at a place and around nothing."""
-    opening: str
-    """Its markup, or that before its text."""
-    closing: str = ""
-    """Its markup after its text."""
-    children: tuple[Mark, ...] = ()
-    """The elements within it, in order."""
-    is_kept: bool = False
-    """Whether its text represents it in the translation too, as the server keeps it."""
-    is_apart: bool = False
-    """Of one at a place: whether white space is before it."""
-    is_glued: bool = False
-    """Of one at a place: whether a word follows at once."""
-    is_space: bool = False
-    """Whether it is a space of the text."""
-    write: Callable[[str], str] | None = None
-    """Writes text within it, if not as around it."""
-
-    @property
-    def is_point(self) -> bool:
-        """Whether it is at a place, and around nothing."""
-        return self.is_kept or self.is_space or self.begin == self.end
 
 
 def placed(
@@ -68,7 +39,7 @@ def placed(
         write: Writes text as the format wants it.
         lost: Gets the texts of the elements that keep the words of the source.
     """
-    translation, places = _without_kept(translation, source, marks)
+    translation, places = without_kept(translation, source, marks)
     words = words_of(translation, sorted(places.values()))
     return _Writer(translation.text, source, words, places, lost).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
@@ -222,7 +193,7 @@ class _Writer:
         return (min(max(at, within[0]), within[1]),) * 2
 
     def _with_kept(self, mark: Mark, begin: int, end: int) -> tuple[int, int]:
-        for kept in _kept(mark.children):
+        for kept in kept_in(mark.children):
             at = self.places.get(kept.begin, begin)
             if at < begin and not has_words(self.text[at:begin]):
                 begin = at
@@ -252,46 +223,6 @@ class _Writer:
             if word.source is not None and word.source < place
         )
         return max(before, default=(0, within[0]))[1]
-
-
-def _without_kept(
-    translation: Translation, source: str, marks: Sequence[Mark]
-) -> tuple[Translation, dict[int, int]]:
-    """Removes what represents marks; returns where each was, by where it begins in the source."""
-    text, links = translation.text, translation.alignment
-    spans = []
-    for mark in _kept(marks):
-        stand_in = source[mark.begin : mark.end]
-        begins = (link.target_begin for link in links if link.source_begin == mark.begin)
-        begin = next((begin for begin in begins if text.startswith(stand_in, begin)), None)
-        if begin is None and stand_in.startswith("{"):
-            # Nothing is known of its token.
-            begin = text.find(stand_in)
-        if begin is not None and begin >= 0:
-            spans.append((begin, begin + len(stand_in), mark.begin))
-    parts: list[str] = []
-    rest: list[Link] = []
-    places: dict[int, int] = {}
-    read = length = 0
-    for begin, end, origin in [*sorted(spans), (len(text), len(text), None)]:
-        for link in links:
-            if read <= link.target_begin and link.target_end <= begin:
-                shift = length - read
-                places_in_text = link.target_begin + shift, link.target_end + shift
-                rest.append(Link(link.source_begin, link.source_end, *places_in_text))
-        parts.append(text[read:begin])
-        length += begin - read
-        read = end
-        if origin is not None:
-            places[origin] = length
-    return Translation("".join(parts), tuple(rest)), places
-
-
-def _kept(marks: Iterable[Mark]) -> Iterator[Mark]:
-    for mark in marks:
-        if mark.is_kept:
-            yield mark
-        yield from _kept(mark.children)
 
 
 def _outside(place: int, taken: list[tuple[int, int]]) -> int:
