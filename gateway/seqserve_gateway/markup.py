@@ -42,4 +42,4 @@ def xml(
         inline.add(id(node))
         return Role.INLINE
 
-    return Table(roles={}, namespaces=None, is_text=True, role=role).passages(text)
+    return Table(roles={}, namespaces=None, is_text=True, role=role).parse([text])

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.documents import html
 from seqserve.documents.archive import opened, rewrite, text_of, texts_of
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, format_of, parser_of
 from seqserve.documents.passage import (
@@ -60,6 +61,8 @@ class Job(NamedTuple):
     """Of the file."""
     options: Mapping[str, Any] = {}
     """Further arguments of the reader of XML."""
+    languages: Languages = UNKNOWN
+    """Of the texts and of their translations."""
 
 
 class Part(NamedTuple):
@@ -134,7 +137,7 @@ def write(job: Job, answers: Sequence[Sequence[Answer] | None]) -> list[list[str
         job: As it was read.
         answers: Of the passages of each text; None for a text that stays.
     """
-    return [*_translations(job, answers).values()]
+    return [*_translations(job, answers, Report()).values()]
 
 
 def write_file(
@@ -144,8 +147,9 @@ def write_file(
 
     See :func:`write` and :class:`.Report`.
     """
-    texts = {name: best for name, (best, *_) in _translations(job, answers).items()}
-    facts = _report(job, answers, texts).facts(_MOST_LEFT)
+    report = Report()
+    texts = {name: best for name, (best, *_) in _translations(job, answers, report).items()}
+    facts = report.facts(_MOST_LEFT)
     assert job.content is not None
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
@@ -157,28 +161,6 @@ def write_file(
     ):
         rewrite(source, archive, kind, lambda part: texts[part.filename])
     return packed.getvalue(), facts
-
-
-def _report(
-    job: Job, answers: Sequence[Sequence[Answer] | None], written: Mapping[str, str]
-) -> Report:
-    report, parse = Report(), _parser_of(job)
-
-    def add(passage: Passage, answer: Answer, part: str) -> None:
-        if isinstance(answer, Divided):
-            for each, own in zip(parts_of(passage), answer.answers, strict=True):
-                add(each, own, part)
-        else:
-            best, _, warnings = answer[0] if answer else (None, b"", ())
-            report.add(passage, best, part, warnings)
-
-    for (name, text), own in zip(_texts(job).items(), answers, strict=True):
-        part = "" if name == job.form else name
-        # A text in the target language stays.
-        for passage, answer in zip(parse(text), own or (), strict=own is not None):
-            add(passage, answer, part)
-        report.check(parse(written[name]), part)
-    return report
 
 
 def outcome(name: str, *given: Any) -> Any:
@@ -196,15 +178,20 @@ def outcome(name: str, *given: Any) -> Any:
         return error
 
 
-def _translations(job: Job, answers: Sequence[Sequence[Answer] | None]) -> dict[str, list[str]]:
+def _translations(
+    job: Job, answers: Sequence[Sequence[Answer] | None], report: Report
+) -> dict[str, list[str]]:
     parse = _parser_of(job)
     translations: dict[str, list[str]] = {}
     for (name, text), own in zip(_texts(job).items(), answers, strict=True):
-        if own is None:
-            translations[name] = [text]
-            continue
-        passages = zip(parse(text), own, strict=True)
-        translations[name] = _joined([_written(*each) for each in passages])
+        # A text in the target language stays.
+        part, translations[name] = "" if name == job.form else name, [text]
+        if own is not None:
+            passages = zip(parse(text), own, strict=True)
+            written = [_written(*each, report, part) for each in passages]
+            translations[name] = _joined(written)
+        if job.content is not None:
+            report.check(parse(translations[name][0]), part)
     return translations
 
 
@@ -231,11 +218,11 @@ def _texts(job: Job) -> Mapping[str, str]:
 def _parser_of(job: Job) -> Callable[[str], Iterable[Passage]]:
     if job.content is not None:
         kind = format_of(Path(job.form))
-        parser = parser_of(kind, field=None, column=None, joins_lines=False)
+        parser = parser_of(kind, languages=job.languages)
         return lambda text: parser(io.StringIO(text, ""))
     if job.form == "xml":
         return partial(xml, **job.options)
-    return _plain if job.form == "plain" else lambda text: html.parse([text])
+    return _plain if job.form == "plain" else lambda text: html.parse([text], job.languages)
 
 
 def _plain(text: str) -> list[Passage]:
@@ -248,13 +235,19 @@ def _part(passage: Passage) -> Part:
     return Part(passage.text, passage.kept, passage.split_passages is not None)
 
 
-def _written(passage: Passage, answer: Answer) -> list[str]:
-    if answer is None:
-        return [passage.before + passage.source]
+def _written(passage: Passage, answer: Answer, report: Report, part: str) -> list[str]:
     if isinstance(answer, Divided):
         both = zip(parts_of(passage), answer.answers, strict=True)
-        return ["".join(_written(part, own)[0] for part, own in both)]
-    return [passage.before + passage.written(_translation(*each)) for each in answer]
+        return ["".join(_written(*each, report, part)[0] for each in both)]
+    # One without text would be lost.
+    texts = [_translation(*each) for each in answer or () if each[0].strip()]
+    if answer and not texts:
+        report.leave(passage, "its translation is empty", part)
+    written = [passage.before + passage.written(each) for each in texts]
+    if not answer or texts:
+        best, warnings = (texts[0].text, texts[0].warnings) if texts else (None, ())
+        report.add(passage, best, part, warnings)
+    return written or [passage.before + passage.source]
 
 
 def _translation(text: str, packed: bytes, warnings: tuple[str, ...]) -> Translation:

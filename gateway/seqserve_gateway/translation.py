@@ -11,6 +11,7 @@ from typing import Any
 
 from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
+from seqserve.documents.attributes import Languages
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
@@ -112,7 +113,7 @@ async def translated(
             "beam_size": max(count, _LEAST_BEAMS),
         }
         options = (options or {}) | beams
-    reading = Reading(call, job, field)
+    reading = Reading(call, job._replace(languages=Languages(source, target)), field)
     sources, answers = await _answers_of(call, reading, source, target, options)
     written: list[list[str]] = await reading("write", answers)
     return [
@@ -138,7 +139,8 @@ async def translated_file(
     if path.suffix.lower() not in SUFFIXES:
         reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
-    reading = Reading(call, Job(file.name, content=file.content), field)
+    languages = Languages(source, target)
+    reading = Reading(call, Job(file.name, content=file.content, languages=languages), field)
     _, answers = await _answers_of(call, reading, source, target)
     content, facts = await reading("write_file", answers)
     return File(f"{path.stem}_{target}{path.suffix}", content), facts

@@ -32,7 +32,7 @@ def same(passage: Passage) -> str:
 
 def rewritten(kind: Format, content: bytes, answer: Answer) -> bytes:
     """A document with an answer in the place of each passage."""
-    parser = parser_of(kind, field="text", column="text", joins_lines=False)
+    parser = parser_of(kind, field="text", column="text")
 
     def written(text: str) -> str:
         return "".join(map(answer, parser(io.StringIO(text, newline=""))))

@@ -24,7 +24,8 @@ _OF_SITES = re.compile(
     r"|(?<=\])\[[^\]\n]*\]"
 )
 _HTML = {"script", "style", "code", "pre", "template", "textarea", "svg", "math", "kbd", "samp"}
-_HTML |= {"var", "noscript", "iframe", "head"}
+_HTML |= {"var", "noscript", "iframe"}
+_ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
 _WORD_TEXTS = (
     "//*[local-name()='t'][not(ancestor::*[local-name()='del' or local-name()='moveFrom'])]"
 )
@@ -51,6 +52,7 @@ def _is_marked(element: xml._Element) -> bool:
 
 def _texts(root: xml._Element, is_unseen: Callable[[xml._Element], bool]) -> Iterator[str]:
     if isinstance(root.tag, str) and not is_unseen(root):
+        yield from (root.get(name, "") for name in _ATTRIBUTES)
         yield root.text or ""
         for child in root:
             yield from _texts(child, is_unseen)
@@ -59,7 +61,8 @@ def _texts(root: xml._Element, is_unseen: Callable[[xml._Element], bool]) -> Ite
 
 def _markdown(content: bytes) -> Iterator[str]:
     text = _OF_SITES.sub("", content.decode())
-    yield from _html(_MARKDOWN.render(text).encode() or b"<p>")
+    page = re.sub(r' (?:alt|title)="[^"]*"', "", _MARKDOWN.render(text))
+    yield from _html(page.encode() or b"<p>")
 
 
 def _parts(content: bytes, pattern: str) -> Iterator[xml._Element]:

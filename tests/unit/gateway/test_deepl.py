@@ -81,6 +81,7 @@ async def test_key_may_be_a_field() -> None:
     ("text", "handling", "expected"),
     [
         ("<p>a <b>b</b></p>", "html", "<p>A <b>B</b></p>"),
+        ("<a title='c'>a</a> | <a>b</a>", "html", "<a title='C'>A</a> | <a>B</a>"),
         ("<seg>a <x id='1'/>b</seg>", "xml", "<seg>A <x id='1'/>B</seg>"),
         ("a <b", "", "A <B"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.client.documents.translating import in_capitals
+from tests.unit.client.documents.marking import in_capitals
 from tests.unit.gateway.translating import PAIR, translating
 
 from seqserve.documents.passage import ParseError
@@ -50,6 +50,34 @@ async def test_markup_follows_its_words() -> None:
     assert answer["translatedText"] == ["<p>A <b>B</b> C &amp; D</p>", "<p>PLAIN</p>"]
     aligned = {request.source: request.options.return_alignment for request in server.requests}
     assert aligned == {"a b c & d": True, "plain": False}
+
+
+FRAGMENT = (
+    '<p lang="en">See <a title="a &amp; b">this</a> now.</p><a>Home</a> › <a>News</a>'
+    '<input placeholder="c"><p lang="fr">d</p>'
+)
+TRANSLATED = (
+    '<p lang="de">SEE <a title="A &amp; B">THIS</a> NOW.</p><a>HOME</a> › <a>NEWS</a>'
+    '<input placeholder="C"><p lang="fr">d</p>'
+)
+
+
+@pytest.mark.parametrize("has_scorer", [True, False])
+async def test_fragments_have_menus_attributes_and_a_language(has_scorer: bool) -> None:
+    async with translating("en-de") as (client, server):
+        server.has_scorer = has_scorer
+        answer = await translate(client, [FRAGMENT] * 2, format="html")
+    assert answer["translatedText"] == [TRANSLATED] * 2
+    assert {"Home", "News", "a & b", "See this now."} <= {each.source for each in server.requests}
+
+
+async def test_alternatives_have_attributes() -> None:
+    async with translating("en-de") as (client, _):
+        body = '<p>a <b title="c">d</b></p><hr title="e">'
+        answer = await translate(client, body, format="html", alternatives=2)
+    texts = [answer["translatedText"], *answer["alternatives"]]
+    assert texts[0] == '<p>A <b title="C">D</b></p><hr title="E">'
+    assert all('title="C"' in text and "A <b" in text for text in texts)
 
 
 async def test_model_without_alignment_translates_between_the_tags() -> None:

@@ -9,7 +9,7 @@ import io
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipInfo
@@ -30,8 +30,10 @@ from seqserve.command.document_run import DocumentRun
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.writers import DocumentWriter
 from seqserve.documents.archive import opened, rewrite, text_of
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.formats import (
     ARCHIVES,
+    PAGES,
     Format,
     format_of,
     is_named_as_document,
@@ -198,7 +200,11 @@ class _Translator:
     def translate(self, file: Path, kind: Format) -> None:
         out, options = self.options.output_of(file), self.options
         parser = parser_of(
-            kind, field=options.field, column=options.column, joins_lines=options.join_lines
+            kind,
+            field=options.field,
+            column=options.column,
+            joins_lines=options.join_lines,
+            languages=self._languages() if kind in PAGES else UNKNOWN,
         )
         is_shown = is_terminal(sys.stderr) and (out is not None or not sys.stdout.isatty())
         facts = {**options.call(), "format": kind.value}
@@ -234,6 +240,19 @@ class _Translator:
                     self._run(writer, progress, _passages(parser, source, source.name))
                 self.report.check(parser(io.StringIO("".join(texts), newline="")))
         _tell_failures(writer, source.name)
+
+    def _languages(self) -> Languages:
+        """Returns the languages of a page and its translation, which the model may tell."""
+        options, call = self.options, self.options.call()
+        told = Languages(call.get("source_language") or "", call.get("target_language") or "")
+        if told.target:
+            return told
+        # Without them a page is translated all the same, and its language stays.
+        with suppress(errors.CallError):
+            model = self.client.model(options.model, options.model_version)
+            known = (model.source_languages, model.target_languages)
+            return Languages(*(codes[0] if len(codes) == 1 else "" for codes in known))
+        return told
 
     def _archive(
         self,

@@ -261,6 +261,9 @@ class DocumentWriter(Writer):
             self._add(passage, translation_of(outcome))
 
     def _add(self, passage: Passage, translation: Translation) -> None:
+        if not translation.text.strip():
+            self._fail(passage, "its translation is empty")
+            return
         text = passage.written(translation)
         try:
             text.encode(self.encoding)

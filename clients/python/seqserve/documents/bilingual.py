@@ -15,8 +15,6 @@ def target(
     source: Iterable[Piece],
     syntax: Syntax,
     *,
-    line: int = 1,
-    before: str = "",
     kept: str = "",
     opening: str = "",
     closing: str = "",
@@ -26,8 +24,6 @@ def target(
     Args:
         source: The text to translate.
         syntax: How the document writes it.
-        line: The line of the text.
-        before: What comes before the place.
         kept: What is in the place; it stays there without a translation.
         opening: What is written before a translation.
         closing: What is written after it.
@@ -35,18 +31,17 @@ def target(
     parts = [*passages([*source], syntax)]
     texts = [index for index, part in enumerate(parts) if part.has_words]
     if not texts:
-        return Passage(line=line, before=before, source=kept)
+        return Passage(line=0, source=kept)
     if len(texts) > 1:
         fault = "cannot be translated in one piece: it is too long, or a choice of several texts"
-        return Passage(line=line, before=before, source=kept, fault=fault)
+        return Passage(line=0, source=kept, fault=fault)
     [index] = texts
     part = parts[index]
     opening += "".join(each.before + each.source for each in parts[:index]) + part.before
     closing = "".join(each.before + each.source for each in parts[index + 1 :]) + closing
     return part.changed(
         partial(_within, opening, closing),
-        line=line,
-        before=before,
+        before="",
         source=kept,
         written=partial(_written, part, opening, closing),
     )
@@ -60,4 +55,4 @@ def _within(opening: str, closing: str, parts: Iterator[Passage]) -> Iterator[Pa
     for each in parts:
         yield replace(each, before=opening + each.before)
         opening = ""
-    yield Passage(line=1, before=opening + closing)
+    yield Passage(line=0, before=opening + closing)

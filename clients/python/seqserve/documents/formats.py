@@ -5,9 +5,11 @@ from __future__ import annotations
 from enum import Enum
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.passage import Parser
 from seqserve.errors import OptionError
 
@@ -44,12 +46,12 @@ _FORMATS: dict[Format, tuple[str, ...]] = {
     Format.JSON: ("json_files.parse", ".json"),
     Format.ARB: ("json_files.parse_arb", ".arb"),
     Format.PO: ("gettext.parse", ".po", ".pot"),
-    Format.ANDROID: ("app_strings.parse_android", ".xml"),
+    Format.ANDROID: ("app_strings.ANDROID.parse", ".xml"),
     Format.STRINGS: ("app_strings.parse_apple", ".strings"),
     Format.XLIFF: ("xliff.parse", ".xliff", ".xlf"),
     Format.CSV: ("table.parse", ".csv", ".tsv"),
-    Format.DOCX: ("office.parse_docx", ".docx"),
-    Format.ODT: ("office.parse_odt", ".odt"),
+    Format.DOCX: ("office.DOCX.parse", ".docx"),
+    Format.ODT: ("office.ODT.parse", ".odt"),
     Format.EPUB: ("html.parse_xhtml", ".epub"),
 }
 _SUFFIXES = {suffix: kind for kind, (_, *suffixes) in _FORMATS.items() for suffix in suffixes}
@@ -82,12 +84,25 @@ def is_named_as_document(path: Path) -> bool:
     return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
-def parser_of(kind: Format, *, field: str | None, column: str | None, joins_lines: bool) -> Parser:
+PAGES = {Format.HTML, Format.EPUB}
+"""Formats whose documents name their language."""
+
+
+def parser_of(
+    kind: Format,
+    *,
+    field: str | None = None,
+    column: str | None = None,
+    joins_lines: bool = False,
+    languages: Languages = UNKNOWN,
+) -> Parser:
     """Imports the parser of a format, which may need a library."""
     module, _, function = _FORMATS[kind][0].partition(".")
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"
-    parse: Any = getattr(import_module(f"seqserve.documents.{module}"), function)
+    parse: Any = attrgetter(function)(import_module(f"seqserve.documents.{module}"))
+    if kind in PAGES:
+        return partial(parse, languages=languages)
     if kind is Format.JSON_LINES:
         if not field:
             raise OptionError(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
 from seqserve.documents.messages import pieces
-from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
 from seqserve.documents.syntax import IN_C, backslashes
 
 _STRING = r'"(?:[^"\\\r\n]|\\.)*"'
@@ -52,47 +52,46 @@ def parse(lines: Lines) -> Iterator[Passage]:
     The first plural form is the translation of the singular, the others of the plural. Forms that
     the header of the document counts and an entry lacks are added.
     """
-    source = "".join(lines)
-    end, forms, line = 0, 0, 1
+    return joined_passages(_parts("".join(lines)))
+
+
+def _parts(source: str) -> Iterator[str | Passage]:
+    end = forms = 0
     for entry in _entries(source):
         texts = {each.keyword: each for each in entry}
-        if not _SYNTAX.read(texts["msgid"].raw):
-            if count := _FORMS.search(_SYNTAX.read(texts["msgstr"].raw)):
-                forms = int(count[1])
-            continue
-        line = texts["msgid"].line
-        for passage, end_of_passage in _places(entry, texts, forms, source, end):
-            yield passage
-            end = end_of_passage
-    yield Passage(line=line, before=source[end:])
+        if _SYNTAX.read(texts["msgid"].raw):
+            yield source[end : entry[0].begin]
+            yield from _translations(entry, texts, forms, source)
+            end = entry[-1].end
+        elif count := _FORMS.search(_SYNTAX.read(texts["msgstr"].raw)):
+            forms = int(count[1])
+    yield source[end:]
 
 
-def _places(
-    entry: list[_Statement], texts: dict[str, _Statement], forms: int, source: str, end: int
-) -> Iterator[tuple[Passage, int]]:
-    translations = [each for each in entry if each.keyword == "msgstr"]
-    for place in translations:
+def _translations(
+    entry: list[_Statement], texts: dict[str, _Statement], forms: int, source: str
+) -> Iterator[str | Passage]:
+    places = [each for each in entry if each.keyword == "msgstr"]
+    end = entry[0].begin
+    for place in places:
         if not _SYNTAX.read(place.raw):
-            text = _text(texts, place.form, forms)
-            before = source[end : place.begin]
-            passage = _target(text, before, kept=place.raw)
+            yield source[end : place.begin]
+            yield _target(_text(texts, place.form, forms), kept=place.raw)
             end = place.begin + len(place.raw)
-            yield passage, end
-    last = translations[-1]
-    if "msgid_plural" not in texts or any(_SYNTAX.read(each.raw) for each in translations):
+    last = places[-1]
+    yield source[end : last.end]
+    if "msgid_plural" not in texts or any(_SYNTAX.read(each.raw) for each in places):
         return
-    text = texts["msgid_plural"]
     line_end = source[last.begin + len(last.raw) + 1 : last.end].strip(" \t")
-    for form in range(len(translations), forms):
-        before, end = source[end : last.end], last.end
+    for form in range(len(places), forms):
         # The last line of the document may lack its end.
-        start = "" if line_end or form > len(translations) else "\n"
+        start = "" if line_end or form > len(places) else "\n"
         opening, closing = f'{start}msgstr[{form}] "', '"' + (line_end or "\n")
-        yield _target(text, before, opening=opening, closing=closing), end
+        yield _target(texts["msgid_plural"], opening=opening, closing=closing)
 
 
-def _target(text: _Statement, before: str, **around: str) -> Passage:
-    return target(pieces(text.raw, _SYNTAX), _SYNTAX, line=text.line, before=before, **around)
+def _target(text: _Statement, **around: str) -> Passage:
+    return target(pieces(text.raw, _SYNTAX), _SYNTAX, **around)
 
 
 def _text(texts: dict[str, _Statement], form: int | None, forms: int) -> _Statement:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import groupby, pairwise
 
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
+from seqserve.documents.attributes import UNKNOWN, Languages, read_tag
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import Node as XmlNode
-from seqserve.documents.xml_source import escaped
+from seqserve.documents.xml_source import escaped, root_of
 from seqserve.documents.xml_text import Role, Table
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
@@ -29,12 +32,12 @@ _NOT_TEXT = {
     for why, names in {"code": _CODE, "data": _DATA, "unread": _UNREAD}.items()
     for name in names
 }
+_OTHER_LANGUAGE = Role.OTHER_LANGUAGE.value
 _INLINE = {"a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font"}
 _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"}
 _INLINE |= {"time", "tt", "u"}
 _KEPT_INLINE = _INLINE | {"code", "kbd", "samp", "var"}
 _INLINE_VOID = {"img", "wbr"}
-_WITHIN = {"", *_KEPT_INLINE, *_INLINE_VOID}
 # What a document that begins with a part of a table is a part of; elsewhere such tags mean nothing.
 _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "table"}
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
@@ -42,43 +45,61 @@ _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
+def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields a passage for each text between tags of blocks; those within a text follow its words.
 
-    A break (``br``) ends a text. Elements with ``translate="no"`` or the class ``notranslate`` stay
-    as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of HTML,
-    https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
+    A break (``br``) ends a text. Attributes such as ``alt`` are texts. Elements with
+    ``translate="no"`` or the class ``notranslate``, and those in another language than the page,
+    stay as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of
+    HTML, https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
-    return passages(_pieces("".join(lines)), _SYNTAX)
+    return passages(_pieces("".join(lines), _SYNTAX, languages), _SYNTAX)
 
 
-def parse_xhtml(lines: Lines) -> Iterator[Passage]:
+def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields the passages of a document that is XML; what is not is read as HTML."""
     source = "".join(lines)
     try:
-        return _XHTML.passages(source)
+        document = _XHTML.read(source)
     except ParseError:
-        return passages(_pieces(source), _XHTML.syntax)
+        return passages(_pieces(source, _XHTML.syntax, languages), _XHTML.syntax)
+    root = root_of(document)
+    languages = languages.or_of(root.attributes.get("lang", ""))
+    table = replace(
+        _XHTML,
+        role=partial(_role, root=root, languages=languages),
+        tag=partial(read_tag, syntax=_XHTML.syntax, languages=languages),
+    )
+    return passages(table.pieces(document), table.syntax)
 
 
-def _pieces(source: str) -> list[Piece]:
+def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
     root = _tree(source)
+    page = root.find("html")
+    languages = languages.or_of((page and page.attr("lang")) or "")
+    reasons = _reasons_at_tags(root, languages)
     plain = _without_foreign(source, root, line_begins)
-    kinds = [
-        (kind, token.tag or "", why, line_begins[token.line - 1] + token.col)
-        for token, kind, why in _kinds(plain, root)
-    ]
+    tokens = [*tokenize(plain, resolve_references=False)]
+    places = [line_begins[token.line - 1] + token.col for token in tokens]
     # What is unfinished at the end has no token.
-    places = [(Kind.BREAK, "", "", 0), *kinds, (Kind.BREAK, "", "", len(source))]
-    pieces = [
-        Piece(kind, source[begin:end], name, why)
-        for (kind, name, why, begin), (*_, end) in pairwise(places)
-    ]
+    pieces = [Piece(Kind.BREAK, source[: next(iter(places), None)])]
+    before = ""
+    for token, (begin, end) in zip(tokens, pairwise([*places, len(source)]), strict=True):
+        kind, raw = _kind(token), source[begin:end]
+        texts: tuple[Piece, ...] = ()
+        why = reasons.get((token.line, token.col), before)
+        told = why if kind is Kind.OPENING and not before else ""
+        if token.type is TokenType.START_TAG and not (before and why) and not _is_kept(raw, why):
+            raw, texts = read_tag(raw, syntax, languages, is_text=not why)
+        if kind is Kind.TEXT and before:
+            kind, told = Kind.BREAK, before if before != "data" else ""
+        pieces.append(Piece(kind, raw, token.tag or "", told, parts=texts))
+        before = why
     # A text and the character references within it are one, also where it stays.
     joined: list[Piece] = []
     for (is_text, why), run in groupby(
-        _with_whole_elements(pieces), key=lambda piece: (piece.kind is Kind.TEXT, piece.why)
+        with_whole_elements(pieces), key=lambda piece: (piece.kind is Kind.TEXT, piece.why)
     ):
         if is_text or why:
             raw = "".join(each.raw for each in run)
@@ -88,36 +109,37 @@ def _pieces(source: str) -> list[Piece]:
     return joined
 
 
-def _with_whole_elements(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yields what stays within a text as one piece, from its first tag to its last."""
+def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yields an element that stays within a text as one piece, which a model reads as its text.
+
+    Code may be a word that the sentence has, too, and which is not kept there; so it has marks.
+    """
     opened: list[Piece] = []
     depth = 0
     for piece in pieces:
-        name, is_end = opened[0].name if opened else piece.name, piece.raw.startswith("</")
-        if piece.kind is Kind.BREAK and piece.name == name and name in _KEPT_INLINE:
-            depth += -1 if is_end else 1
-        if depth <= 0 and not opened:
-            depth = 0
+        if not opened and not (piece.kind is Kind.OPENING and piece.why):
             yield piece
             continue
-        opened.append(piece)
+        opened.append(piece if opened else piece._replace(why=""))
+        first = opened[0]
+        if piece.name == first.name:
+            depth += (piece.kind is Kind.OPENING) - (piece.kind is Kind.CLOSING)
         if not depth:
-            text = "".join(each.raw for each in opened if not each.raw.startswith("<"))
             raw = "".join(each.raw for each in opened)
-            yield Piece(Kind.PLACEHOLDER, raw, text=stand_in(name, html.unescape(text)))
+            text = html.unescape("".join(p.raw for p in opened if not p.raw.startswith("<")))
+            text = text if first.name in _INLINE else f"`{text}`"
+            rest = Piece(Kind.BREAK, raw[len(first.raw) :])
+            parts = (*first.parts, rest) if first.parts else ()
+            yield Piece(Kind.PLACEHOLDER, raw, text=text, parts=parts)
             opened = []
-        elif piece.kind is not Kind.BREAK or piece.name not in _WITHIN:
+        elif piece.kind is Kind.BREAK and piece.name:
             yield from opened
             opened, depth = [], 0
     yield from opened
 
 
-def stand_in(name: str, text: str) -> str:
-    """Returns what a model reads for an element that stays: its text.
-
-    Code may be a word that the sentence has, too, and which is not kept there.
-    """
-    return text if name in _INLINE else f"`{text}`"
+def _is_kept(tag: str, why: str) -> bool:
+    return why in ("marked", _OTHER_LANGUAGE) or bool(_MARKED.search(tag))
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
@@ -138,19 +160,6 @@ def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
     return "".join([*parts, source[last:]])
 
 
-def _kinds(source: str, root: Node) -> Iterator[tuple[Token, Kind, str]]:
-    begins, ends = _reasons_at_tags(root)
-    why = ""
-    for token in tokenize(source, resolve_references=False):
-        kind, place = _kind(token), (token.line, token.col)
-        before = why
-        why = (ends if token.type is TokenType.END_TAG else begins).get(place, why)
-        # A tag is text if what is within its element is.
-        inner = why if kind is Kind.OPENING else before
-        told = inner if kind is Kind.TEXT and inner != "data" else ""
-        yield token, Kind.BREAK if inner else kind, told
-
-
 def _tree(source: str) -> Node:
     tags = (each.tag for each in tokenize(source) if each.type is TokenType.START_TAG)
     if context := _CONTEXTS.get(next(tags, None) or ""):
@@ -158,43 +167,43 @@ def _tree(source: str) -> Node:
     return parse_document(source, source_locations=True)
 
 
-_Places = dict[tuple[int, int], str]
-
-
-def _reasons_at_tags(root: Node) -> tuple[_Places, _Places]:
-    """Returns why what follows tags stays, nothing for text: tags that begin, and that end.
+def _reasons_at_tags(root: Node, languages: Languages) -> dict[tuple[int, int], str]:
+    """Returns why what follows each tag stays; nothing for text.
 
     Elements begin and end as the standard's parser builds them, also where tags are left out.
     """
-    begins: _Places = {}
-    ends: _Places = {}
+    reasons: dict[tuple[int, int], str] = {}
     open_nodes: list[tuple[Node, str]] = [(root, "")]
     while open_nodes:
         node, why = open_nodes.pop()
         for child in node.children:
             if not isinstance(child, Element):
                 continue
-            inner = _why(child, why)
+            inner = _why(child.tag, child.attr, why, languages)
             if place := child.position:
                 is_empty = child.tag in _VOID or (
                     child.namespace is not Namespace.HTML and not child.children
                 )
-                begins[place] = why if is_empty else inner
+                reasons[place] = why if is_empty else inner
             if (location := child.source_location) and (tag := location.end_tag):
-                ends[tag.start_line, tag.start_col] = why
+                reasons[tag.start_line, tag.start_col] = why
             open_nodes.append((child, inner))
-    return begins, ends
+    return reasons
 
 
-def _why(element: Element, why: str) -> str:
-    if reason := _NOT_TEXT.get(element.tag):
+def _why(name: str, attribute: Callable[[str], str | None], why: str, languages: Languages) -> str:
+    """Returns why what is in an element stays, which is in one where it stays for a reason."""
+    if reason := _NOT_TEXT.get(name):
         return reason
-    if "notranslate" in (element.attr("class") or "").split():
+    if "notranslate" in (attribute("class") or "").split():
         return "marked"
-    translate = element.attr("translate")
-    if translate is None:
+    translate = {"": "", "yes": "", "no": "marked"}.get((attribute("translate") or "-").lower())
+    if translate is not None:
+        return translate
+    code = attribute("lang")
+    if not code or name == "html" or why not in ("", _OTHER_LANGUAGE):
         return why
-    return {"": "", "yes": "", "no": "marked"}.get(translate.lower(), why)
+    return _OTHER_LANGUAGE if languages.is_other(code) else ""
 
 
 def _kind(token: Token) -> Kind:
@@ -203,9 +212,9 @@ def _kind(token: Token) -> Kind:
             return Kind.TEXT
         case TokenType.START_TAG if token.tag in _INLINE_VOID:
             return Kind.EMPTY
-        case TokenType.START_TAG if token.tag in _INLINE:
+        case TokenType.START_TAG if token.tag in _KEPT_INLINE:
             return Kind.OPENING
-        case TokenType.END_TAG if token.tag in _INLINE:
+        case TokenType.END_TAG if token.tag in _KEPT_INLINE:
             return Kind.CLOSING
         case TokenType.COMMENT:
             return Kind.EMPTY
@@ -216,33 +225,33 @@ _LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 _MARKED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|[\s\"']notranslate\b", re.IGNORECASE)
 
 
-def tag_kind(raw: str) -> tuple[Kind, str, str, str]:
+def tag_piece(raw: str) -> Piece:
     """Returns the piece that a tag or a comment is, alone; what it begins is text or stays."""
     tag = _LONE_TAG.match(raw)
     if tag is None:
-        return Kind.EMPTY, raw, "", ""
+        return Piece(Kind.EMPTY, raw)
     name = tag[2].lower()
     why = _NOT_TEXT.get(name) or ("marked" if _MARKED.search(raw) else "")
+    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, _SYNTAX, UNKNOWN)
     if name in _INLINE_VOID or (tag[3] and name in _INLINE):
-        return Kind.EMPTY, raw, name, ""
+        return Piece(Kind.EMPTY, raw, name, parts=texts)
     if name in _INLINE or (why and name not in _VOID):
-        return Kind.CLOSING if tag[1] else Kind.OPENING, raw, name, why
-    return Kind.BREAK, raw, name, ""
+        return Piece(Kind.CLOSING if tag[1] else Kind.OPENING, raw, name, why, parts=texts)
+    return Piece(Kind.BREAK, raw, name, parts=texts)
 
 
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
 
 
-def _role(element: XmlNode, _: XmlNode) -> Role | None:
-    is_named_so = "notranslate" in element.attributes.get("class", "").split()
-    is_kept = is_named_so or element.attributes.get("translate", "").lower() == "no"
-    if not is_kept:
+def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Role | None:
+    why = _why(node.name, node.attributes.get, "", languages)
+    if why not in ("marked", _OTHER_LANGUAGE) or (node is root and why != "marked"):
         return None
-    return Role.PROTECTED if element.name in _KEPT_INLINE else Role.MARKED
+    return Role.PROTECTED if node.name in _KEPT_INLINE else Role(why)
 
 
-_SYNTAX = Syntax(read=html.unescape, write=_escaped)
+_SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
 _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),
@@ -252,6 +261,5 @@ _XHTML = Table(
     },
     other=Role.STRUCTURE,
     is_text=True,
-    role=_role,
     syntax=_SYNTAX._replace(write=escaped),
 )

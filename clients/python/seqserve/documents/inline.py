@@ -8,19 +8,22 @@ a break.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.marked_text import BLANK, MarkedText
-from seqserve.documents.passage import Link, Passage, Translation, fits
+from seqserve.documents.marks import Mark
+from seqserve.documents.menus import items_of
+from seqserve.documents.passage import Link, Passage, Translation, fits, joined_passages
 from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired
-from seqserve.documents.placement import Mark, placed
+from seqserve.documents.placement import placed
 from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
 
-__all__ = ["Kind", "Piece", "joined_passages", "passages"]
+__all__ = ["Kind", "Piece", "passages"]
 
 # To place markup takes as many steps as there are tags and words, multiplied.
 _MAX_MARKS = 1000
@@ -33,63 +36,54 @@ def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
     return joined_passages(_parts(pieces, syntax))
 
 
-def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
-    """Yields the passages of a document, with their lines and what comes before them."""
-    before, line = "", 1
-    for part in parts:
-        if isinstance(part, str):
-            before += part
-            continue
-        before += part.before
-        if not (part.text or part.copied or part.fault):
-            before += part.source
-            continue
-        line += before.count("\n")
-        yield replace(part, line=line, before=before)
-        line += part.source.count("\n")
-        before = ""
-    yield Passage(line=line, before=before)
-
-
 def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
-    begin = 0
-    for index, piece in enumerate(pieces):
-        if piece.kind is Kind.BREAK:
-            yield from _undivided(pieces[begin:index], syntax)
-            yield _copied(piece)
-            begin = index + 1
-    yield from _undivided(pieces[begin:], syntax)
-
-
-def _undivided(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
-    elements, loose = paired(pieces, syntax)
+    elements: list[Element] = []
+    loose = [index for index, piece in enumerate(pieces) if piece.kind is Kind.BREAK]
+    if not loose:
+        elements, loose = paired(pieces, syntax)
     if not loose:
         yield from _of_elements(elements, syntax)
         return
     begin = 0
     for index in loose:
-        yield from _undivided(pieces[begin:index], syntax)
-        yield _copied(pieces[index])
+        yield from _parts(pieces[begin:index], syntax)
+        yield from _copied(pieces[index], syntax)
         begin = index + 1
-    yield from _undivided(pieces[begin:], syntax)
+    yield from _parts(pieces[begin:], syntax)
 
 
-def _copied(piece: Piece) -> str | Passage:
-    if piece.why and has_words(piece.raw):
-        return Passage(line=0, source=piece.raw, copied=piece.why)
-    return piece.raw
+def _copied(piece: Piece, syntax: Syntax) -> Iterator[str | Passage]:
+    """Yields what stays, but for the texts in it."""
+    if piece.parts:
+        yield from _parts(piece.parts, syntax)
+    elif piece.why and has_words(piece.raw):
+        yield Passage(line=0, source=piece.raw, copied=piece.why)
+    else:
+        yield piece.raw
 
 
 def _of_elements(elements: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
-    if not any(each.has_words for each in elements):
-        is_seen = any(each.has_text or each.has_placeholder for each in elements)
+    pieces = [*_pieces_of(elements)]
+    is_text = any(each.has_words for each in elements)
+    if not is_text and any(piece.parts for piece in pieces):
+        for piece in pieces:
+            yield from _copied(piece, syntax)
+        return
+    if not is_text:
         raw = _raw(elements)
+        is_seen = any(each.has_text or each.has_placeholder for each in elements)
         yield Passage(line=0, source=raw, copied="no letter") if is_seen else raw
         return
     head, inner, tail, syntax = _trimmed(elements, syntax)
-    yield head
-    yield from _text(inner, syntax)
-    yield tail
+    for piece in head:
+        yield from _copied(piece, syntax)
+    if items := items_of(inner, syntax) if syntax.has_menus else []:
+        for item in items:
+            yield from _of_elements([item], syntax)
+    else:
+        yield from _text(inner, syntax)
+    for piece in tail:
+        yield from _copied(piece, syntax)
 
 
 def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
@@ -103,79 +97,115 @@ def _text(inner: list[Element], syntax: Syntax) -> Iterator[str | Passage]:
     if is_marked_too_much or len(builder.kept) > _MAX_KEPT or not fits(text):
         yield from _parts(_separate(inner, syntax), syntax)
         return
+    tags = _Tags()
+    for piece in _pieces_of(inner):
+        if piece.parts and piece.raw not in tags:
+            yield from _text_within(tags.setdefault(piece.raw, []), piece, syntax)
     first, last = inner[0].piece, inner[-1].piece
-    edges = (
-        (first.text or "") if first.kind is Kind.EDGE else "",
-        last.markup if last.kind is Kind.EDGE else "",
-    )
+    before = (first.text or "") if first.kind is Kind.EDGE else ""
+    after = last.markup if last.kind is Kind.EDGE else ""
+    lost: list[str] = []
+
+    def written(translation: Translation) -> str:
+        whole = raw[:lead] + translation.text + raw[len(raw.rstrip(" ")) :]
+        links = tuple(Link(*(place + lead for place in link)) for link in translation.alignment)
+        target = placed(Translation(whole, links), raw, marks, write, lost)
+        for tag, parts in tags.items():
+            target = target.replace(tag, "".join(parts))
+        return before + target + after
+
+    def split() -> Iterator[Passage]:
+        return passages(_separate(inner, syntax, tags), syntax)
+
     yield Passage(
         line=0,
         source=_raw(inner),
         text=text,
         kept=tuple(builder.kept),
-        written=partial(_written, source=raw, lead=lead, marks=marks, write=write, edges=edges),
-        split_passages=(lambda: passages(_separate(inner, syntax), syntax)) if marks else None,
+        written=written,
+        lost=lost,
+        split_passages=split if marks else None,
     )
 
 
-def _trimmed(elements: list[Element], syntax: Syntax) -> tuple[str, list[Element], str, Syntax]:
+_Tags: TypeAlias = dict[str, list[str]]
+"""Tags with texts in them, and what is written for their parts."""
+
+
+def _text_within(written: list[str], piece: Piece, syntax: Syntax) -> Iterator[Passage]:
+    """Yields the texts in a tag that follows its words, so that they come before it.
+
+    Nothing is written in their place, but their translations in the tag, wherever it will be.
+    """
+
+    def write(part: Passage, at: int, translation: Translation) -> str:
+        # The best one comes first.
+        if written[at] == part.source:
+            written[at] = part.written(translation)
+        return ""
+
+    for part in _parts(piece.parts, syntax):
+        if isinstance(part, str):
+            written.append(part)
+        else:
+            at = len(written)
+            written.append(part.source)
+            yield replace(part, source="", written=partial(write, part, at))
+
+
+def _trimmed(
+    elements: list[Element], syntax: Syntax
+) -> tuple[list[Piece], list[Element], deque[Piece], Syntax]:
     """Returns what is before a text, the text, what is after it, and how it is written."""
-    head: list[str] = []
-    tail: deque[str] = deque()
+    head: list[Piece] = []
+    tail: deque[Piece] = deque()
     inner = deque(elements)
     while inner:
         while inner and not inner[0].is_read:
-            head.append(_raw([inner.popleft()]))
+            head += inner.popleft().pieces()
         while inner and not inner[-1].is_read:
-            tail.appendleft(_raw([inner.pop()]))
+            tail.extendleft(reversed([*inner.pop().pieces()]))
         if len(inner) != 1 or (closing := inner[0].closing) is None or inner[0].is_run:
             break
-        head.append(inner[0].piece.raw)
-        tail.appendleft(closing.raw)
+        head.append(inner[0].piece)
+        tail.appendleft(closing)
         syntax = inner[0].piece.syntax or syntax
         inner = deque(inner[0].children)
     if inner and (first := inner[0].piece).kind is Kind.TEXT:
         stripped = first.raw.lstrip(BLANK)
-        head.append(first.raw[: len(first.raw) - len(stripped)])
+        head.append(Piece(Kind.BREAK, first.raw[: len(first.raw) - len(stripped)]))
         inner[0] = leaf(first._replace(raw=stripped), syntax)
     if inner and (last := inner[-1].piece).kind is Kind.TEXT:
         stripped = last.raw.rstrip(BLANK)
-        tail.appendleft(last.raw[len(stripped) :])
+        tail.appendleft(Piece(Kind.BREAK, last.raw[len(stripped) :]))
         inner[-1] = leaf(last._replace(raw=stripped), syntax)
         syntax = (last.syntax or syntax) if len(inner) == 1 else syntax
-    return "".join(head), list(inner), "".join(tail), syntax
-
-
-def _written(
-    translation: Translation,
-    source: str,
-    lead: int,
-    marks: Sequence[Mark],
-    write: Callable[[str], str],
-    edges: tuple[str, str],
-) -> str:
-    text = source[:lead] + translation.text + source[len(source.rstrip(" ")) :]
-    links = translation.alignment
-    if lead:
-        links = tuple(Link(*(place + lead for place in link)) for link in links)
-    before, after = edges
-    return before + placed(Translation(text, links), source, marks, write) + after
+    return head, list(inner), tail, syntax
 
 
 def _count(marks: Sequence[Mark]) -> int:
     return sum(1 + _count(mark.children) for mark in marks)
 
 
-def _separate(elements: Iterable[Element], syntax: Syntax) -> list[Piece]:
+def _separate(
+    elements: Iterable[Element], syntax: Syntax, tags: _Tags | None = None
+) -> list[Piece]:
+    """Divides a text at its markup; ``tags`` are written as they are there."""
     pieces: list[Piece] = []
-    for piece in (piece for each in elements for piece in each.pieces()):
+    for piece in _pieces_of(elements):
         if piece.kind is Kind.TEXT:
             for part in (piece.syntax or syntax).parts(piece.raw):
                 pieces += [piece._replace(raw=part), Piece(Kind.BREAK, "")]
+        elif tags is not None:
+            pieces.append(Piece(Kind.BREAK, "".join(tags.get(piece.raw, [piece.raw]))))
         else:
-            pieces.append(Piece(Kind.BREAK, piece.raw))
+            pieces.append(Piece(Kind.BREAK, piece.raw, parts=piece.parts))
     return pieces
 
 
+def _pieces_of(elements: Iterable[Element]) -> Iterator[Piece]:
+    return (piece for each in elements for piece in each.pieces())
+
+
 def _raw(elements: Iterable[Element]) -> str:
-    return "".join(piece.raw for each in elements for piece in each.pieces())
+    return "".join(piece.raw for piece in _pieces_of(elements))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from json import JSONDecoder
 
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.messages import message_pieces
-from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
 from seqserve.documents.syntax import Syntax
 
 # No number is of interest, and an int of very many digits cannot be read.
@@ -36,44 +36,30 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 def parse_lines(lines: Lines, field: str) -> Iterator[Passage]:
     """Yields a passage for each object; the translation takes the place of the field's text."""
-    before = ""
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        body = line.strip()
-        if not body:
-            before += line
-            continue
-        begin = line.index(body)
-        before += line[:begin]
-        for passage in _passages_of_line(body, field):
-            yield replace(passage, line=number, before=before + passage.before)
-            before = ""
-        before = line[begin + len(body) :]
-    yield Passage(line=number, before=before)
+    return joined_passages(part for line in lines for part in _parts_of_line(line, field))
 
 
-def _passages_of_line(body: str, field: str) -> Iterator[Passage]:
+def _parts_of_line(line: str, field: str) -> Iterator[str | Passage]:
+    body = line.strip()
+    if not body:
+        yield line
+        return
+    first = line.index(body)
+    yield line[:first]
     try:
         value = DECODER.decode(body)
+        text = value.get(field) if isinstance(value, dict) else None
+        fault = "" if isinstance(text, str) else without_text(value, field)
     except (ValueError, RecursionError) as error:
-        yield Passage(line=0, source=body, fault=f"is not JSON: {error}")
-        return
-    text = value.get(field) if isinstance(value, dict) else None
-    if not isinstance(text, str):
-        yield Passage(line=0, source=body, fault=without_text(value, field))
-        return
-    begin, end = place_of(body, field)
-    before = body[: begin + 1]
-    for source in SYNTAX.parts(body[begin + 1 : end - 1]):
-        yield Passage(
-            line=0,
-            before=before,
-            source=source,
-            text=SYNTAX.read(source),
-            written=lambda translation: SYNTAX.write(translation.text),
-        )
-        before = ""
-    yield Passage(line=0, before=body[end - 1 :])
+        fault = f"is not JSON: {error}"
+    if fault:
+        yield Passage(line=0, source=body, fault=fault)
+    else:
+        begin, end = place_of(body, field)
+        yield body[: begin + 1]
+        yield from passages([Piece(Kind.TEXT, body[begin + 1 : end - 1])], SYNTAX)
+        yield body[end - 1 :]
+    yield line[first + len(body) :]
 
 
 def without_text(value: object, field: str) -> str:
@@ -110,20 +96,13 @@ def _behind_space(body: str, at: int) -> int:
 _TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?')
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text in objects and lists, whatever their depth."""
-    return _texts("".join(lines), is_arb=False)
+def parse(lines: Lines, *, is_arb: bool = False) -> Iterator[Passage]:
+    """Yields a passage for each text in objects and lists, whatever their depth.
 
-
-def parse_arb(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text of Flutter; what keys with ``@`` have is about the texts.
-
-    Source: https://github.com/google/app-resource-bundle/wiki/ApplicationResourceBundleSpecification.
+    In files of Flutter, what keys with ``@`` have is about the texts. Source:
+    https://github.com/google/app-resource-bundle/wiki/ApplicationResourceBundleSpecification.
     """
-    return _texts("".join(lines), is_arb=True)
-
-
-def _texts(source: str, *, is_arb: bool) -> Iterator[Passage]:
+    source = "".join(lines)
     try:
         DECODER.decode(source)
     except RecursionError:
@@ -132,6 +111,9 @@ def _texts(source: str, *, is_arb: bool) -> Iterator[Passage]:
         line = getattr(error, "lineno", 1)
         raise ParseError(line, f"is not JSON: {getattr(error, 'msg', error)}") from None
     return passages([*_pieces(source, is_arb)], SYNTAX)
+
+
+parse_arb = partial(parse, is_arb=True)
 
 
 def _pieces(source: str, is_arb: bool) -> Iterator[Piece]:

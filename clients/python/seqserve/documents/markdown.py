@@ -17,10 +17,10 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 
 from seqserve.documents import html
-from seqserve.documents.inline import Kind, joined_passages, passages
+from seqserve.documents.inline import Kind, passages
 from seqserve.documents.markdown_blocks import block_parser, title_of
 from seqserve.documents.markdown_inline import ALONE, pieces
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
 
@@ -35,8 +35,8 @@ _MARK = (
 _OF_EXTENSIONS = "#$@^{|}~"
 # What makes a line a heading, an item, a quote, a container, or the line above a heading.
 _START = re.compile(
-    r"(?=#{1,6}(?!\S)|[-+](?!\S)|-[- ]*$|=+\s*$|>|:(?!\S)|:{3}|/{3}|!{3}|\?{3}|={3}|\$\$)"
-    r"|\d{1,9}(?=[.)](?!\S))"
+    r"\A(?:(?=#{1,6}(?!\S)|[-+](?!\S)|-[- ]*$|=+\s*$|>|:(?!\S)|:{3}|/{3}|!{3}|\?{3}|={3}|\$\$)"
+    r"|\d{1,9}(?=[.)](?!\S)))"
 )
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(
@@ -104,7 +104,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
                 yield from _of_text(source, text, parent, references)
                 end = text.end
         elif token.type in _TITLED:
-            first, last = title_of(source, _after_indent(source, begin))
+            first, last = title_of(source, begin)
             if first < last:
                 yield from _gap(source[end:first])
                 title = _Text(source[first:last], [0], [first], last)
@@ -115,12 +115,6 @@ def _parts(source: str) -> Iterator[str | Passage]:
             yield from _block(source[begin:last], token)
             end = last
     yield from _gap(source[end:])
-
-
-def _after_indent(source: str, begin: int) -> int:
-    while source[begin : begin + 1] in (" ", "\t", ">", "-", "*"):
-        begin += 1
-    return begin
 
 
 def _gap(between: str) -> Iterator[str | Passage]:
@@ -205,28 +199,15 @@ def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     if not first.before.strip() and first.has_words:
         write = first.written
         first = first.changed(
-            _at_start, written=lambda translation: _at_line_start(write(translation))
+            _at_start, written=lambda translation: _START.sub(r"\g<0>\\", write(translation))
         )
     yield first
     yield from parts
 
 
 def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:
-    """Returns how the text of a block is read and written.
-
-    Args:
-        texts: What the document has; what extensions need is escaped where it is escaped there.
-        is_cell: Whether the block is the cell of a table.
-    """
+    """Returns how a block is written: what extensions need is escaped where it is escaped there."""
     escaped = {mark for text in texts for mark in _ESCAPED.findall(text)}
     kept = [mark for mark in _OF_EXTENSIONS if mark in escaped or (is_cell and mark == "|")]
     marks = re.compile("|".join([_MARK, *map(re.escape, kept)]))
-    return Syntax(
-        read=unescapeAll,
-        write=lambda text: marks.sub(r"\\\g<0>", text),
-    )
-
-
-def _at_line_start(text: str) -> str:
-    start = _START.match(text)
-    return text if start is None else f"{start[0]}\\{text[start.end() :]}"
+    return Syntax(unescapeAll, lambda text: marks.sub(r"\\\g<0>", text), has_menus=True)

@@ -26,10 +26,10 @@ _CODE = re.compile(
     r"|export\s+(?:default|const|let|var|function|class|async)\b"
 )
 _TITLE = re.compile(
-    # Of a box or a tab; of a container.
-    r"(?:!!!|\?\?\?\+?|===[+!]?)[^\"\n]*\"(?P<quoted>[^\"\n]+)\""
+    # Behind marks of quotes and items: of a box or a tab; of a container.
+    r"[ \t>*-]*+(?:(?:!!!|\?\?\?\+?|===[+!]?)[^\"\n]*\"(?P<quoted>[^\"\n]+)\""
     r"|:{3,}[ \t]*(?:\{[^}\n]*\}|[\w-]+)[ \t]*(?:\[(?P<bracketed>[^\]\n]+)\]|(?P<bare>[^{\[\n]*))"
-    r"|/{3,}[^|\n]*\|(?P<barred>[^\n]*)"
+    r"|/{3,}[^|\n]*\|(?P<barred>[^\n]*))"
 )
 
 

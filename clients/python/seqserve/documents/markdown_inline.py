@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from seqserve.documents.html import stand_in, tag_kind
+from seqserve.documents.html import tag_piece, with_whole_elements
 from seqserve.documents.inline import Kind, Piece
 from seqserve.words import ADDRESS
 
@@ -87,14 +87,13 @@ def pieces(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
             marks = (" ",) if brackets else (". ", "\n", " ")
             ends = (text.rfind(mark, begin, end) + len(mark) for mark in marks)
             end = next((each for each in ends if each > begin + len(". ")), end)
-        yield from _divided(text[begin:end], references)
+        yield from with_whole_elements(_divided(text[begin:end], references))
         begin = end
 
 
 def _divided(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
-    state = _State(text, references)
     end = 0
-    for begin, last, piece in _with_whole_elements(text, [*state.places()]):
+    for begin, last, piece in _State(text, references).places():
         yield Piece(Kind.TEXT, text[end:begin])
         yield piece
         end = last
@@ -137,7 +136,7 @@ class _State(StateInline):
                 begin, end = (begin - 1, end) if token.nesting > 0 else (begin, end + 1)
             raw = self.src[begin:end]
             if token.type == "html_inline":
-                yield begin, end, Piece(*tag_kind(raw))
+                yield begin, end, tag_piece(raw)
             elif token.type == "span":
                 yield begin, end, Piece(token.meta["kind"], raw, "[[")
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
@@ -152,27 +151,6 @@ class _State(StateInline):
             elif token.type in _POINTS and begin < end:
                 text = f"`{token.content}`" if token.type == "code_inline" else None
                 yield begin, end, Piece(_POINTS[token.type], raw, text=text)
-
-
-def _with_whole_elements(text: str, places: Sequence[_Place]) -> Iterator[_Place]:
-    """Yields code and what is marked as one piece, with what is between its tags."""
-    closings: dict[str, int] = {}
-    # Where each element that stays ends.
-    ends: dict[int, int] = {}
-    for index, (_, _, piece) in reversed([*enumerate(places)]):
-        if piece.kind is Kind.CLOSING:
-            closings[piece.name] = index
-        elif piece.kind is Kind.OPENING and piece.why and piece.name in closings:
-            ends[index] = closings[piece.name]
-    behind = 0
-    for index, (begin, end, piece) in enumerate(places):
-        if index < behind:
-            continue
-        if last := ends.get(index):
-            inner = text[end : places[last][0]]
-            behind, end = last + 1, places[last][1]
-            piece = Piece(Kind.PLACEHOLDER, text[begin:end], text=stand_in(piece.name, inner))
-        yield begin, end, piece._replace(why="")
 
 
 class _Rules(ParserInline):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 
+from seqserve.documents.marks import Mark
 from seqserve.documents.pieces import Element, Kind, base_of
-from seqserve.documents.placement import Mark
 from seqserve.documents.syntax import Syntax
 
 BLANK = " \t\r\n\f"
@@ -39,9 +39,9 @@ class MarkedText:
         return "".join(self._parts)
 
     def add(
-        self, elements: Sequence[Element], write: Callable[[str], str]
+        self, elements: Sequence[Element], write: Callable[[str], str], behind: str = ""
     ) -> tuple[list[Mark], Callable[[str], str]]:
-        """Adds the text of elements.
+        """Adds the text of elements; ``behind`` is the character that follows.
 
         Returns:
             The marks of those that are no text, and how text that is in none of them is written.
@@ -50,7 +50,10 @@ class MarkedText:
         write = base.syntax.write if base and base.syntax else write
         marks: list[Mark] = []
         parts = [*_without_runs(elements, base.name if base else "")]
-        for element, behind in zip(parts, [*parts[1:], None], strict=True):
+        begins = accumulate(
+            reversed(parts), lambda after, part: _begin(part) or after, initial=behind
+        )
+        for element, behind in zip(parts, [*begins][-2::-1], strict=True):
             begin, piece = self._length, element.piece
             if piece.kind is Kind.TEXT:
                 self._add(element.text, marks)
@@ -58,7 +61,7 @@ class MarkedText:
                 self._add_point(element, marks, write, behind)
             else:
                 own = piece.syntax.write if piece.syntax else write
-                children, own = self.add(element.children, own)
+                children, own = self.add(element.children, own, behind)
                 tags = piece.markup, element.closing.markup
                 marks.append(Mark(begin, self._length, *tags, tuple(children), write=own))
                 self._points = []
@@ -106,7 +109,7 @@ class MarkedText:
         element: Element,
         marks: list[Mark],
         write: Callable[[str], str],
-        behind: Element | None,
+        behind: str,
     ) -> None:
         begin, markup = self._length, _markup(element, write)
         is_behind_space = self._ends_with_space() and begin > 0
@@ -128,24 +131,22 @@ class MarkedText:
             marks.append(Mark(begin, begin, markup, is_apart=is_apart))
             self._is_spaced = False
 
-    def _stand_in(self, element: Element, behind: Element | None) -> str:
+    def _stand_in(self, element: Element, behind: str) -> str:
         texts = [each.text for each in _placeholders(element)]
         text = texts[0]
         is_word = 0 < len(text) <= _MAX_STAND_IN and " ".join(text.split()) == text
         # Of 30 sentences the shipped model copies "{0}" in all, and their rest is nearer to what it
         # writes around a word (F1 0.95) than around a tag (0.91) or brackets of other kinds.
         is_glued = self._parts and self._parts[-1][-1].isalnum() and text[:1].isalnum()
-        is_glued = is_glued or (text[-1:].isalnum() and _begin_of(behind).isalnum())
+        is_glued = is_glued or (text[-1:].isalnum() and behind.isalnum())
         if len(texts) > 1 or not is_word or is_glued or text.startswith("<"):
             text = f"{{{len(self.kept)}}}"
         self.kept[text] = None
         return text
 
 
-def _begin_of(element: Element | None) -> str:
-    while element and not element.text and element.children:
-        element = element.children[0]
-    return element.text[:1] if element else ""
+def _begin(element: Element) -> str:
+    return element.text[:1] or next(filter(None, map(_begin, element.children)), "")
 
 
 def _placeholders(element: Element) -> Iterator[Element]:

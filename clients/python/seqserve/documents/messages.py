@@ -35,8 +35,8 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
         last = len(text.text.rstrip())
         begin = min(len(text.text) - len(text.text.lstrip()), last)
         yield Piece(Kind.BREAK, text.raw(0, begin))
-    matches = [*_markup(others).finditer(text.text, begin, last)]
-    for match, (kind, name) in zip(matches, _kinds(text.text, matches), strict=True):
+    for match in _markup(others).finditer(text.text, begin, last):
+        kind, name = _kind(text.text, match)
         yield Piece(Kind.TEXT, text.raw(begin, match.start()))
         yield Piece(kind, text.raw(*match.span()), name)
         begin = match.end()
@@ -53,23 +53,14 @@ def _markup(others: str) -> re.Pattern[str]:
     )
 
 
-def _kinds(text: str, matches: list[re.Match[str]]) -> list[tuple[Kind, str]]:
-    """Returns what each is, and the name by which halves belong to each other."""
-    kinds = []
-    opened: list[tuple[str, int]] = []
-    for index, match in enumerate(matches):
-        name = match["name"] or ""
-        if match["placeholder"]:
-            kinds.append(_half(text, match))
-        elif not match["tag"] or match["empty"] or name.lower() in _VOID:
-            kinds.append((Kind.EMPTY, name))
-        else:
-            kinds.append((Kind.PLACEHOLDER, name))
-            if not match["end"]:
-                opened.append((name, index))
-            elif opened and opened[-1][0] == name:
-                kinds[opened.pop()[1]], kinds[index] = (Kind.OPENING, name), (Kind.CLOSING, name)
-    return kinds
+def _kind(text: str, match: re.Match[str]) -> tuple[Kind, str]:
+    """Returns what markup is, and the name by which halves belong to each other."""
+    name = match["name"] or ""
+    if match["placeholder"]:
+        return _half(text, match)
+    if not match["tag"] or match["empty"] or name.lower() in _VOID:
+        return Kind.EMPTY, name
+    return Kind.END if match["end"] else Kind.START, name
 
 
 def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
@@ -129,12 +120,7 @@ def message_pieces(
 
 
 def _branches(raw: str, begin: int) -> list[tuple[int, int]]:
-    """Returns where the texts of a choice begin and end, and then its end; nothing if it has none.
-
-    Args:
-        raw: A message.
-        begin: The place after the kind of the choice.
-    """
+    """Returns where the texts of a choice begin and end, and then its end."""
     branches = []
     depth = 0
     for brace in _BRACE.finditer(raw, begin):

@@ -5,9 +5,6 @@ Sources: ECMA-376, part 1, section 17.3; OASIS OpenDocument 1.3, part 3, section
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from seqserve.documents.passage import Lines, Passage
 from seqserve.documents.pieces import FIELD, Kind, Piece
 from seqserve.documents.xml_source import XML, Node
 from seqserve.documents.xml_text import Role, Table
@@ -25,7 +22,7 @@ def _field(node: Node) -> Piece | None:
     return Piece(kinds[node.attributes["fldCharType"]], node.raw, FIELD)
 
 
-_DOCX = Table(
+DOCX = Table(
     namespaces={_WORD: "w", _STRICT_WORD: "w"},
     roles={
         "w:p": Role.BLOCK,
@@ -44,7 +41,9 @@ _DOCX = Table(
     characters={"w:noBreakHyphen": "\N{NON-BREAKING HYPHEN}"},
     piece=_field,
 )
-_ODT = Table(
+"""Runs whose format is not that of the first one follow their words, as links, fields and inserted
+text do; tabs, breaks and frames divide a paragraph."""
+ODT = Table(
     namespaces={
         f"{_OPEN_DOCUMENT}text:1.0": "text",
         f"{_OPEN_DOCUMENT}office:1.0": "office",
@@ -62,17 +61,4 @@ _ODT = Table(
     },
     syntax=XML._replace(keeps_space=False),
 )
-
-
-def parse_docx(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text of a paragraph; tabs, breaks and frames divide it.
-
-    Runs whose format is not that of the first one follow their words, as links, fields and inserted
-    text do. Deleted text stays.
-    """
-    return _DOCX.passages("".join(lines))
-
-
-def parse_odt(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text of a paragraph; tabs, notes, frames and breaks divide it."""
-    return _ODT.passages("".join(lines))
+"""Tabs, notes, frames and breaks divide a paragraph."""

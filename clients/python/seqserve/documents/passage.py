@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -93,6 +93,8 @@ class Passage:
     """Why it cannot be translated; empty if it can. It stays, and a reader misses it."""
     written: Callable[[Translation], str] = _text
     """Writes a translation as the format wants it."""
+    lost: Sequence[str] = ()
+    """Texts of elements for which the translation, once it is written, had no word; they stay."""
     split_passages: Callable[[], Iterator[Passage]] | None = None
     """Divides it at its markup; None if it has none. Only with an alignment can the translation of
     a passage with markup be written."""
@@ -114,6 +116,24 @@ Lines: TypeAlias = Iterable[str]
 """The lines of a document, with their ends."""
 Parser: TypeAlias = Callable[[Lines], Iterator[Passage]]
 """Reads the passages of a document of one format."""
+
+
+def joined_passages(parts: Iterable[str | Passage]) -> Iterator[Passage]:
+    """Yields the passages of a document, with their lines and what comes before them."""
+    before, line = "", 1
+    for part in parts:
+        if isinstance(part, str):
+            before += part
+            continue
+        before += part.before
+        if not (part.text or part.copied or part.fault):
+            before += part.source
+            continue
+        line += before.count("\n")
+        yield replace(part, line=line, before=before)
+        line += part.source.count("\n")
+        before = ""
+    yield Passage(line=line, before=before)
 
 
 def source_of(passage: Passage) -> tuple[str, GenerateOptions]:

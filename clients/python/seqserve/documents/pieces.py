@@ -55,6 +55,8 @@ class Piece(NamedTuple):
     """What a translation has in its place, if that is something else."""
     syntax: Syntax | None = None
     """How texts are written: this one, or those within the element that it opens."""
+    parts: tuple[Piece, ...] = ()
+    """Texts within a tag, and what is between them; joined, they are the tag."""
 
     @property
     def markup(self) -> str:

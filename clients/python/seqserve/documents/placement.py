@@ -7,68 +7,53 @@ https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from seqserve.documents.aligned_words import Word, words_of
-from seqserve.documents.passage import Link, Translation
+from seqserve.documents.marks import Mark, kept_in, without_kept
+from seqserve.documents.passage import Translation
 from seqserve.words import has_words
 
-
-class Mark(NamedTuple):
-    """An element of a text. Places count characters of the text."""
-
-    begin: int
-    end: int
-    """As ``begin`` for one that is at a place and around nothing."""
-    opening: str
-    """Its markup, or that before its text."""
-    closing: str = ""
-    """Its markup after its text."""
-    children: tuple[Mark, ...] = ()
-    """The elements within it, in order."""
-    is_kept: bool = False
-    """Whether its text represents it in the translation too, as the server keeps it."""
-    is_apart: bool = False
-    """Of one at a place: whether white space is before it."""
-    is_glued: bool = False
-    """Of one at a place: whether a word follows at once."""
-    is_space: bool = False
-    """Whether it is a space of the text."""
-    write: Callable[[str], str] | None = None
-    """Writes text within it, if not as around it."""
-
-    @property
-    def is_point(self) -> bool:
-        """Whether it is at a place, and around nothing."""
-        return self.is_kept or self.is_space or self.begin == self.end
+# A place within a word, as of aligned_words.
+_IN_WORD = re.compile(r"(?<=\w)(?=['’‑-]?\w)|(?<=\w['’‑-])(?=\w)")
 
 
 def placed(
-    translation: Translation, source: str, marks: Sequence[Mark], write: Callable[[str], str]
+    translation: Translation,
+    source: str,
+    marks: Sequence[Mark],
+    write: Callable[[str], str],
+    lost: list[str],
 ) -> str:
     """Writes a translation with the markup of its source.
+
+    An element with words gets some; where the translation has fewer words than there are elements,
+    one keeps those of the source.
 
     Args:
         translation: The translation and its alignment.
         source: The text, without its markup.
         marks: Its markup: elements that are in no other, in order.
         write: Writes text as the format wants it.
+        lost: Gets the texts of the elements that keep the words of the source.
     """
-    translation, places = _without_kept(translation, source, marks)
+    translation, places = without_kept(translation, source, marks)
     words = words_of(translation, sorted(places.values()))
-    return _Writer(translation.text, source, words, places).within(
+    return _Writer(translation.text, source, words, places, lost).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Writer:
-    def __init__(
-        self, text: str, source: str, words: list[Word], places: Mapping[int, int]
-    ) -> None:
-        self._text, self._source, self._words = text, source, words
-        self._places = places
-        self._ranks = {origin: rank for rank, origin in enumerate(places)}
+    text: str
+    source: str
+    words: Sequence[Word]
+    places: Mapping[int, int]
+    """Where the text had what represents marks, by where that begins in the source."""
+    lost: list[str]
 
     def within(
         self,
@@ -80,20 +65,19 @@ class _Writer:
     ) -> str:
         """Writes what is within an element, or the whole text.
 
-        Args:
-            marks: The elements within it.
-            words: Its words, the first one and the one after the last.
-            place: Where they begin and end.
-            whole: Where the element begins and ends in the source.
-            write: Writes text of it that is in no element within it.
+        Its words are at a place of the text; as a whole it is at one of the source.
         """
         free = [words]
         # Where each mark begins and ends in the text, its rank there, and its words.
         placed_marks: list[tuple[int, int, int, Mark, tuple[int, int]]] = []
+        later = sum(map(self._need, marks))
         for mark in marks:
             if not mark.is_point:
                 is_whole = whole == (mark.begin, mark.end)
                 chosen = self._chosen(mark, free, is_whole, words[1])
+                later -= self._need(mark)
+                least = min(self._need(mark), 1)
+                chosen = self._shortened(chosen, max(sum(map(self._count, free)) - later, least))
                 begin, end = self._with_kept(mark, *self._place(chosen, place))
                 free = _without(free, chosen)
                 placed_marks.append((begin, end, 0, mark, chosen))
@@ -105,23 +89,29 @@ class _Writer:
         parts = []
         last = place[0]
         for begin, end, _, mark, chosen in sorted(placed_marks, key=lambda each: each[:3]):
-            parts.append(write(self._text[last:begin]))
+            parts.append(write(self.text[last:begin]))
             last = end
             if mark.is_point:
                 before, after = self._spaces(mark, begin, place)
                 parts += [write(before), mark.opening, write(after)]
-                last += mark.is_space and self._text[begin : place[1]].startswith(" ")
+                last += mark.is_space and self.text[begin : place[1]].startswith(" ")
             else:
                 area = (begin, end), (mark.begin, mark.end)
                 inner = self.within(mark.children, chosen, *area, mark.write or write)
+                if begin == end and has_words(self.source[mark.begin : mark.end]):
+                    self.lost.append(self.source[mark.begin : mark.end])
+                    if self._need(mark):
+                        inner = self._untranslated(mark, write)
+                        is_apart = begin > place[0] and not self.text[begin - 1].isspace()
+                        parts.append(write(" " * is_apart))
                 parts += [mark.opening, inner, mark.closing]
-        return "".join([*parts, write(self._text[last : place[1]])])
+        return "".join([*parts, write(self.text[last : place[1]])])
 
     def _spaces(self, mark: Mark, at: int, place: tuple[int, int]) -> tuple[str, str]:
         """Returns the white space that a point needs on both sides, as it had in the source."""
-        if mark.is_space or (mark.is_kept and self._places.get(mark.begin) == at):
+        if mark.is_space or (mark.is_kept and self.places.get(mark.begin) == at):
             return "", ""
-        before, behind = self._text[place[0] : at][-1:], self._text[at : place[1]][:1]
+        before, behind = self.text[place[0] : at][-1:], self.text[at : place[1]][:1]
         is_before = mark.is_apart and at > place[0] and not before.isspace()
         is_behind = behind.isalnum() and not mark.is_glued and (mark.is_apart or at == place[0])
         return " " * is_before, " " * is_behind
@@ -135,7 +125,7 @@ class _Writer:
         for begin, end in free:
             gain, first = 0, begin
             for index in range(begin, end):
-                value = self._value(mark, self._words[index])
+                value = self._value(mark, self.words[index])
                 # The shortest of equal runs.
                 if gain <= 0 or (gain == value == 0):
                     gain, first = 0, index
@@ -144,7 +134,7 @@ class _Writer:
                     best_gain, best = gain, (first, index + 1)
         if best_gain:
             return best
-        known = [index for run in free for index in range(*run) if self._words[index].counts]
+        known = [index for run in free for index in range(*run) if self.words[index].counts]
         # Rather a wrong word than a link that nobody sees.
         nearest = min(known, key=lambda index: self._distance(mark, index), default=None)
         if nearest is not None:
@@ -152,30 +142,62 @@ class _Writer:
         begin = free[-1][1] if free else last
         return begin, begin
 
+    def _need(self, mark: Mark) -> int:
+        """Returns how many words a mark needs, so that no element is empty.
+
+        One that begins within a word needs none, because another one has the word.
+        """
+        if mark.is_point or _IN_WORD.match(self.source, mark.begin):
+            return 0
+        is_text = has_words(self.source[mark.begin : mark.end])
+        return max(is_text, sum(map(self._need, mark.children)))
+
+    def _count(self, run: tuple[int, int]) -> int:
+        return sum(word.counts for word in self.words[slice(*run)])
+
+    def _shortened(self, run: tuple[int, int], most: int) -> tuple[int, int]:
+        """Leaves words at the end of a run to others, so that it has so many at most."""
+        first, last = run
+        spare = self._count(run) - most
+        while spare > 0:
+            last -= 1
+            spare -= self.words[last].counts
+        return first, last
+
+    def _untranslated(self, mark: Mark, write: Callable[[str], str]) -> str:
+        """Writes the text of the source in an element, for which the translation has no word."""
+        own, parts, last = mark.write or write, [], mark.begin
+        for child in mark.children:
+            parts.append(own(self.source[last : child.begin]))
+            inner = "" if child.is_point else self._untranslated(child, own)
+            parts += [child.opening, inner, child.closing]
+            last = child.end
+        return "".join([*parts, own(self.source[last : mark.end])])
+
     def _value(self, mark: Mark, word: Word) -> int:
         if word.source is not None and mark.begin <= word.source < mark.end:
             return 1
         return -1 if word.counts and word.source is not None else 0
 
     def _distance(self, mark: Mark, index: int) -> int:
-        word = self._words[index]
+        word = self.words[index]
         if word.source is None:
-            return len(self._source)
+            return len(self.source)
         return max(mark.begin - word.source_end + 1, word.source - mark.end, 0)
 
     def _place(self, words: tuple[int, int], within: tuple[int, int]) -> tuple[int, int]:
         first, last = words
         if first < last:
-            return self._words[first].begin, self._words[last - 1].end
-        at = self._words[first - 1].end if first else within[0]
+            return self.words[first].begin, self.words[last - 1].end
+        at = self.words[first - 1].end if first else within[0]
         return (min(max(at, within[0]), within[1]),) * 2
 
     def _with_kept(self, mark: Mark, begin: int, end: int) -> tuple[int, int]:
-        for kept in _kept(mark.children):
-            at = self._places.get(kept.begin, begin)
-            if at < begin and not has_words(self._text[at:begin]):
+        for kept in kept_in(mark.children):
+            at = self.places.get(kept.begin, begin)
+            if at < begin and not has_words(self.text[at:begin]):
                 begin = at
-            if at > end and not has_words(self._text[end:at]):
+            if at > end and not has_words(self.text[end:at]):
                 end = at
         return begin, end
 
@@ -187,64 +209,20 @@ class _Writer:
         taken: list[tuple[int, int]],
     ) -> tuple[int, int]:
         """Returns where a point is, and its rank there."""
-        at = self._places.get(mark.begin, -1) if mark.is_kept else -1
+        at = self.places.get(mark.begin, -1) if mark.is_kept else -1
         if within[0] <= at <= within[1]:
-            return _outside(at, taken), self._ranks[mark.begin]
+            return _outside(at, taken), [*self.places].index(mark.begin)
         at = _outside(self._behind(mark.begin, words, within), taken)
         # A space before it stays before that.
-        return at + (mark.is_apart and self._text[at : within[1]][:1].isspace()), 0
+        return at + (mark.is_apart and self.text[at : within[1]][:1].isspace()), 0
 
     def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
         before = (
             (word.source, word.end)
-            for word in self._words[slice(*words)]
+            for word in self.words[slice(*words)]
             if word.source is not None and word.source < place
         )
         return max(before, default=(0, within[0]))[1]
-
-
-def _without_kept(
-    translation: Translation, source: str, marks: Sequence[Mark]
-) -> tuple[Translation, dict[int, int]]:
-    """Removes what represents marks from a translation.
-
-    Returns:
-        The rest, and where each was, by where it begins in the source.
-    """
-    text, links = translation.text, translation.alignment
-    spans = []
-    for mark in _kept(marks):
-        stand_in = source[mark.begin : mark.end]
-        begins = (link.target_begin for link in links if link.source_begin == mark.begin)
-        begin = next((begin for begin in begins if text.startswith(stand_in, begin)), None)
-        if begin is None and stand_in.startswith("{"):
-            # Nothing is known of its token.
-            begin = text.find(stand_in)
-        if begin is not None and begin >= 0:
-            spans.append((begin, begin + len(stand_in), mark.begin))
-    parts: list[str] = []
-    rest: list[Link] = []
-    places: dict[int, int] = {}
-    read = length = 0
-    for begin, end, origin in [*sorted(spans), (len(text), len(text), None)]:
-        for link in links:
-            if read <= link.target_begin and link.target_end <= begin:
-                shift = length - read
-                places_in_text = link.target_begin + shift, link.target_end + shift
-                rest.append(Link(link.source_begin, link.source_end, *places_in_text))
-        parts.append(text[read:begin])
-        length += begin - read
-        read = end
-        if origin is not None:
-            places[origin] = length
-    return Translation("".join(parts), tuple(rest)), places
-
-
-def _kept(marks: Iterable[Mark]) -> Iterator[Mark]:
-    for mark in marks:
-        if mark.is_kept:
-            yield mark
-        yield from _kept(mark.children)
 
 
 def _outside(place: int, taken: list[tuple[int, int]]) -> int:

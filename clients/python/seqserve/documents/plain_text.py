@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from seqserve.documents.passage import Lines, Passage, Translation, parts
+from seqserve.documents.passage import Lines, Passage, Translation, joined_passages, parts
 from seqserve.words import has_words
 
 _TIME = r"\d+(?::\d\d)+(?:[.,]\d+)?"
@@ -16,21 +16,17 @@ _TIMES = re.compile(rf"\s*(?:\[{_TIME}(?:\s*-->\s*{_TIME})?\]|{_TIME}\s*-->\s*{_
 
 def parse(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for each line that is not blank, without the times that it begins with."""
-    before = ""
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        body = line.rstrip("\r\n")
-        times = _TIMES.match(body)
-        begin = times.end() if times else 0
-        before += body[:begin]
-        for part in parts(body[begin:]):
-            if part.strip():
-                yield Passage(line=number, before=before, source=part, text=part)
-                before = ""
-            else:
-                before += part
-        before += line[len(body) :]
-    yield Passage(line=number, before=before)
+    return joined_passages(part for line in lines for part in _parts(line))
+
+
+def _parts(line: str) -> Iterator[str | Passage]:
+    body = line.rstrip("\r\n")
+    times = _TIMES.match(body)
+    begin = times.end() if times else 0
+    yield body[:begin]
+    for part in parts(body[begin:]):
+        yield Passage(line=0, source=part, text=part) if part.strip() else part
+    yield line[len(body) :]
 
 
 def parse_paragraphs(lines: Lines) -> Iterator[Passage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 from seqserve.documents.passage import ParseError, Passage
@@ -50,6 +51,8 @@ class Report:
             if warnings:
                 self.warned += 1
                 _list(self._warned, passage, "; ".join(warnings), part)
+            for text in passage.lost:
+                self.leave(replace(passage, text=text), "has no word in the translation", part)
         elif passage.copied or passage.text.strip():
             self._copied[passage.copied or "no letter"] += 1
 

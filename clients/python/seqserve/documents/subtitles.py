@@ -10,12 +10,11 @@ import html
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 
 from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.passage import Lines, Passage, Translation
+from seqserve.documents.passage import Lines, Passage, Translation, joined_passages
 from seqserve.documents.syntax import Syntax
 
 _TIMES = re.compile(r"\s*[\d:.,]+\s*-->\s*[\d:.,]+")
@@ -25,7 +24,7 @@ _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
 # Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
-_DASH = re.compile(rf"((?:\s|{_TAG})*)([-–]\s*)")
+_DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)([-–]\s*)")
 # Other programs' breaks within a line, and spaces that do not break.
 _BREAK = re.compile(r"\\[Nnh]")
 _LINE_END = re.compile(r"\r\n|\r|\n|\\[Nn]")
@@ -39,21 +38,17 @@ def parse(lines: Lines) -> Iterator[Passage]:
     """
     rows = list(lines)
     is_web = bool(rows) and rows[0].startswith("WEBVTT")
-    before, number = "", 1
+    return joined_passages(_parts(rows, is_web))
+
+
+def _parts(rows: list[str], is_web: bool) -> Iterator[str | Passage]:
     for is_text, run in groupby(zip(rows, _spoken(rows, is_web), strict=True), lambda row: row[1]):
         cue = [line for line, _ in run]
-        if not is_text:
-            before += "".join(cue)
-            number += len(cue)
-            continue
-        for speech in _speeches(cue):
-            for part in _passages(speech, _WEB if is_web else _PLAIN):
-                before += part.before
-                if part.text or part.copied:
-                    yield replace(part, line=part.line + number - 1, before=before)
-                    before = ""
-            number += len(speech)
-    yield Passage(line=len(rows), before=before)
+        if is_text:
+            for speech in _speeches(cue):
+                yield from _passages(speech, _WEB if is_web else _PLAIN)
+        else:
+            yield "".join(cue)
 
 
 def _spoken(rows: list[str], is_web: bool) -> Iterator[bool]:

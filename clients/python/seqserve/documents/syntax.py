@@ -20,6 +20,8 @@ class Syntax(NamedTuple):
     """Matches what does not mean itself; a text is never divided within it."""
     keeps_space: bool = False
     """Whether white space within a text means something."""
+    has_menus: bool = False
+    """Whether links that no sentence joins are texts of their own."""
 
     def parts(self, raw: str) -> list[str]:
         """Divides what the document has if the text is too long for a call."""

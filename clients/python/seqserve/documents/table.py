@@ -14,9 +14,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import joined_passages
 from seqserve.documents.messages import pieces
-from seqserve.documents.passage import Lines, ParseError, Passage, Translation
+from seqserve.documents.passage import Lines, ParseError, Passage, Translation, joined_passages
 from seqserve.documents.syntax import Syntax
 
 _DELIMITERS = ",;\t|"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from seqserve.documents.bilingual import target
-from seqserve.documents.inline import joined_passages
 from seqserve.documents.messages import is_message, pieces
-from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
-from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node, root_of
+from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node
 from seqserve.documents.xml_text import Role, Table
 
 # A code and its end, which may be elements far from each other: by what they belong together.
@@ -52,11 +50,12 @@ def _role(node: Node, _: Node) -> Role | None:
 
 
 _TABLE = Table(
+    root="xliff",
     roles=dict.fromkeys(("g", "pc", "mrk"), Role.INLINE)
     | dict.fromkeys((*_STARTS, *_ENDS, "x", "ph", "it", "cp"), Role.POINT),
     role=_role,
     piece=_code,
-    texts=partial(pieces, others=ENTITY, is_whole=False),
+    texts=lambda raw, syntax, is_alone: pieces(raw, syntax, others=ENTITY, is_whole=False),
 )
 
 
@@ -66,26 +65,18 @@ def parse(lines: Lines) -> Iterator[Passage]:
     A target that is made has the state ``needs-review-translation`` in version 1.2; in version 2
     its segment has the state ``translated``. What has ``translate="no"`` stays.
     """
-    document = _TABLE.read("".join(lines))
-    if (name := root_of(document).name) != "xliff":
-        raise ParseError(1, f"begins XML of {name!r}, not of XLIFF")
-    parts: list[str | Passage] = []
-    _add(document, True, parts)
-    return joined_passages(parts)
+    return joined_passages(_parts(_TABLE.read("".join(lines)), True))
 
 
-def _add(parent: Node, is_text: bool, parts: list[str | Passage]) -> None:
+def _parts(parent: Node, is_text: bool) -> Iterator[str | Passage]:
     for node in parent.children:
         is_inner = _is_text(node, is_text)
         if node.name in ("trans-unit", "segment"):
-            marked = Passage(line=1, source=node.raw, copied="marked")
-            parts.append(_unit(node) if is_inner else marked)
-        elif not node.children:
-            parts.append(node.raw)
+            yield _unit(node) if is_inner else Passage(line=1, source=node.raw, copied="marked")
         else:
-            parts.append(node.opening)
-            _add(node, is_inner, parts)
-            parts.append(node.closing)
+            yield node.opening if node.children else node.raw
+            yield from _parts(node, is_inner)
+            yield node.closing if node.children else ""
 
 
 def _is_text(node: Node, is_text: bool) -> bool:

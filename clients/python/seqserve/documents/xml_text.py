@@ -11,10 +11,10 @@ from enum import Enum
 from functools import partial
 
 from seqserve.documents.inline import passages
-from seqserve.documents.passage import Passage
+from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import FIELD, Kind, Piece
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.xml_source import CDATA, IN_CDATA, OTHER, TEXT, XML, Node, read
+from seqserve.documents.xml_source import CDATA, IN_CDATA, OTHER, TEXT, XML, Node, read, root_of
 
 
 class Role(Enum):
@@ -38,6 +38,10 @@ class Role(Enum):
     """It divides a text, and is not read."""
     MARKED = "marked"
     """It divides a text, and says that it is not to be translated."""
+    OTHER_LANGUAGE = "other language"
+    """It divides a text, and is not in the language of the document."""
+    DATA = "data"
+    """It divides a text, and means something to programs only."""
     DELETED = "deleted"
     """It divides a text, and no reader sees it."""
     NOTHING = "nothing"
@@ -50,7 +54,10 @@ class Role(Enum):
     """The text of a run."""
 
 
-def _plain(raw: str, syntax: Syntax) -> Iterable[Piece]:
+_UNREAD = {Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DATA, Role.DELETED}
+
+
+def _plain(raw: str, syntax: Syntax, *, is_alone: bool) -> Iterable[Piece]:
     return [Piece(Kind.TEXT, raw, syntax=None if syntax is XML else syntax)]
 
 
@@ -64,14 +71,18 @@ class Table:
     """Of other elements in a text; None for what they have within."""
     namespaces: Mapping[str, str] | None = field(default_factory=dict)
     """Prefixes of the names."""
+    root: str = ""
+    """Name of the element that has all others; empty if it may be any."""
     is_text: bool = False
     """Whether text that is in no block is read."""
     role: Callable[[Node, Node], Role | None] = lambda node, parent: None
     """Tells the role of an element where its name does not."""
     piece: Callable[[Node], Piece | None] = lambda node: None
     """Reads an element that is a piece."""
-    texts: Callable[[str, Syntax], Iterable[Piece]] = _plain
-    """Reads a text between tags."""
+    texts: Callable[..., Iterable[Piece]] = _plain
+    """Reads a text between tags, with its syntax, and whether ``is_alone`` in its element."""
+    tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
+    """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     syntax: Syntax = XML
@@ -81,11 +92,14 @@ class Table:
         """Reads the elements of a document."""
         blocks = {name for name, role in self.roles.items() if role is Role.BLOCK}
         texts = {name for name, role in self.roles.items() if role is Role.RUN_TEXT}
-        return read(source, self.namespaces, blocks, texts)
+        document = read(source, self.namespaces, blocks, texts)
+        if self.root and (name := root_of(document).name) != self.root:
+            raise ParseError(1, f"begins XML of {name!r}, not of {self.root!r}")
+        return document
 
-    def passages(self, source: str) -> Iterator[Passage]:
+    def parse(self, lines: Lines) -> Iterator[Passage]:
         """Yields the passages of a document."""
-        return passages(self.pieces(self.read(source)), self.syntax)
+        return passages(self.pieces(self.read("".join(lines))), self.syntax)
 
     def pieces(self, node: Node, *, is_text: bool | None = None) -> list[Piece]:
         """Returns the pieces of what is in an element."""
@@ -103,22 +117,29 @@ class _Reader:
     def read(self, parent: Node, is_text: bool) -> None:
         for node in parent.children:
             if node.name.startswith("#"):
-                self._add_text(node, is_text)
+                self._add_text(node, is_text, len(parent.children) == 1)
                 continue
             role = self._role(node, parent, is_text)
             if role is Role.RUN:
                 self._add_run(node)
             elif role in (Role.BLOCK, Role.STRUCTURE):
-                self._add(Kind.BREAK, node.opening)
+                self._add_opening(Kind.BREAK, node)
                 is_inner = role is Role.BLOCK or (is_text if self._table.is_text else False)
                 self.read(node, is_inner)
                 self._add(Kind.BREAK, node.closing)
             elif role in (Role.INLINE, Role.FIELD) and node.children:
                 name = FIELD if role is Role.FIELD else node.name
                 inner, opening, closing = self._unwrapped(node)
-                self._add(Kind.OPENING, opening, name)
+                self._add_opening(Kind.OPENING, inner, name, opening)
                 self.read(inner, is_text)
                 self._add(Kind.CLOSING, closing, name)
+            elif role is Role.KEPT and self._table.tag:
+                self._add_opening(Kind.BREAK, node, is_text=False)
+                why = role.value if node.has_words else ""
+                self.pieces.append(Piece(Kind.BREAK, node.inner, why=why))
+                self._add(Kind.BREAK, node.closing)
+            elif role in (Role.INLINE, Role.POINT) and self._table.tag:
+                self._add_opening(Kind.EMPTY, node, opening=node.raw)
             else:
                 self.pieces.append(self._single(node, role))
 
@@ -135,7 +156,7 @@ class _Reader:
             return piece
         if role is Role.PROTECTED:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
-        if role in (Role.KEPT, Role.MARKED, Role.DELETED):
+        if role in _UNREAD:
             return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
         kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
         return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
@@ -143,7 +164,7 @@ class _Reader:
     def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
         """Returns the element whose texts are all in an element, and what is before and after."""
         inner, opening, closing = node, node.opening, node.closing
-        while True:
+        while not self._table.tag:
             texts = [each for each in inner.children if each.has_text]
             if len(texts) != 1 or any(each.name in (TEXT, CDATA) for each in inner.children):
                 # White space beside it is text too.
@@ -157,22 +178,32 @@ class _Reader:
             opening += before + only.opening
             closing = only.closing + after + closing
             inner = only
+        return inner, opening, closing
+
+    def _add_opening(
+        self, kind: Kind, node: Node, name: str = "", opening: str = "", *, is_text: bool = True
+    ) -> None:
+        raw, texts = opening or node.opening, tuple[Piece, ...]()
+        if self._table.tag:
+            raw, texts = self._table.tag(raw, is_text=is_text)
+        self.pieces.append(Piece(kind, raw, name, parts=texts))
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
         self.pieces.append(Piece(kind, raw, name, written=written))
 
-    def _add_text(self, node: Node, is_text: bool) -> None:
+    def _add_text(self, node: Node, is_text: bool, is_alone: bool) -> None:
         if not is_text:
             self._add(Kind.BREAK, node.raw)
         elif node.name == OTHER or (self._has_runs and node.name != CDATA):
             # White space between runs means nothing.
             self._add(Kind.EMPTY, node.raw, written=None if node.name == OTHER else "")
         elif node.name == TEXT:
-            self.pieces += self._table.texts(node.raw, self._table.syntax)
+            syntax = self._table.syntax
+            self.pieces += self._table.texts(node.raw, syntax, is_alone=is_alone)
         else:
             syntax = self._table.in_cdata
             self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=syntax))
-            self.pieces += self._table.texts(node.inner, syntax)
+            self.pieces += self._table.texts(node.inner, syntax, is_alone=False)
             self._add(Kind.CLOSING, node.closing, CDATA)
 
     def _add_run(self, run: Node) -> None:

@@ -6,6 +6,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from seqserve.command.writers import DocumentWriter
+from seqserve.documents.passage import Passage
+from seqserve.responses import result_of
+from seqserve.v1 import generation_pb2, model_pb2
+
+from .. import fake_server
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -53,6 +62,31 @@ def test_a_text_that_no_reader_reads_ends_the_run_with_status_1(
     status, out, err = seqserve("translate", str(path))
     assert (status, out) == (1, "SOME\n\n> <p>\n> text\n> </p>\n")
     assert f"{path}: line 3: is HTML within a quote, which is not read" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(["--target-language", "it"], "it"), ([], "de"), (["--model", "missing"], "en")],
+)
+def test_the_language_of_a_page_is_that_of_the_call_or_the_model(
+    seqserve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: str
+) -> None:
+    model = model_pb2.Model(
+        name="capitals", version=2, source_languages=["en"], target_languages=["de"]
+    )
+    monkeypatch.setattr(fake_server, "MODELS", [model])
+    path = tmp_path / "a.html"
+    path.write_text('<html lang="en"><p>a</p></html>')
+    assert seqserve("translate", *options, str(path))[1] == f'<html lang="{code}"><p>A</p></html>'
+
+
+def test_an_empty_translation_leaves_its_text() -> None:
+    written: list[str] = []
+    response = generation_pb2.GenerateResponse(hypotheses=[generation_pb2.Hypothesis(text=" ")])
+    writer = DocumentWriter(label="line", encoding="utf-8", output=written.append)
+    writer.write(Passage(line=1, before="<p>", source="a", text="a"), result_of(response))
+    assert written == ["<p>a"]
+    assert "its translation is empty" in str(writer.totals.facts())
 
 
 def test_a_file_that_cannot_be_read_has_a_report(seqserve: Run, tmp_path: Path) -> None:

@@ -10,29 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqserve.documents.formats import Format
 from seqserve.documents.html import parse
-from seqserve.documents.markdown import parse as parse_markdown
-from seqserve.documents.passage import Link, Passage, Translation
+from seqserve.documents.passage import Link, Translation
 
-
-def aligned(target: str, sources: list[tuple[int, int]]) -> Translation:
-    """A translation whose words come from these places of the source."""
-    places = [found.span() for found in re.finditer(r"\w+|[^\w\s]", target)]
-    links = (Link(*source, *place) for source, place in zip(sources, places, strict=True))
-    return Translation(target, tuple(links))
-
-
-def translated(passage: Passage, target: str, words: str) -> Translation:
-    """A translation whose words come from these words of the source, in their order."""
-    places = {found[0]: found.span() for found in re.finditer(r"\w+|[^\w\s]", passage.text)}
-    return aligned(target, [places[word] for word in words.split()])
+from .marking import aligned, passages_of, sent
+from .marking import written as rewritten
 
 
 def written(html: str, target: str, words: str) -> str:
     """Translates the only passage of a document."""
     [passage] = [each for each in parse([html]) if each.text]
     rest = html.removeprefix(passage.before)[len(passage.source) :]
-    return passage.before + passage.written(translated(passage, target, words)) + rest
+    return passage.before + passage.written(aligned(passage, target, words)) + rest
 
 
 @pytest.mark.parametrize(
@@ -53,6 +43,9 @@ def written(html: str, target: str, words: str) -> str:
         ("<b>a</b> <i>b</i>", "B A", "b a", "<i>B</i> <b>A</b>"),
         # What it was around has no word: rather a wrong one than none.
         ("I <b>do</b> like", "Ich mag", "I like", "Ich <b>mag</b>"),
+        # Each has a word; where there are too few, one keeps its own.
+        ("<b>a</b> b <i>c</i>", "A B", "a a", "<b>A</b> <i>B</i>"),
+        ("<b>a</b> b <i>c & d</i>", "A", "a", "<b>A</b> <i>c &amp; d</i>"),
         # One run of words, the shortest that has most of them.
         ("<b>give up</b> it", "gib es auf", "give it up", "<b>gib</b> es auf"),
         # All of what is around it, punctuation too.
@@ -68,7 +61,7 @@ def written(html: str, target: str, words: str) -> str:
         ("a<img src=x> b <wbr>c", "C B A", "c b a", "C B <wbr>A<img src=x>"),
         ("<!-- x -->a <b></b>b<img>", "B A", "b a", "<!-- x -->B A <b></b><img>"),
         ("a &amp; <u>b</u>&nbsp;c", "A & B C", "a & b c", "A &amp; <u>B</u> C"),
-        ("<b title='b > c'>a</b> b", "<B A", "b b a", "&lt;B <b title='b > c'>A</b>"),
+        ("<b id='b > c'>a</b> b", "<B A", "b b a", "&lt;B <b id='b > c'>A</b>"),
         # Within a word: the whole word.
         ("un<b>kind</b>ly a", "A unfreundlich", "a unkindly", "A <b>unfreundlich</b>"),
     ],
@@ -82,6 +75,7 @@ def test_tags_follow_their_words(html: str, target: str, words: str, expected: s
     [
         ("So *very* **good**\n", ["So very good"], "So *very* **good**\n"),
         ("**a *b* c**, d", ["a b c, d"], "**a *b* c**, d"),
+        ("[Home](a) › [Shoes](b)", ["Home", "Shoes"], None),
         ('See [the _a_](a.md "t") ![i](i.png) ~~b~~', ["See the a b"], None),
         ("I have **3** cats", ["I have 3 cats"], None),
         ("# A **b**\n\n- [ ] c *d*\n", ["A b", "c d"], None),
@@ -94,18 +88,9 @@ def test_tags_follow_their_words(html: str, target: str, words: str, expected: s
     ],
 )
 def test_markup_of_markdown(markdown: str, texts: list[str], expected: str | None) -> None:
-    passages = list(parse_markdown(markdown.splitlines(keepends=True)))
-    assert [each.text for each in passages if each.text] == texts
-    written = "".join(
-        each.before + (each.written(same(each.text)) if each.text else each.source)
-        for each in passages
-    )
-    assert written == (expected or markdown)
-
-
-def same(text: str) -> Translation:
-    """A translation whose words are those of the source."""
-    return aligned(text, [found.span() for found in re.finditer(r"\w+|[^\w\s]", text)])
+    passages = passages_of(Format.MARKDOWN, markdown)
+    assert sent(passages) == texts
+    assert rewritten(passages) == (expected or markdown)
 
 
 def test_a_script_without_spaces_is_tagged_token_by_token() -> None:
@@ -132,22 +117,17 @@ def test_a_script_without_spaces_is_tagged_token_by_token() -> None:
     ],
 )
 def test_what_divides_a_text(html: str, texts: list[str]) -> None:
-    found = list(parse([html]))
-    assert [each.text for each in found if each.text] == texts
-    assert "".join(each.before + each.source for each in found) == html
+    assert sent(passages_of(Format.HTML, html)) == texts
 
 
 def test_deep_elements_divide_the_text() -> None:
     html = "<b>" * 2000 + "a" + "</b>" * 2000 + "c"
-    found = list(parse([html]))
-    assert "".join(each.before + each.source for each in found) == html
+    assert sent(passages_of(Format.HTML, html)) == ["a", "c"]
 
 
 def test_very_many_elements_divide_the_text() -> None:
     html = "<p>" + "a <b>b</b> " * 2000 + "</p>"
-    found = list(parse([html]))
-    assert "".join(each.before + each.source for each in found) == html
-    assert [each.text for each in found if each.text] == ["a", "b"] * 2000
+    assert sent(passages_of(Format.HTML, html)) == ["a", "b"] * 2000
 
 
 def test_passages_know_their_lines() -> None:
@@ -189,12 +169,12 @@ def tags_of(text: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
     return tags.tags, tags.parents
 
 
-LEAVES = ["some text", "a &amp; b", "<br>", "<img alt='no'>", "<!-- c -->", " ", "\n", "x, y!"]
+LEAVES = ["some text", "a &amp; b", "<br>", "<img src='no'>", "<!-- c -->", " ", "\n", "x, y!"]
 LEAVES += ["<script>no</script>", "<i translate='no'>no <b>no</b></i>", "<code>no</code>"]
 NODES = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: st.builds(
-        lambda tag, title, parts: f"<{tag} title='x > {title}'>{''.join(parts)}</{tag}>",
+        lambda tag, id_, parts: f"<{tag} id='x > {id_}'>{''.join(parts)}</{tag}>",
         st.sampled_from(["p", "b", "i", "div", "a", "li", "span"]),
         st.integers(0, 99),
         st.lists(inner, max_size=4),
@@ -217,9 +197,12 @@ def test_tags_stay_balanced_and_nested_wherever_words_go(text: str, data: st.Dat
         if each.text:
             target = " ".join(data.draw(WORDS))
             places = st.integers(0, len(each.text))
-            units = re.findall(r"\w+|[^\w\s]", target)
+            units = [*re.finditer(r"\w+|[^\w\s]", target)]
             sources = [(place, place + 1) for place in (data.draw(places) for _ in units)]
-            out.append(each.before + each.written(aligned(target, sources)))
+            links = (
+                Link(*source, *unit.span()) for source, unit in zip(sources, units, strict=True)
+            )
+            out.append(each.before + each.written(Translation(target, tuple(links))))
         else:
             out.append(each.before + each.source)
     assert tags_of("".join(out)) == tags_of(text)

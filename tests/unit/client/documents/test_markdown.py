@@ -8,28 +8,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from tests.support.capitals import capitals
 
-from seqserve.documents.markdown import parse
+from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
+
+from .marking import in_capitals, passages_of, sent, written
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def upper(markdown: str) -> str:
-    return "".join(
-        each.before + (each.written(capitals(each)) if each.has_words else each.source)
-        for each in parse(markdown.splitlines(keepends=True))
-    )
-
-
-def written(markdown: str, text: str, translation: str) -> str:
+def with_word(markdown: str, text: str, translation: str) -> str:
     """The document with this text translated; others stay."""
-    passages = list(parse(markdown.splitlines(keepends=True)))
-    assert text in [each.text for each in passages]
-    return "".join(
-        each.before + (each.written(Translation(translation)) if each.text == text else each.source)
-        for each in passages
+    passages = passages_of(Format.MARKDOWN, markdown)
+    assert text in sent(passages)
+    return written(
+        passages, lambda each: Translation(translation if each.text == text else each.text)
     )
 
 
@@ -56,7 +49,7 @@ def written(markdown: str, text: str, translation: str) -> str:
     ],
 )
 def test_what_is_read_and_written(markdown: str, expected: str) -> None:
-    assert upper(markdown) == expected
+    assert in_capitals(passages_of(Format.MARKDOWN, markdown)) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,12 +124,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
     ],
 )
 def test_what_sites_add(markdown: str, expected: str) -> None:
-    assert upper(markdown) == expected
-
-
-def test_a_passage_that_is_not_translated_stays_to_the_byte() -> None:
-    markdown = "> a `b`\n>   c\\\n> d **e\n> f** 1\r\n\r\n1. g\r\n   h\r\n"
-    assert "".join(each.before + each.source for each in parse([markdown])) == markdown
+    assert in_capitals(passages_of(Format.MARKDOWN, markdown)) == expected
 
 
 @pytest.mark.parametrize(
@@ -149,7 +137,7 @@ def test_a_passage_that_is_not_translated_stays_to_the_byte() -> None:
     ],
 )
 def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -> None:
-    found = [*parse(markdown.splitlines(keepends=True))]
+    found = passages_of(Format.MARKDOWN, markdown)
     assert [each.copied for each in found if each.copied] == copied
     assert [each.fault for each in found if each.fault] == left
 
@@ -172,7 +160,7 @@ def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -
 def test_a_translation_changes_no_structure(
     markdown: str, text: str, translation: str, expected: str | None
 ) -> None:
-    found = written(markdown, text, translation)
+    found = with_word(markdown, text, translation)
     assert found == expected or (expected is None and shown(found) == [("paragraph", translation)])
 
 
@@ -207,5 +195,5 @@ def test_the_reader_sees_the_translation(words: list[str], is_apart: bool) -> No
         ("## ", " ##\n", "heading"),
         ("| ", " |\n|---|\n", "th"),
     ):
-        found = written(f"{before}word{behind}", "word", translation)
+        found = with_word(f"{before}word{behind}", "word", translation)
         assert shown(found) == [(kind, translation)], found

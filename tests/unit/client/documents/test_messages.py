@@ -13,20 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Link, Passage, Translation
+from seqserve.documents.passage import Link, Translation
 
-from .marking import marked, passages_of, units
+from .marking import aligned, marked, passages_of, units
 
 PLACEHOLDERS = ["{name}", "{0}", "{}", "{{x}}", "${x}", "%{x}", "{x, number}", "$t(key)", "$NAME$"]
 PLACEHOLDERS += ["%s", "%1$d", "%(name)s", "%.2f", "%@", "%ld", "%%", "%1", "%name%", "{0:.2f}"]
 PLACEHOLDERS += ["<x id='1'/>", "<br>", "https://x.y/a?b=c", "www.x.y", "a.b@x.org", "&nbsp;"]
-
-
-def aligned(passage: Passage, target: str, words: str) -> Translation:
-    """A translation whose words come from these words of the source, in their order."""
-    sources = {unit[0]: unit.span() for unit in units(passage.text, passage)}
-    links = zip(words.split(), units(target, passage), strict=True)
-    return Translation(target, tuple(Link(*sources[word], *unit.span()) for word, unit in links))
 
 
 @pytest.mark.parametrize("placeholder", PLACEHOLDERS)

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
-from seqserve.documents.passage import Link, Passage, Translation
 
-from .marking import CUE, marked, passages_of, units
+from .marking import CUE, marked, passages_of, sent, written
 
 VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
 
@@ -50,19 +49,6 @@ def test_text_behind_a_note_or_before_the_first_cue_stays() -> None:
     assert marked(Format.VTT, text.format("x &amp; y")) == text.format("«x &amp; y»")
 
 
-def aligned(passage: Passage) -> Translation:
-    """A translation whose words are those of the source."""
-    places = [unit.span() for unit in units(passage.text, passage)]
-    return Translation(passage.text, tuple(Link(*place, *place) for place in places))
-
-
-def written(passages: list[Passage]) -> str:
-    return "".join(
-        each.before + (each.written(aligned(each)) if each.has_words else each.source)
-        for each in passages
-    )
-
-
 @pytest.mark.parametrize(
     ("cue", "text"),
     [
@@ -75,7 +61,7 @@ def written(passages: list[Passage]) -> str:
 )
 def test_tags_of_a_cue_follow_its_words(cue: str, text: str) -> None:
     passages = passages_of(Format.SRT, CUE + cue)
-    assert [each.text for each in passages if each.has_words] == [text]
+    assert sent(passages) == [text]
     found = written(passages)
     assert re.sub(r"\s+", " ", found) == re.sub(r"\s+", " ", CUE + cue)
     assert found.count("\n") == (CUE + cue).count("\n")
@@ -84,7 +70,7 @@ def test_tags_of_a_cue_follow_its_words(cue: str, text: str) -> None:
 def test_times_within_a_cue_of_webvtt_are_behind_the_word_that_they_followed() -> None:
     text = "WEBVTT\n\n00:01.000 --> 00:02.000\nso <00:01.500>what &lt;is it\n"
     passages = passages_of(Format.VTT, text)
-    assert [each.text for each in passages if each.has_words] == ["so what <is it"]
+    assert sent(passages) == ["so what <is it"]
     assert written(passages) == text
 
 
@@ -103,7 +89,6 @@ def test_times_stay_and_all_text_of_a_cue_is_translated(
 ) -> None:
     text = (head + "".join(f"{line}\n" for line in lines)).replace("\n", end)
     passages = passages_of(Format.SRT, text)
-    assert "".join(each.before + each.source for each in passages) == text
     numbers = [each.line for each in passages]
     assert numbers == sorted(numbers)
     result = written(passages)

@@ -12,7 +12,7 @@ import pytest
 
 from seqserve import AsyncClient, MisplacedClient
 
-from ..fake_server import FakeServer
+from .fake_server import FakeServer
 
 FORK = """
 import asyncio, os, signal, sys, warnings
