@@ -48,7 +48,7 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     assert shutil.which("openssl"), "openssl is not installed: apt-get install openssl"
-    [script] = re.findall(r"```sh\n(umask.*?openssl req.*?)```", PAGE.read_text(), re.DOTALL)
+    [script] = re.findall(r"```sh\n(umask 077\nnew=.*?)```", PAGE.read_text(), re.DOTALL)
     command = ["sh", "-eu", "-c", script]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
