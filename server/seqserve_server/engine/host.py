@@ -210,7 +210,9 @@ def _deliver(events: Events) -> None:
 def _send(channel: socket.socket, data: bytes) -> None:
     try:
         channel.sendall(data)
-    except OSError:
+    except OSError as error:
+        if isinstance(error, BlockingIOError):
+            _log.warning("a front has read nothing for %g s and is cut off", SEND_TIMEOUT_S)
         # The other end is gone, or has not read for too long: half of a message is worth nothing.
         # The reading thread notices, and cancels its requests or stops the engine.
         _shut_down(channel)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import Draining, ModelUnavailable, QueueFull, ServiceError
@@ -66,14 +66,17 @@ class EngineLink:
         """Recent refusals of this engine."""
         self.fault = ""
         """Why it is not trusted, as the process that started it says; empty if it is."""
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when the host has closed the socket."""
 
     async def connect(self, channel: socket.socket) -> None:
         """Exchanges messages over a socket from now on."""
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
+        if self._transport is not None:
+            self._transport.abort()
+            self.lost()
         channel.setblocking(False)
-        self._transport, _ = await self._loop.create_unix_connection(
-            lambda: _Reader(self), sock=channel
-        )
+        await loop.create_unix_connection(lambda: _Reader(self), sock=channel)
 
     @property
     def pending(self) -> int:
@@ -184,6 +187,15 @@ class EngineLink:
         elif isinstance(message, StatsReply):
             self.stats.receive(message)
 
+    def connected(self, transport: asyncio.BaseTransport) -> None:
+        """Takes the transport of the socket."""
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def disconnected(self, transport: asyncio.BaseTransport | None) -> None:
+        """Notes that a socket is closed, unless another one has replaced it."""
+        if transport is self._transport and self.lost():
+            self.on_lost()
+
     def lost(self) -> bool:
         """Fails unfinished requests, because the host has ended; False if that is known."""
         if self._transport is None:
@@ -205,10 +217,15 @@ class _Reader(asyncio.Protocol):
     def __init__(self, link: EngineLink) -> None:
         self._link = link
         self._decoder = messages.MessageDecoder()
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._link.connected(transport)
 
     def data_received(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
             self._link.receive(message)
 
     def connection_lost(self, exception: Exception | None) -> None:
-        self._link.lost()
+        self._link.disconnected(self._transport)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
 
+from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import LaunchedGroup
@@ -117,16 +118,22 @@ class Front:
         if self._channel is None or self._closed:
             raise StartupError("the server stops")
         self._read, self._pids = set(), {}
-        self._peer = Peer(self._channel, self.handlers, self._gone)
+        handlers = {**self.handlers, "reconnect": self._reconnect}
+        peer = self._peer = Peer(self._channel, handlers, self._gone)
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
-                self.port = await self._peer.call("open", self.number, self._options)
-                await self.tell()
-                await self._peer.call("serve")
+                # What changes meanwhile is told next.
+                async with self._telling:
+                    self.port = await peer.call("open", self.number, self._options)
+                    await self._tell()
+                await peer.call("serve")
+            self.is_serving = True
         except (PeerGoneError, TimeoutError) as error:
             how = "has ended" if isinstance(error, PeerGoneError) else "stands still"
             raise StartupError(f"front {self.number} {how} while it starts") from None
-        self.is_serving = True
+        finally:
+            if not self.is_serving:
+                peer.close()
         self._supervisor.started()
         self._beating = asyncio.create_task(self._beat())
 
@@ -168,12 +175,25 @@ class Front:
         return self.counted
 
     async def tell(self) -> None:
-        """Tells the front of all versions, engines and states that it does not know."""
+        """Tells the front of all versions, engines and states that it does not know.
+
+        Raises:
+            PeerGoneError: It has ended.
+            SeqserveError: It cannot read a version; of all others it has been told.
+        """
         async with self._telling:
-            state = self._state()
-            for name, version, engine in state.engines:
+            await self._tell()
+
+    async def _tell(self) -> None:
+        state, faults = self._state(), []
+        for name, version, engine in state.engines:
+            try:
                 await self._introduce(name, version, engine)
-            await self.call("show", state.snapshot)
+            except SeqserveError as error:
+                faults.append(error)
+        await self.call("show", state.snapshot)
+        for each in faults:
+            raise each
 
     async def _introduce(self, name: str, version: int, engine: LaunchedGroup) -> None:
         if (name, version) not in self._read:
@@ -187,14 +207,20 @@ class Front:
                     # If its process has just ended, there will be another one to tell of.
                     with suppress(OSError):
                         channel = each.further_socket()
-                        await self.call("connect", *key, channel=channel)
                         self._pids[key] = pid
+                        await self.call("connect", *key, channel=channel)
+
+    async def _reconnect(self, *key: Any) -> None:
+        """Gives the front, which has lost its socket to an engine, another one if that runs."""
+        self._pids.pop(key, None)
+        await self.tell()
 
     async def until_idle(self, entry: Entry, timeout_s: float) -> bool:
         """Waits for the calls of a version that takes no new ones."""
         key = entry.name, entry.version
         try:
-            await self.tell()
+            with suppress(SeqserveError):
+                await self.tell()
             return bool(await self.call("until_idle", *key, timeout_s))
         except PeerGoneError:
             return True

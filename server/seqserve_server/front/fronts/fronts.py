@@ -16,7 +16,7 @@ from typing import cast
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from seqserve.errors import OptionError
+from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
 from seqserve_server.front.engine_client.group import LaunchedGroup
@@ -126,21 +126,30 @@ class Fronts:
 
     async def _tell_all(self) -> None:
         async def tell(front: Front) -> None:
-            with suppress(PeerGoneError):
+            try:
                 await front.tell()
+            except PeerGoneError:
+                pass
+            except SeqserveError:
+                # One that starts reports it itself.
+                if front.is_serving:
+                    raise
 
-        await asyncio.gather(*(tell(front) for front in self._fronts if front.is_serving))
+        await asyncio.gather(*map(tell, self._fronts))
 
     async def _started(self, entry: Entry, model: ServedModel) -> None:
         self._starting[entry] = model
         try:
             await self._tell_all()
-        finally:
+        except BaseException:
             del self._starting[entry]
+            # Those that have read it must read it anew next time.
+            await self._until_idle(entry, model, 0.0)
+            raise
+        del self._starting[entry]
 
     async def _until_idle(self, entry: Entry, model: ServedModel, timeout_s: float) -> bool:
-        serving = [front for front in self._fronts if front.is_serving]
-        waits = (front.until_idle(entry, timeout_s) for front in serving)
+        waits = (front.until_idle(entry, timeout_s) for front in self._fronts)
         return all(await asyncio.gather(*waits))
 
     async def _load(self, name: str, version: int) -> VersionRecord:

@@ -10,14 +10,16 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from seqserve_server.contract.messages import Ready
 from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngine
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.fronts.peer import Peer
+from seqserve_server.front.fronts.peer import Peer, PeerGoneError
 from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, Weights
@@ -77,6 +79,7 @@ class SharedVersions:
         self._first = first
         self._main = main
         self._links: dict[tuple[str, int], list[EngineLink]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self) -> dict[str, Callable[..., object]]:
         """What the main process calls."""
@@ -92,6 +95,8 @@ class SharedVersions:
         refusals, numbers = RefusalCache(), itertools.count(1)
         label = f"{name}/{version}"
         links = [EngineLink(label, refusals, numbers) for _ in capacities]
+        for number, link in enumerate(links):
+            link.on_lost = partial(self._lost, name, version, number)
         first = self._first % len(links)
         engine = EngineGroup([*links[first:], *links[:first]], refusals)
         engine.capacity = Ready.total(capacities)
@@ -104,6 +109,16 @@ class SharedVersions:
     async def connect(self, name: str, version: int, number: int, channel: socket.socket) -> None:
         """Takes the socket to an engine process of a version, which replaces the one before."""
         await self._links[name, version][number].connect(channel)
+
+    def _lost(self, *link: str | int) -> None:
+        # An engine that still runs has cut this front off, which had read nothing for a while.
+        async def ask() -> None:
+            with suppress(PeerGoneError):
+                await self._main().call("reconnect", *link)
+
+        task = asyncio.create_task(ask())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def show(self, snapshot: Snapshot) -> None:
         """Takes the states of all versions; those that are missing are gone."""
