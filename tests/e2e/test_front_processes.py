@@ -20,6 +20,7 @@ from seqserve.model import ModelState
 FRONTS = 3
 # The system spreads so many over all fronts, but for one case in 10,000.
 CONNECTIONS = 24
+MESSAGE_BYTES = 1 << 20
 SOURCE = "The old train waits for"
 LENGTH = 40
 
@@ -41,8 +42,13 @@ async def ask_all(server: ServerProcess, *, version: int = 0) -> list[str]:
     """Asks over many connections, at the same time."""
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(AsyncClient(server.target, timeout_s=PATIENCE_S))
-            for _ in range(CONNECTIONS)
+            await stack.enter_async_context(
+                # Clients with equal options share a connection.
+                AsyncClient(
+                    server.target, timeout_s=PATIENCE_S, max_message_bytes=MESSAGE_BYTES + number
+                )
+            )
+            for number in range(CONNECTIONS)
         ]
         calls = (
             client.generate(
