@@ -1,4 +1,4 @@
-"""The gRPC server of the gateway: one channel for every form, and metadata of each call.
+"""The gRPC server of the gateway: one client for every form, and metadata of each call.
 
 A call of the client carries the metadata of the HTTP request in whose task it is made: a variable
 of the context holds it, and the client reads it for every attempt.
@@ -49,6 +49,7 @@ class UpstreamSettings:
     token: str | None = None
     """Token that callers without one of their own may use; none by default."""
     retry: RetryPolicy | None = None
+    connections: int | None = None
 
 
 class Upstream:
@@ -65,7 +66,11 @@ class Upstream:
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
         self._own = metadata_of(settings.token, is_private=self.is_private)
         connection = Connection(
-            settings.target, MAX_MESSAGE_BYTES, settings.tls, metadata=self._metadata
+            settings.target,
+            MAX_MESSAGE_BYTES,
+            settings.tls,
+            metadata=self._metadata,
+            connections=settings.connections,
         )
         transport = AsyncGrpcTransport(connection)
         self._retry = settings.retry or RetryPolicy()

@@ -56,6 +56,8 @@ BulkSource: TypeAlias = str | tuple[str, GenerateOptions]
 DEFAULT_TARGET = "localhost:50051"
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CONCURRENCY = 32
+MOST_CONNECTIONS = 8
+"""Enough to reach most processes of a server that shares its port among four."""
 BULK_CONCURRENCY = 256
 """More sources than a server runs at once, so that it never waits for the next one."""
 MAX_MESSAGE_BYTES = 64 << 20

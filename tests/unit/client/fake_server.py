@@ -2,7 +2,8 @@
 
 ``fail CODE …`` fails with that status, ``busy N …`` is refused N times before it is answered,
 ``cancelled N …`` is cancelled N times as by a proxy,
-``hang …`` never ends (a stream sends two pieces first), ``late …`` is answered 0.2 s later. In a
+``hang …`` never ends (a stream sends two pieces first), ``late …`` is answered 0.2 s later.
+While ``is_draining``, ``Generate`` and ``GenerateStream`` are refused. In a
 bulk call ``fail`` fails alone, ``later N …`` fails alone N times with UNAVAILABLE, ``busy`` and
 ``end CODE …`` end the call, ``hang`` gets no answer, and ``late`` gets one after the next twenty
 sources, or at the end.
@@ -39,11 +40,14 @@ class FakeServer(
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         """The metadata of each call."""
+        self.peers: list[str] = []
+        """The connection of each call."""
         self.timeouts_s: list[float] = []
         """The time that each call had left; many years without a deadline."""
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self.bulk_calls = 0
+        self.is_draining = False
         self._seen: Counter[str] = Counter()
         self._running = 0
         self._lock = threading.Lock()
@@ -195,6 +199,7 @@ class FakeServer(
 
     def _note_metadata(self, context: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
+        self.peers.append(context.peer())
         self.timeouts_s.append(context.time_remaining())
 
     def _note(self, request: Any, context: Any) -> None:
@@ -208,6 +213,8 @@ class FakeServer(
             self._seen[request.source] += 1
             times = self._seen[request.source]
         words = request.source.split()
+        if self.is_draining:
+            fail(context, grpc.StatusCode.UNAVAILABLE)
         if words[0] == "fail":
             fail(context, grpc.StatusCode[words[1]])
         if words[0] == "busy" and times <= int(words[1]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support.process import eventually
+from tests.support.sockets import connections_to
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 
 from seqserve.errors import OptionError
@@ -57,3 +59,13 @@ async def test_call_is_answered_by_a_server_that_comes_back_as_the_other_one_goe
     assert (await waiting).text
     await upstream.close()
     again.stop()
+
+
+async def test_many_requests_open_another_connection_if_they_may() -> None:
+    for most, opened in ((None, 2), (1, 1)):
+        server = FakeServer()
+        upstream = Upstream(UpstreamSettings(target=server.target, connections=most))
+        await asyncio.gather(*(upstream.client.generate("a") for _ in range(40)))
+        await eventually(lambda: connections_to(server.target) == opened)  # noqa: B023
+        await upstream.close()
+        server.stop()

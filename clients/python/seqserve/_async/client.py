@@ -50,6 +50,7 @@ class AsyncClient(AsyncModelClient):
         retry: RetryPolicy | None = None,
         max_message_bytes: int = arguments.MAX_MESSAGE_BYTES,
         metadata: MetadataSource | None = None,
+        connections: int | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
         """Stores the settings; the first call connects.
@@ -63,14 +64,17 @@ class AsyncClient(AsyncModelClient):
             max_message_bytes: Maximum size of a response.
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.
+            connections: Maximum number of connections to each server, 8 by default. There is one
+                until many calls are under way.
             transport: Sends the calls, instead of gRPC.
 
         Raises:
             OptionError: The target is malformed or one of several hosts cannot be resolved, a file
-                of ``tls`` is invalid, or the token would be sent unencrypted.
+                of ``tls`` is invalid, the token would be sent unencrypted, or ``connections`` is
+                not a number from 1 on.
         """
         self._transport = transport or AsyncGrpcTransport(
-            Connection(target, max_message_bytes, tls, token, metadata)
+            Connection(target, max_message_bytes, tls, token, metadata, connections)
         )
         calls, availability = CallGroup(self._transport), Availability(target)
         super().__init__(calls, retry or RetryPolicy(), timeout_s, availability)
@@ -286,7 +290,7 @@ class AsyncClient(AsyncModelClient):
         return await self._unary(Method.DETECT_LANGUAGE, request, responses.languages_of, timeout_s)
 
     async def close(self) -> None:
-        """Cancels the calls under way and closes the connection."""
+        """Cancels the calls under way and closes the connections."""
         self._calls.cancel()
         await self._transport.close()
 

@@ -3,70 +3,85 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from seqserve._transport.connection import FORK_GUARD, Connection, Method, callables
+from seqserve._transport.balance import Balancer, Opened, Place
+from seqserve._transport.connection import FORK_GUARD, Connection, Method, callables, health_check
 from seqserve._transport.status import call_cancelled, client_closed, error_of, error_of_call
 from seqserve.errors import CallError, MisplacedClient
 
+# A stream has many messages, and the others many sources.
+_WORK = {Method.GENERATE_STREAM: 2, Method.GENERATE_BATCH: 16, Method.GENERATE_BULK: 16}
+S = TypeVar("S")
 
-class GrpcTransport:
-    """Opens calls over one gRPC channel; threads may share it."""
+
+class ThreadChannels(Balancer[dict[Method, Any]]):
+    """Channels that threads share."""
 
     def __init__(self, connection: Connection) -> None:
         """Stores the settings; the first call connects, so that processes may be forked before."""
+        super().__init__(connection.connections, connection.servers)
         self._connection = connection
-        self._lock = threading.Lock()
-        self._channel: grpc.Channel | None = None
-        self._callables: dict[Method, Any] = {}
-        self._is_closed = False
+        self._channels: list[grpc.Channel] = []
+
+    def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""
+        self._refuse()
+        for channel in self._channels:
+            channel.close()
+            FORK_GUARD.closed(channel)
+
+    def _open(self, *, is_first: bool) -> Opened[dict[Method, Any]]:
+        channel = FORK_GUARD.open(partial(self._connection.channel, is_first=is_first))
+        self._channels.append(channel)
+        opened = Opened(callables(channel))
+        if not is_first:
+            opened.check = health_check(channel).future(b"", wait_for_ready=True)
+        return opened
+
+
+class GrpcTransport:
+    """Opens calls over channels of gRPC; threads may share it."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Stores the settings; the first call connects."""
+        self._connection = connection
+        self._channels = ThreadChannels(connection)
 
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> _GrpcCall:
         """Sends one request, or the requests of an iterator, which a thread of gRPC reads."""
-        callable_ = self._callable_of(method)
+        FORK_GUARD.check()
         metadata = self._connection.metadata()
+        place = self._channels.place(_WORK.get(method, 1))
+        callable_ = place.stubs[method]
         try:
             if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
                 stream = callable_(request, timeout=timeout_s, metadata=metadata)
-                return _GrpcCall(stream, is_unary=False)
+                return _GrpcCall(stream, place, is_unary=False)
             future = callable_.future(request, timeout=timeout_s, metadata=metadata)
-            return _GrpcCall(future, is_unary=True)
+            return _GrpcCall(future, place, is_unary=True)
         except ValueError:
             # grpc raises it for a closed channel.
             raise client_closed() from None
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
-        with self._lock:
-            self._is_closed = True
-        if self._channel is not None:
-            self._channel.close()
-            FORK_GUARD.closed(self._channel)
-
-    def _callable_of(self, method: Method) -> Any:
-        FORK_GUARD.check()
-        with self._lock:
-            if self._is_closed:
-                raise client_closed()
-            if self._channel is None:
-                self._channel = FORK_GUARD.open(self._connection.channel)
-                self._callables = callables(self._channel)
-        return self._callables[method]
+        self._channels.close()
 
 
 class _GrpcCall:
     """A call; a unary one is a stream of one message."""
 
-    def __init__(self, call: Any, *, is_unary: bool) -> None:
-        self._call = call
+    def __init__(self, call: Any, place: Place[Any], *, is_unary: bool) -> None:
+        self._call, self._place = call, place
         self._is_unary = is_unary
 
     def __iter__(self) -> Iterator[Any]:
@@ -76,12 +91,13 @@ class _GrpcCall:
             else:
                 yield from self._call
         except grpc.RpcError as error:
-            raise error_of_call(error) from error
+            raise self._place.failed(error_of_call(error)) from error
         except grpc.FutureCancelledError as error:
             raise call_cancelled() from error
 
     def cancel(self) -> None:
         self._call.cancel()
+        self._place.leave()
 
 
 T = TypeVar("T")
@@ -93,54 +109,85 @@ _POLL_INTERVAL_S = 0.005
 _MAX_POLLS = 200
 
 
+class AsyncChannels(Balancer[S]):
+    """Channels of asyncio; they belong to one event loop."""
+
+    def __init__(self, connection: Connection, stubs: Callable[[grpc.aio.Channel], S]) -> None:
+        """Stores the settings; the first call connects, so no event loop need run before.
+
+        Args:
+            connection: The settings.
+            stubs: Returns what makes calls on a channel.
+        """
+        super().__init__(connection.connections, connection.servers)
+        self._connection, self._stubs = connection, stubs
+        self._channels: list[grpc.aio.Channel] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def place(self, work: int = 1) -> Place[S]:
+        """Returns a place for a call of the running event loop."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise MisplacedClient(
+                "this AsyncClient belongs to another event loop, that of its first call; make one"
+                " for each asyncio.run()"
+            )
+        return super().place(work)
+
+    async def connect(self, number: int) -> None:
+        """Opens a number of connections, at least one, and returns when all are ready."""
+        opened = [self._open(is_first=not place) for place in range(number)]
+        await asyncio.gather(*(channel.channel_ready() for channel in self._channels))
+        self._ready += opened
+
+    async def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""
+        self._refuse()
+        # In another loop they cannot be closed; they end with the client.
+        if self._loop is asyncio.get_running_loop():
+            for channel in self._channels:
+                await channel.close(grace=None)
+
+    def _open(self, *, is_first: bool) -> Opened[S]:
+        FORK_GUARD.opened_asyncio()
+        self._loop = asyncio.get_running_loop()
+        channel = self._connection.aio_channel(is_first=is_first)
+        self._channels.append(channel)
+        opened = Opened(self._stubs(channel))
+        if not is_first:
+            opened.check = health_check(channel)(b"", wait_for_ready=True)
+        return opened
+
+
 class AsyncGrpcTransport:
-    """Opens calls over one gRPC channel of asyncio; belongs to one event loop."""
+    """Opens calls over channels of gRPC's asyncio; belongs to one event loop."""
 
     def __init__(self, connection: Connection) -> None:
-        """Stores the settings; the first call connects, so no event loop need run before."""
+        """Stores the settings; the first call connects."""
         self._connection = connection
-        self._channel: grpc.aio.Channel | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._callables: dict[Method, Any] = {}
-        self._is_closed = False
+        self._channels = AsyncChannels(connection, callables)
 
     def call(
         self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
     ) -> _AsyncGrpcCall:
         """Sends one request, or the requests of an iterator."""
-        if self._is_closed:
-            raise client_closed()
         FORK_GUARD.check()
-        loop = asyncio.get_running_loop()
-        if self._channel is None:
-            self._loop = loop
-            self._channel = self._connection.aio_channel()
-            self._callables = callables(self._channel)
-            FORK_GUARD.opened_asyncio()
-        elif self._loop is not loop:
-            raise MisplacedClient(
-                "this AsyncClient belongs to another event loop, that of its first call; make one"
-                " for each asyncio.run()"
-            )
         metadata = self._connection.metadata()
-        call = self._callables[method](request, timeout=timeout_s, metadata=metadata)
+        place = self._channels.place(_WORK.get(method, 1))
+        call = place.stubs[method](request, timeout=timeout_s, metadata=metadata)
         if method is Method.GENERATE_BULK:
-            return _AsyncBulkCall(call)
-        return _AsyncGrpcCall(call, is_unary=method is not Method.GENERATE_STREAM)
+            return _AsyncBulkCall(call, place)
+        return _AsyncGrpcCall(call, place, is_unary=method is not Method.GENERATE_STREAM)
 
     async def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
-        self._is_closed = True
-        # In another loop it cannot be closed; it ends with the client.
-        if self._channel is not None and self._loop is asyncio.get_running_loop():
-            await self._channel.close(grace=None)
+        await self._channels.close()
 
 
 class _AsyncGrpcCall:
     """A call; a unary one is a stream of one message."""
 
-    def __init__(self, call: Any, *, is_unary: bool) -> None:
-        self._call = call
+    def __init__(self, call: Any, place: Place[Any], *, is_unary: bool) -> None:
+        self._call, self._place = call, place
         self._is_unary = is_unary
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -151,7 +198,7 @@ class _AsyncGrpcCall:
                 async for message in self._call:
                     yield message
         except grpc.RpcError as error:
-            raise await self._error_of(error) from error
+            raise self._place.failed(await self._error_of(error)) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -161,6 +208,7 @@ class _AsyncGrpcCall:
 
     def cancel(self) -> None:
         self._call.cancel()
+        self._place.leave()
 
     async def _error_of(self, error: Any) -> CallError:
         return error_of_call(error)
@@ -173,8 +221,8 @@ class _AsyncBulkCall(_AsyncGrpcCall):
     server's status or is replaced by it. So this class keeps the server's.
     """
 
-    def __init__(self, call: Any) -> None:
-        super().__init__(call, is_unary=False)
+    def __init__(self, call: Any, place: Place[Any]) -> None:
+        super().__init__(call, place, is_unary=False)
         self._server_error: CallError | None = None
         call.add_done_callback(self._keep_error)
 

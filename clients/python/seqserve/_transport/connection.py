@@ -20,7 +20,8 @@ from weakref import WeakSet
 import grpc
 import grpc.aio
 
-from seqserve.address import channel_options, check_name, grpc_target, is_local
+from seqserve.address import channel_options, check_name, grpc_target, is_local, servers_of
+from seqserve.arguments import MOST_CONNECTIONS
 from seqserve.auth import metadata_of
 from seqserve.errors import MisplacedClient, OptionError
 from seqserve.metadata import Metadata, MetadataSource, checked_metadata
@@ -49,6 +50,11 @@ class Method(Enum):
     GET_GLOSSARY = "GetGlossary"
 
 
+# Channels with equal options share their connections otherwise.
+# Source: gRPC core, include/grpc/impl/channel_arg_names.h.
+_UNSHARED = ("grpc.use_local_subchannel_pool", 1)
+
+
 class Connection:
     """Makes channels to one target; itself it opens none."""
 
@@ -59,8 +65,15 @@ class Connection:
         tls: TLS | None = None,
         token: str | None = None,
         metadata: MetadataSource | None = None,
+        connections: int | None = None,
     ) -> None:
         self._address = grpc_target(target)
+        self.servers = len(servers_of(target))
+        """Number of servers that the target lists; a name may mean several."""
+        self.connections = MOST_CONNECTIONS if connections is None else connections
+        """Maximum number of channels at a time."""
+        if not (isinstance(self.connections, int) and self.connections >= 1):
+            raise OptionError(f"connections: {connections!r} is not a whole number from 1 on")
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
         if metadata is not None and not callable(metadata):
             raise OptionError(f"metadata: {metadata!r:.80} is no function that gives pairs")
@@ -71,17 +84,19 @@ class Connection:
         self._options = channel_options(target, max_message_bytes, server_name)
         self._credentials = tls.credentials() if tls else None
 
-    def channel(self) -> grpc.Channel:
-        """Makes a channel for threads."""
-        if self._credentials is None:
-            return grpc.insecure_channel(self._address, self._options)
-        return grpc.secure_channel(self._address, self._credentials, self._options)
+    def channel(self, *, is_first: bool = True) -> grpc.Channel:
+        """Makes a channel for threads; a further one makes connections that it shares with none."""
+        return self._made_by(grpc, is_first)  # type: ignore[no-any-return]
 
-    def aio_channel(self) -> grpc.aio.Channel:
+    def aio_channel(self, *, is_first: bool = True) -> grpc.aio.Channel:
         """Makes a channel for the running event loop."""
+        return self._made_by(grpc.aio, is_first)  # type: ignore[no-any-return]
+
+    def _made_by(self, module: Any, is_first: bool) -> Any:
+        options = self._options if is_first else [*self._options, _UNSHARED]
         if self._credentials is None:
-            return grpc.aio.insecure_channel(self._address, self._options)
-        return grpc.aio.secure_channel(self._address, self._credentials, self._options)
+            return module.insecure_channel(self._address, options)
+        return module.secure_channel(self._address, self._credentials, options)
 
     def metadata(self) -> Metadata:
         """Returns the metadata of the next call; what the caller adds is checked."""
@@ -97,6 +112,14 @@ def callables(channel: Any) -> dict[Method, Any]:
     )
     methods = {name: stub for each in stubs for name, stub in vars(each).items()}
     return {method: methods[method.value] for method in Method}
+
+
+def health_check(channel: Any) -> Any:
+    """Returns what makes health checks; its messages are bytes.
+
+    Source: https://github.com/grpc/grpc/blob/master/doc/health-checking.md
+    """
+    return channel.unary_unary("/grpc.health.v1.Health/Check")
 
 
 _SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"

@@ -134,6 +134,13 @@ class ConnectionOptions:
         minimum=1,
         group="connection",
     )
+    connections: int | None = option(
+        None,
+        help="Maximum number of connections to each server; by default 8, and one until many calls"
+        " are under way.",
+        minimum=1,
+        group="connection",
+    )
 
     tls: bool = option(
         False,
@@ -191,6 +198,7 @@ class ConnectionOptions:
             "timeout_s": default_timeout_s if self.timeout_s is None else self.timeout_s,
             "tls": self._tls(),
             "token": self._token(),
+            "connections": self.connections,
             "retry": RetryPolicy(max_attempts=attempts, connect_timeout_s=self.connect_timeout_s),
         }
 

@@ -258,5 +258,6 @@ def facts_of(options: LoadOptions, load: Load) -> Result:
         "duration_limit": load.seconds,
         "seed": load.seed,
         "processes": options.processes,
+        "connections": options.connections,
         "goodput": options.limits_ms(),
     }

@@ -114,6 +114,14 @@ class LoadOptions(GenerateCallOptions):
         group="how requests come",
     )
 
+    connections: int | None = option(
+        None,
+        help="Connections of each process to each server; by default one, and up to 8 if many calls"
+        " are under way. Over HTTP each request under way has one.",
+        minimum=1,
+        group="how requests come",
+    )
+
     find_rate: bool = option(
         False,
         help="Look for the highest rate at which --p99 holds.",
@@ -192,6 +200,9 @@ class LoadOptions(GenerateCallOptions):
             and "--find-rate begins at a number",
             "processes": self.processes > places
             and f"{self.processes} cannot share {places} of --max-concurrency",
+            "connections": self.connections is not None
+            and self.backend in _OVER_HTTP
+            and "over HTTP each request under way has one",
             "save_detailed": self.save_detailed
             and self.save_result is None
             and "needs --save-result",
@@ -274,5 +285,13 @@ class LoadOptions(GenerateCallOptions):
                 streamed=self.stream,
                 tls=tls,
                 token=token,
+                connections=self.connections,
             )
-        return GrpcCaller(self.address, request, streamed=self.stream, tls=tls, token=token)
+        return GrpcCaller(
+            self.address,
+            request,
+            streamed=self.stream,
+            tls=tls,
+            token=token,
+            connections=self.connections,
+        )

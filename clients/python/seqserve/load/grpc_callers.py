@@ -1,4 +1,4 @@
-"""Callers over gRPC: one channel, no retries, answers at once or streamed.
+"""Callers over gRPC: no retries, answers at once or streamed.
 
 One calls ``seqserve.v1``, the other the Open Inference Protocol, as Triton, KServe and our server
 speak it.
@@ -18,6 +18,7 @@ import grpc.aio
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from seqserve._transport.channels import AsyncChannels
 from seqserve._transport.connection import Connection
 from seqserve._transport.status import error_of_call
 from seqserve.arguments import MAX_MESSAGE_BYTES
@@ -33,16 +34,23 @@ _CONNECT_S = 10.0
 class ChannelCaller(ABC):
     """Calls one server, or several in turn; every call counts, so none is repeated."""
 
-    def __init__(self, target: str, tls: TLS | None, token: str | None) -> None:
+    def __init__(
+        self, target: str, tls: TLS | None, token: str | None, connections: int | None
+    ) -> None:
         self._target, self._tls, self._token = target, tls, token
+        self._connections = connections
 
     async def __aenter__(self) -> Self:
-        connection = Connection(self._target, MAX_MESSAGE_BYTES, self._tls, self._token)
+        connection = Connection(
+            self._target, MAX_MESSAGE_BYTES, self._tls, self._token, connections=self._connections
+        )
         self._metadata = connection.metadata()
-        self._channel = connection.aio_channel()
+        self._channels = AsyncChannels(connection, self._stub_of)
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), _CONNECT_S)
-            await self._begin(self._channel)
+            await asyncio.wait_for(self._channels.connect(self._connections or 1), _CONNECT_S)
+            place = self._channels.place()
+            await self._begin(place.stubs)
+            place.leave()
         except TimeoutError:
             await self.__aexit__()
             reason = f"no connection to {self._target} within {_CONNECT_S:g} s"
@@ -53,25 +61,33 @@ class ChannelCaller(ABC):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._channel.close(grace=None)
+        await self._channels.close()
 
     async def send(self, source: str, timeout_s: float) -> Reply:
         """Sends a text once and waits for the end of its answer, which may be an error."""
+        place = self._channels.place()
         try:
-            return await self._answered(source, self._call(timeout_s))
+            return await self._answered(source, place.stubs, self._call(timeout_s))
         except grpc.aio.AioRpcError as failed:
-            return Reply(error=failed.code().name, details=error_of_call(failed).details)
+            error = place.failed(error_of_call(failed))
+            return Reply(error=failed.code().name, details=error.details)
+        finally:
+            place.leave()
 
     def _call(self, timeout_s: float) -> dict[str, Any]:
         limit = {} if math.isinf(timeout_s) else {"timeout": timeout_s}
         return {"metadata": self._metadata, **limit}
 
     @abstractmethod
-    async def _begin(self, channel: Any) -> None:
-        """Takes the channel, which is ready."""
+    def _stub_of(self, channel: Any) -> Any:
+        """Returns what makes the calls of a channel."""
 
     @abstractmethod
-    async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
+    async def _begin(self, stub: Any) -> None:
+        """Asks the server what the calls need."""
+
+    @abstractmethod
+    async def _answered(self, source: str, stub: Any, call: dict[str, Any]) -> Reply:
         """Sends a text and waits; an error of gRPC is raised."""
 
 
@@ -86,22 +102,25 @@ class GrpcCaller(ChannelCaller):
         streamed: bool = False,
         tls: TLS | None = None,
         token: str | None = None,
+        connections: int | None = None,
     ) -> None:
-        super().__init__(target, tls, token)
+        super().__init__(target, tls, token, connections)
         self._request = request
         self._streamed = streamed
 
-    async def _begin(self, channel: Any) -> None:
-        stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
-        self._generate, self._generate_stream = stub.Generate, stub.GenerateStream
+    def _stub_of(self, channel: Any) -> Any:
+        return generation_pb2_grpc.GenerationServiceStub(channel)
 
-    async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
+    async def _begin(self, stub: Any) -> None:
+        """Asks for nothing."""
+
+    async def _answered(self, source: str, stub: Any, call: dict[str, Any]) -> Reply:
         request = generation_pb2.GenerateRequest()
         request.CopyFrom(self._request)
         request.source = source
         if self._streamed:
-            return await self._stream(self._generate_stream(request, **call))
-        response = await self._generate(request, **call)
+            return await self._stream(stub.GenerateStream(request, **call))
+        response = await stub.Generate(request, **call)
         return _reply_of(response, time.perf_counter())
 
     async def _stream(self, messages: Any) -> Reply:
@@ -147,8 +166,9 @@ class OpenInferenceCaller(ChannelCaller):
         streamed: bool = False,
         tls: TLS | None = None,
         token: str | None = None,
+        connections: int | None = None,
     ) -> None:
-        super().__init__(target, tls, token)
+        super().__init__(target, tls, token, connections)
         self._request = Request(model_name=model, model_version=str(version) if version else "")
         for name, value in parameters.items():
             setattr(self._request.parameters[name], _KINDS[type(value)], value)
@@ -156,9 +176,10 @@ class OpenInferenceCaller(ChannelCaller):
             self._request.parameters["stream"].bool_param = True
         self._input_name, self._streamed = input_name, streamed
 
-    async def _begin(self, channel: Any) -> None:
-        stub: Any = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
-        self._infer, self._infer_stream = stub.ModelInfer, stub.ModelStreamInfer
+    def _stub_of(self, channel: Any) -> Any:
+        return open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+    async def _begin(self, stub: Any) -> None:
         metadata_request = open_inference_pb2.ModelMetadataRequest(
             name=self._request.model_name, version=self._request.model_version
         )
@@ -172,13 +193,13 @@ class OpenInferenceCaller(ChannelCaller):
         for output in [each for each in model.outputs if each.datatype == _TEXTS][:1]:
             self._request.outputs.add(name=output.name)
 
-    async def _answered(self, source: str, call: dict[str, Any]) -> Reply:
+    async def _answered(self, source: str, stub: Any, call: dict[str, Any]) -> Reply:
         request = Request()
         request.CopyFrom(self._request)
         request.inputs[0].contents.bytes_contents.append(source.encode())
         if self._streamed:
-            return await _pieces_of(self._infer_stream(iter([request]), **call))
-        await self._infer(request, **call)
+            return await _pieces_of(stub.ModelStreamInfer(iter([request]), **call))
+        await stub.ModelInfer(request, **call)
         return Reply(first_at_s=time.perf_counter())
 
 

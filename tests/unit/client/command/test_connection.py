@@ -132,6 +132,18 @@ def test_the_patience_of_the_client(
     assert (settings["timeout_s"], settings["retry"]) == (timeout_s, retry)
 
 
+@pytest.mark.parametrize(
+    ("argv", "environ", "connections"),
+    [([], {}, None), (["--connections", "3"], {}, 3), ([], {"SEQSERVE_CONNECTIONS": "4"}, 4)],
+)
+def test_the_number_of_connections(
+    argv: list[str], environ: dict[str, str], connections: int | None
+) -> None:
+    assert read(*argv, **environ).settings()["connections"] == connections
+    with pytest.raises(OptionError, match=r"^--connections: "):
+        read("--connections", "0")
+
+
 def test_a_misspelt_variable_is_reported(seqserve: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQSERVE_TIMEOUT", "7")
     report = "seqserve: SEQSERVE_TIMEOUT has no effect; did you mean SEQSERVE_TIMEOUT_S?\n"

@@ -166,7 +166,7 @@ def test_no_rate_holds_what_one_request_alone_breaks(seqserve: Run, server: Fake
 
 @pytest.mark.slow
 def test_several_processes(load: Callable[..., dict[str, object]], server: FakeServer) -> None:
-    arguments = ("--processes", "2", "--num-prompts", "11")
+    arguments = ("--processes", "2", "--num-prompts", "11", "--connections", "2")
     facts = load(*arguments, "--request-rate", "200", "--num-warmups", "3")
     assert (facts["completed"], len(server.requests)) == (11, 1 + 3 + 11)
     assert load(*arguments, "--max-concurrency", "5")["completed"] == 11
@@ -192,6 +192,7 @@ def test_a_process_that_cannot_connect(seqserve: Run, tmp_path: Path) -> None:
         ({"trace": Path("a"), "request_rate": 1.0}, "--trace: does not go with --request-rate"),
         ({"request_rate": math.inf}, "--num-prompts: --request-rate inf needs"),
         ({"processes": 3, "max_concurrency": 2}, "--processes: 3 cannot share 2"),
+        ({"backend": Backend.HTTP, "connections": 2}, "--connections: over HTTP each request"),
         ({"save_detailed": True}, "--save-detailed: needs --save-result"),
         ({"goodput": ["e2el=3"]}, "--goodput: 'e2el=3' is not TIME:MS"),
         ({"goodput": ["e2el:-3"]}, "--goodput: 'e2el:-3' is not TIME:MS"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 import pytest
+from tests.support.process import eventually
+from tests.support.sockets import connections_to
 
 from seqserve.errors import NotFound, OptionError, Unreachable
 from seqserve.load import grpc_callers
@@ -208,6 +212,25 @@ async def test_an_error_of_ours_is_told_once(server: FakeServer, streamed: bool)
     )
     assert late.error == "DEADLINE_EXCEEDED"
     assert [request.source for request in server.requests].count("busy 9 times") == 1
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+async def test_the_connections_of_a_load_are_there_before_it(
+    server: FakeServer, connections: int
+) -> None:
+    caller = GrpcCaller(server.target, REQUEST, connections=connections)
+    async with caller:
+        assert connections_to(server.target) == connections
+        await asyncio.gather(*(caller.send("a", 10.0) for _ in range(3 * 32)))
+        assert connections_to(server.target) == connections
+    assert set(Counter(server.peers).values()) == {3 * 32 // connections}
+
+
+async def test_connections_of_a_load_grow_by_themselves(server: FakeServer) -> None:
+    async with grpc_caller_of(server.target) as caller:
+        assert connections_to(server.target) == 1
+        await asyncio.gather(*(caller.send("a", 10.0) for _ in range(32)))
+        await eventually(lambda: connections_to(server.target) == 2)
 
 
 async def test_another_process_can_call_ours(server: FakeServer) -> None:

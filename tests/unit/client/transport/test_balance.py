@@ -1,0 +1,224 @@
+"""Which connection a call gets, and when another one is opened, without a network."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from seqserve._transport.balance import Balancer, Opened, Place
+from seqserve.errors import (
+    CallError,
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    Overloaded,
+    Unavailable,
+)
+
+BUSY = 32
+DRAINING = Unavailable("UNAVAILABLE", "draining")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Numbered(Balancer[int]):
+    """Opens connections that are numbers."""
+
+    def __init__(self, most: int, servers: int = 1) -> None:
+        self.time = Clock()
+        super().__init__(most, servers, clock=self.time)
+        self.checks: list[Future[bytes]] = []
+
+    @property
+    def opened(self) -> int:
+        return 1 + len(self.checks)
+
+    def places(self, count: int, work: int = 1) -> list[Place[int]]:
+        return [self.place(work) for _ in range(count)]
+
+    def answer(self) -> None:
+        self.checks[-1].set_result(b"")
+
+    def close(self) -> None:
+        self._refuse()
+
+    def _open(self, *, is_first: bool) -> Opened[int]:
+        if is_first:
+            return Opened(0)
+        self.checks.append(Future())
+        return Opened(len(self.checks), self.checks[-1])
+
+
+def numbers(places: list[Place[int]]) -> list[int]:
+    return [place.stubs for place in places]
+
+
+def two(most: int = 2) -> tuple[Numbered, list[Place[int]]]:
+    """Returns two connections, and the places of the calls on the first one."""
+    balancer = Numbered(most)
+    places = balancer.places(BUSY)
+    balancer.answer()
+    return balancer, places
+
+
+def test_few_calls_have_one_connection() -> None:
+    balancer = Numbered(8)
+    places = balancer.places(BUSY - 1)
+    for _ in range(100):
+        places.pop(0).leave()
+        places.append(balancer.place())
+    assert set(numbers(places)) == {0} and balancer.opened == 1
+
+
+def test_many_calls_open_another_one_which_gets_calls_when_it_answers() -> None:
+    balancer = Numbered(8)
+    assert set(numbers(balancer.places(2 * BUSY))) == {0}
+    # Further ones wait for it.
+    assert balancer.opened == 2
+    balancer.answer()
+    assert set(numbers(balancer.places(BUSY))) == {1}
+
+
+def test_connections_grow_with_the_calls_up_to_their_number() -> None:
+    balancer = Numbered(3)
+    for opened in (2, 3, 3, 3):
+        balancer.places(BUSY)
+        assert balancer.opened == opened
+        if not balancer.checks[-1].done():
+            balancer.answer()
+    assert sorted(numbers(balancer.places(3))) == [0, 1, 2]
+
+
+def test_one_connection_stays_one() -> None:
+    balancer = Numbered(1)
+    assert set(numbers(balancer.places(3 * BUSY))) == {0} and balancer.opened == 1
+
+
+def test_large_calls_count_more() -> None:
+    balancer = Numbered(8)
+    balancer.places(2, work=BUSY // 2)
+    assert balancer.opened == 2
+
+
+def test_several_servers_share_the_work_of_a_connection() -> None:
+    balancer = Numbered(8, servers=3)
+    balancer.places(3 * BUSY - 1)
+    assert balancer.opened == 1
+    balancer.place()
+    assert balancer.opened == 2
+
+
+def test_a_call_goes_where_the_least_is_in_progress() -> None:
+    balancer, first = two()
+    second = balancer.places(BUSY)
+    assert set(numbers(second)) == {1}
+    for place in (*first[:3], *second[:2]):
+        place.leave()
+    assert sorted(numbers(balancer.places(5))) == [0, 0, 0, 1, 1]
+
+
+def test_a_place_is_left_once() -> None:
+    balancer, first = two()
+    balancer.places(BUSY - 2)
+    for _ in range(3):
+        first[0].leave()
+    assert numbers(balancer.places(1)) == [1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DRAINING,
+        Unavailable("INTERNAL", "Received RST_STREAM with error code 2"),
+        Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=0.2),
+    ],
+)
+def test_a_connection_of_a_failed_call_is_avoided_for_a_while(error: CallError) -> None:
+    balancer, _ = two()
+    place = balancer.place()
+    assert (place.stubs, place.failed(error)) == (1, error)
+    place.leave()
+    balancer.time.now_s += 0.3
+    # Though the second one has nothing to do.
+    assert set(numbers(balancer.places(3))) == {0}
+    balancer.time.now_s += 1.0
+    assert set(numbers(balancer.places(3))) == {1}
+
+
+def test_it_is_avoided_until_the_retry_that_the_server_asks_for() -> None:
+    balancer, _ = two()
+    balancer.place().failed(Unavailable("UNAVAILABLE", "loading", retry_after_s=5.0))
+    balancer.time.now_s += 5.5
+    assert numbers(balancer.places(1)) == [0]
+
+
+def test_a_call_that_a_proxy_cancels_is_no_reason_to_stay() -> None:
+    balancer, _ = two()
+    cancelled = Cancelled("CANCELLED", "RST_STREAM")
+    cancelled.by_server = True
+    balancer.place().failed(cancelled)
+    assert numbers(balancer.places(1)) == [0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidArgument("INVALID_ARGUMENT", "source: too long"),
+        DeadlineExceeded("DEADLINE_EXCEEDED", "late"),
+        Cancelled("CANCELLED", "the call was cancelled"),
+    ],
+)
+def test_other_errors_are_no_fault_of_a_connection(error: CallError) -> None:
+    balancer, _ = two()
+    place = balancer.place()
+    place.failed(error)
+    place.leave()
+    assert numbers(balancer.places(1)) == [1]
+
+
+def test_if_all_are_avoided_the_least_work_decides() -> None:
+    balancer, first = two()
+    second = balancer.place()
+    for place in (first[0], second):
+        place.failed(DRAINING)
+    assert numbers(balancer.places(1)) == [1]
+
+
+def test_avoided_connections_let_another_one_be_opened() -> None:
+    balancer, _ = two(most=3)
+    place = balancer.place()
+    place.failed(DRAINING)
+    place.leave()
+    balancer.place()
+    assert balancer.opened == 3
+
+
+def test_after_the_end_there_are_no_places() -> None:
+    balancer, places = two()
+    balancer.close()
+    with pytest.raises(Cancelled, match="client is closed"):
+        balancer.place()
+    for place in places:
+        place.leave()
+
+
+def test_threads_lose_no_work() -> None:
+    balancer = Numbered(2)
+
+    def calls(_: int) -> None:
+        for _ in range(200):
+            balancer.place().leave()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(calls, range(8)))
+    balancer.places(BUSY - 1)
+    assert balancer.opened == 1
+    balancer.place()
+    assert balancer.opened == 2
