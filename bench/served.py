@@ -9,9 +9,17 @@ from dataclasses import asdict, dataclass
 from bench.drivers.server_process import ServerProcess
 from bench.requests import caller_of, check_answers, steady_rate
 from seqserve.load.load import Load, send
+from seqserve.processes import available_cores
 
-CONNECTIONS = 8
-"""Of each process of the load; the system spreads them over the fronts."""
+_CONNECTIONS_OF_A_FRONT, _CORES_OF_A_LOAD = 8, 3
+
+
+def connections_for(fronts: int, processes: int) -> int:
+    """Returns how many connections each process of a load needs, so that every front gets some.
+
+    The system spreads them at random.
+    """
+    return -(-_CONNECTIONS_OF_A_FRONT * fronts // processes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +47,25 @@ def serve(
     texts: Sequence[str],
     callers: int,
     seconds: float,
-    processes: int,
+    fronts: int,
     seed: int,
 ) -> ServedRun:
-    """Lets callers ask for one answer after another, from several processes."""
+    """Lets callers ask for one answer after another.
+
+    Args:
+        server: The server.
+        texts: What they ask, drawn at random.
+        callers: How many there are.
+        seconds: How long they ask.
+        fronts: Front processes of the largest server that gets this load; it has a process for
+            each, but none for fewer than three cores.
+        seed: Of the drawing.
+    """
+    processes = max(1, min(fronts, callers, available_cores() // _CORES_OF_A_LOAD))
     load = Load(sources=texts, seconds=seconds, in_flight=callers, timeout_s=60.0, seed=seed)
-    caller = caller_of(server.address, connections=CONNECTIONS)
+    caller = caller_of(server.address, connections=connections_for(fronts, processes))
     all_s, fronts_s = server.cpu_s(), server.front_cpu_s()
-    sent = send(load, caller, min(processes, callers), lambda _: None)
+    sent = send(load, caller, processes, lambda _: None)
     all_s = server.cpu_s() - all_s
     fronts_s = [now - then for now, then in zip(server.front_cpu_s(), fronts_s, strict=True)]
     check_answers(sent.answers)
