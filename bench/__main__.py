@@ -108,6 +108,11 @@ _PARTS = {
         "scaling",
         is_apart=True,
     ),
+    "scaling-base": _Part(
+        "the same with a copy of the shipped model at Marian's base size",
+        *("scaling", "measure_large"),
+        is_apart=True,
+    ),
     "fronts": _Part("front processes, and an engine that answers at once", "fronts", is_apart=True),
     "gpu": _Part(
         "shapes of usual models on a GPU, random weights, 32 target tokens",

@@ -81,13 +81,14 @@ def layouts(cores: int) -> list[Layout]:
     return list(dict.fromkeys(pair for n in sizes for pair in (Layout(1, n), Layout(n, 1))))
 
 
-def measure(plan: Plan) -> Iterator[list[dict[str, Any]]]:
-    """Measures the shipped model, and its copy at Marian's base size; yields after each round."""
-    small: dict[str, Any] = {}
-    for small in measure_artifact(shipped_artifacts()[0], plan):
-        yield [small]
-    for large in measure_artifact(_larger(plan.folder), plan):
-        yield [small, large]
+def measure(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Measures the shipped model; yields after each round."""
+    return measure_artifact(shipped_artifacts()[0], plan)
+
+
+def measure_large(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Measures its copy at Marian's base size, as :func:`measure` does."""
+    return measure_artifact(_larger(plan.folder), plan)
 
 
 def _larger(folder: Path) -> Path:
@@ -202,7 +203,6 @@ def _report(manifest: Manifest, cases: Sequence[_Case]) -> dict[str, Any]:
     return {
         "model": manifest.label,
         "precision": manifest.precision,
-        "rows": _ROWS,
         "outside_share": share,
         "busy_workers_at_most": 1 / share,
         "layouts": [case.report(one) for case in cases],
@@ -251,31 +251,35 @@ _SERVED = {
 }
 
 
-def tables(report: list[dict[str, Any]]) -> list[Table]:
-    """Lays out what :func:`measure` yielded: a column for each model, then what callers get."""
-    rows = [[_name(layout)] for layout in report[0]["layouts"]]
-    for row, *columns in zip(rows, *(model["layouts"] for model in report), strict=True):
-        row += [f"{one['tokens_per_s']:,.0f}, {shown(one['by_one_core'])}" for one in columns]
-    rows.append(["of a step outside ONNX Runtime", *(f"{m['outside_share']:.1%}" for m in report)])
-    busy = [f"{model['busy_workers_at_most']:.0f}" for model in report]
-    rows.append(["workers that a process keeps busy at most", *busy])
-    title = f"{_ROWS} sentences in flight on each core; tokens/s, times one core"
-    engines = Table([title, *(f"{m['model']}, {m['precision']}" for m in report)], rows)
-    return [engines, *map(_served, report)]
-
-
-def _served(model: dict[str, Any]) -> Table:
-    records = [
+def tables(report: dict[str, Any]) -> list[Table]:
+    """Lays out what :func:`measure` yielded: the engines alone, then what callers get."""
+    model = f"{report['model']}, {report['precision']}"
+    rows = [
+        [
+            _name(layout),
+            f"{layout['tokens_per_s']:,.0f}",
+            f"{layout['sentences_per_s']:,.0f}",
+            shown(layout["by_one_core"]),
+        ]
+        for layout in report["layouts"]
+    ]
+    head = [model, "tokens/s", "sentences/s", "times one core"]
+    share, busy = report["outside_share"], report["busy_workers_at_most"]
+    note = (
+        f"{_ROWS} sentences in flight on each core; {share:.1%} of a step is outside ONNX Runtime,"
+        f" so a process keeps {busy:.0f} workers busy at most."
+    )
+    served = [
         run
         | {
-            "name": f"{model['model']}, {_name(layout)}",
+            "name": _name(layout),
             "ratio": shown(run["by_engine"]),
             "alone_ms": layout["engine_ms"],
         }
-        for layout in model["layouts"]
+        for layout in report["layouts"]
         for run in layout["served"]
     ]
-    return Table.of(_SERVED, records)
+    return [Table(head, rows, note), Table.of(_SERVED, served)]
 
 
 def _name(layout: dict[str, Any]) -> str:
