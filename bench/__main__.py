@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 from bench.provenance import Provenance
-from bench.tables import document, fill_page, marker
+from bench.tables import Table, document, fill_page, parts_of
 from seqserve.processes import available_cores
 
 _REPORT = Path(__file__).parent / "report.json"
 _PAGE = Path("docs/benchmarks.md")
+_NOTES = Path("bench/NOTES.md")
+"""Has the tables that the page leaves out."""
 
 Report = dict[str, Any]
 
@@ -160,7 +162,7 @@ def main() -> int:
             # Parts that are left out keep the numbers and the provenance of an earlier run.
             report.setdefault("provenance", {})[name] = asdict(provenance)
             _write(report, options.report)
-        print(f"\n{name}: {part.text}\n\n{_document(report, name)}", flush=True)
+        print(f"\n{name}: {part.text}\n\n{document(*_tables(report, name))}", flush=True)
     minutes = (time.perf_counter() - began_s) / 60
     print(f"written: {options.report}, after {minutes:.0f} minutes")
     return 0
@@ -175,26 +177,29 @@ def _write(report: Report, path: Path) -> None:
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def _document(report: Report, name: str) -> str:
+def _tables(report: Report, name: str) -> tuple[list[Table], str]:
     provenance = Provenance(**report["provenance"][name])
     part = _PARTS[name]
-    return document(part.function(part.tables)(report[name]), provenance.signature)
+    return list(part.function(part.tables)(report[name])), provenance.signature
 
 
 def _write_page(report: Report, options: argparse.Namespace) -> int:
-    page = options.page.read_text(encoding="utf-8")
-    names = [name for name in options.parts if name in report and marker(name) in page]
+    pages = [options.page, *([_NOTES] if options.page == _PAGE else [])]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    shown = set[str]().union(*map(parts_of, texts.values()))
+    names = [name for name in options.parts if name in report and name in shown]
     if not names:
         raise SystemExit(f"{options.report}: has none of these parts; `python -m bench` writes it")
-    texts = {name: _document(report, name) for name in names}
-    options.page.write_text(fill_page(page, texts), encoding="utf-8")
+    tables = {name: _tables(report, name) for name in names}
+    for page, text in texts.items():
+        page.write_text(fill_page(text, tables), encoding="utf-8")
     path = options.page.with_suffix(".json")
     numbers = _read(path)
     for name in names:
         numbers[name] = report[name]
         numbers.setdefault("provenance", {})[name] = report["provenance"][name]
     _write(numbers, path)
-    print(f"written: {options.page}, its tables of {', '.join(names)}, and {path}")
+    print(f"written: {', '.join(map(str, pages))}, the tables of {', '.join(names)}; {path}")
     return 0
 
 
@@ -209,8 +214,8 @@ def _options() -> argparse.Namespace:
         " later run of some parts\nkeeps the numbers of the others.\n\nexamples:\n"
         "  python -m bench                          all parts of `make bench`\n"
         "  python -m bench sentences --rounds 3     one part, quickly\n"
-        "  python -m bench --page                   the tables of docs/benchmarks.md, from the"
-        " report\n"
+        "  python -m bench --page                   the tables of docs/benchmarks.md and"
+        " bench/NOTES.md\n"
         "  python -m bench gpu --max-seconds 200    as much as the time allows, what matters most"
         " first",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -61,16 +62,28 @@ def document(tables: Iterable[Table], signature: str) -> str:
     return "\n".join([*map(str, tables), f"`{signature}`\n"])
 
 
-def marker(name: str) -> str:
-    """Returns the line of a page above the tables of a part; ``<!-- end -->`` follows them."""
-    return f"<!-- bench {name} -->\n"
+def parts_of(page: str) -> set[str]:
+    """Returns the parts whose tables a page has."""
+    return {found["part"] for found in _PLACE.finditer(page)}
 
 
-def fill_page(page: str, texts: Mapping[str, str]) -> str:
-    """Replaces the text between the markers of parts, by their names; the rest stays."""
-    for name, text in texts.items():
-        before, begin, rest = page.partition(marker(name))
-        _, end, after = rest.partition("<!-- end -->")
-        if begin and end:
-            page = f"{before}{begin}\n{text}\n{end}{after}"
-    return page
+def fill_page(page: str, parts: Mapping[str, tuple[Sequence[Table], str]]) -> str:
+    """Replaces the tables between the markers of a page, and the signatures under them.
+
+    ``<!-- bench gpu 1 5 -->`` takes the first and the fifth table of a part, a marker without
+    numbers all of them; ``<!-- end -->`` ends them.
+    """
+
+    def filled(place: re.Match[str]) -> str:
+        if place["part"] not in parts:
+            return place[0]
+        tables, signature = parts[place["part"]]
+        chosen = [tables[int(number) - 1] for number in place["numbers"].split()]
+        return f"{place['begin']}\n{document(chosen or tables, signature)}<!-- end -->"
+
+    return _PLACE.sub(filled, page)
+
+
+_PLACE = re.compile(
+    r"(?P<begin><!-- bench (?P<part>[\w-]+)(?P<numbers>[ \d]*) -->\n).*?<!-- end -->", re.DOTALL
+)

@@ -114,7 +114,7 @@ def draw(
     rates = [point["offered_throughput"] for point in points]
     for key, label in (("median_e2el_ms", "p50"), ("p99_e2el_ms", "p99")):
         axes.plot(rates, [point[key] for point in points], marker="o", markersize=3, label=label)
-    axes.axhline(LIMIT_MS, linestyle=":", color=GREY, linewidth=1)
+    axes.axhline(LIMIT_MS, linestyle=":", color=GREY, linewidth=1, label="limit of p99")
     axes.axvline(highest, linestyle="--", color=GREY, linewidth=1, label="highest rate")
     if predicted != highest:
         axes.axvline(predicted, linestyle="-.", color=GREY, linewidth=1, label="predicted")

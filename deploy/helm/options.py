@@ -20,7 +20,7 @@ from seqserve_server.front.config import ServeOptions
 
 SCHEMA = Path(__file__).parent / "seqserve" / "values.schema.json"
 _SERVER_OWN = {
-    *("model_repository", "port", "metrics_port", "drain_timeout_s", "reuse_port"),
+    *("model_repository", "port", "metrics_port", "drain_timeout_s"),
     *("insecure", "tls_certificate", "tls_key", "tls_client_ca", "tokens"),
 }
 _GATEWAY_OWN = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqserve_export.artifact import Description, new_place, write_model
+from seqserve_export.capitals import recommend_small_letters
 from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Caches, Precision, Scales
 from seqserve_export.parity import HeldOut, OpenModel, report, verify
@@ -110,6 +111,8 @@ def write_artifact(
 def serve_once(folder: Path, held_out: HeldOut) -> None:
     """Loads an artifact with all checks of a server, and answers its shortest sentence.
 
+    Where it translates, it may come to recommend ``lower_capitals``.
+
     Raises:
         SeqserveError: A server could not load it, or not answer.
     """
@@ -126,6 +129,7 @@ def serve_once(folder: Path, held_out: HeldOut) -> None:
     offline = Offline(folder, workers=1, threads=held_out.threads, slots=slots, packs=False)
     with offline:
         offline.generate(text, **languages)
+        recommend_small_letters(offline, folder)
 
 
 def prove(

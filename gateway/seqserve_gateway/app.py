@@ -45,7 +45,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-import prometheus_client as prometheus
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -119,6 +118,7 @@ def app_of(
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
         await gateway.upstream.close()
+        app.state.downloads.close()
 
     middleware = [
         # The guard checks what the sender calls the gateway, not what proxies say.
@@ -149,7 +149,7 @@ def app_of(
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
-    app.state.downloads = libretranslate.Downloads()
+    app.state.downloads = libretranslate.Downloads(gateway.folder)
     return app
 
 
@@ -285,13 +285,13 @@ def _probes_of(gateway: Gateway) -> list[Route]:
         return PlainTextResponse("alive\n")
 
     async def readyz(request: Request) -> Response:
-        if gateway.admission.is_open and await readiness.check():
+        if gateway.admission.is_ready and await readiness.check():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("not ready\n", 503)
 
     async def metrics(request: Request) -> Response:
-        text = prometheus.generate_latest(gateway.metrics.registry)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        media_type = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(gateway.metrics.text(), media_type=media_type)
 
     return [
         Route("/healthz", healthz),

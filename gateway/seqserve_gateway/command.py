@@ -5,23 +5,27 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from seqserve.address import address_of, is_loopback
+from seqserve.address import address_of, grpc_target, is_local, is_loopback
 from seqserve.arguments import DEFAULT_TIMEOUT_S
+from seqserve.command import process
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
+from seqserve.processes import Share
 from seqserve.tls import read_pair
 from seqserve_gateway.proxies import PublicAddress
+
+if TYPE_CHECKING:
+    from seqserve_gateway.processes import Parent
 
 # An HTTP client sees an outage soon and may retry; a call that one of several servers refuses while
 # it drains goes to another. A server that is back is found twice in this time.
@@ -46,6 +50,8 @@ def _no_network(text: str) -> str | None:
         return "an address or a network, such as 10.0.0.0/8"
     return None
 
+
+_WHOLE = Share()
 
 # A server on this machine has the variables of these names.
 _listener = partial(option, group="listener")
@@ -119,6 +125,12 @@ class GatewayOptions(ConnectionOptions):
         " front of the gateway keeps its connections: 60 s at many, 600 s at some.",
         minimum=1,
     )
+    processes: int = _own(
+        1,
+        help="Number of processes behind the port; more than one on Linux only. The bounds on"
+        " requests, connections and memory hold for all together.",
+        minimum=1,
+    )
     drain_timeout_s: float = _own(
         30.0, help="Time that requests have to finish after SIGTERM.", minimum=0
     )
@@ -130,6 +142,10 @@ class GatewayOptions(ConnectionOptions):
         if self.max_attempts is None:
             settings["retry"] = replace(settings["retry"], away_timeout_s=_AWAY_S)
         return settings if self.lend_token else settings | {"token": None}
+
+    def is_private(self) -> bool:
+        """Returns whether tokens of callers may be sent: by TLS, or to this machine."""
+        return self._tls() is not None or is_local(self.target)
 
     def certificate(self) -> tuple[Path, Path] | None:
         """Returns the files of the certificate and its key; None without TLS."""
@@ -151,6 +167,35 @@ class GatewayOptions(ConnectionOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
+    options = _options(argv)
+    if options.processes == 1:
+        serve(options)
+        return 0
+    from seqserve_gateway.processes import Children, shared_port
+
+    def command(number: int, folder: Path) -> list[str]:
+        own = [*argv, "--port", str(port)]
+        return [sys.executable, "-P", "-m", __name__, str(number), str(folder), *own]
+
+    with shared_port(options.host, options.port, "--port") as holder:
+        port = holder.getsockname()[1]
+        children = Children(
+            options.processes, command, partial(_announce, options, port), options.drain_timeout_s
+        )
+        return children.run()
+
+
+def child(number: str, folder: str, *argv: str) -> int:
+    """Runs one of the processes of a gateway, and returns its exit status."""
+    from seqserve_gateway.processes import Parent
+
+    parent = Parent(Path(folder))
+    options = _options([*argv])
+    serve(options, Share(int(number), options.processes), parent)
+    return 0
+
+
+def _options(argv: list[str]) -> GatewayOptions:
     options = parse(
         GatewayOptions,
         argv,
@@ -159,52 +204,68 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
     )
     _check(options)
-    certificate = options.certificate()
-    from seqserve_gateway.admission import Admission, Bodies
+    return options
+
+
+def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None = None) -> None:
+    """Serves with a share of what the options allow, until the parent or a signal ends it."""
+    from seqserve_gateway.admission import MAX_MEMORY_BYTES, Admission, Bodies
     from seqserve_gateway.app import FORMS, app_of
     from seqserve_gateway.endpoint import Gateway
-    from seqserve_gateway.listener import listener_at, run, within_files
-    from seqserve_gateway.protocol import ListenerLimits
+    from seqserve_gateway.listener import run, within_files
+    from seqserve_gateway.metrics import Metrics
+    from seqserve_gateway.processes import listener_at
+    from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
-    settings = UpstreamSettings(**options.upstream())
+    folder = parent.folder if parent else None
+    settings = UpstreamSettings(**options.upstream(), processes=share.processes)
     gateway = Gateway(
         upstream=Upstream(settings),
-        admission=Admission(options.max_requests, rate=float("inf")),
-        bodies=Bodies(options.max_body_bytes),
+        admission=Admission(share.of(options.max_requests), rate=float("inf")),
+        bodies=Bodies(options.max_body_bytes, share.of(MAX_MEMORY_BYTES)),
+        metrics=Metrics(share.index, folder),
         max_timeout_s=options.max_timeout_s,
+        folder=folder,
     )
-    public = PublicAddress.parse(options.public_url) if options.public_url else None
     app = app_of(
         gateway,
         FORMS,
         allowed_hosts=options.hosts(),
         cors_origins=options.cors_origin,
         trusted_proxies=options.trusted_proxy,
-        public=public,
+        public=PublicAddress.parse(options.public_url) if options.public_url else None,
     )
-    limits = within_files(
-        ListenerLimits(
-            max_connections=options.max_http_connections,
-            keep_alive_s=options.keep_alive_s,
-            drain_timeout_s=options.drain_timeout_s,
-        )
+    limits = ListenerLimits(
+        max_connections=share.of(options.max_http_connections),
+        max_waiting_bytes=share.of(MAX_WAITING_BYTES),
+        keep_alive_s=options.keep_alive_s,
+        drain_timeout_s=options.drain_timeout_s,
     )
+    limits, is_shared = within_files(limits), parent is not None
     with (
-        listener_at(options.host, options.port, "--port") as listener,
+        listener_at(options.host, options.port, "--port", is_shared=is_shared) as listener,
         outages_reported(),
     ):
-        _announce(listener, options, is_private=gateway.upstream.is_private)
-        run(app, listener, gateway, limits, certificate)
-    return 0
+        if parent is None:
+            _announce(options, listener.getsockname()[1])
+        run(app, listener, gateway, limits, options.certificate(), parent)
 
 
 def _check(options: GatewayOptions) -> None:
+    # Before any process starts.
+    grpc_target(options.target)
+    options.upstream()
+    options.certificate()
     if options.timeout_s is not None and options.timeout_s > options.max_timeout_s:
         raise OptionError(
             f"--timeout-s: {options.timeout_s:g} is more than --max-timeout-s,"
             f" {options.max_timeout_s:g}"
         )
+    for name in ("max_requests", "max_http_connections"):
+        if (most := getattr(options, name)) < options.processes:
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{flag}: {most} is less than --processes, {options.processes}")
     has_token = options.token_file is not None or options.token is not None
     if options.lend_token and not has_token:
         raise OptionError("--lend-token: there is no token; --token-file names its file")
@@ -222,14 +283,18 @@ def _check(options: GatewayOptions) -> None:
         )
 
 
-def _announce(listener: socket.socket, options: GatewayOptions, *, is_private: bool) -> None:
-    if not is_private:
+def _announce(options: GatewayOptions, port: int) -> None:
+    if not options.is_private():
         warning = "tokens of callers are not passed on, because --tls is not given"
         print(f"seqserve: {warning}", file=sys.stderr)
     if options.lend_token and not is_loopback(options.host):
         warning = "everyone who can reach the gateway can call the server, without a token"
         print(f"seqserve: {warning}", file=sys.stderr)
-    port = listener.getsockname()[1]
     scheme = "http" if options.tls_certificate is None else "https"
     address = f"{scheme}://{address_of(options.host, port)}"
     print(f"seqserve gateway on {address} for {options.target}, see {address}/docs", flush=True)
+
+
+if __name__ == "__main__":
+    process.begin()
+    process.end_with(process.status_of(lambda: child(*sys.argv[1:])))

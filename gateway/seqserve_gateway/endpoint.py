@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import prometheus_client as prometheus
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -26,6 +26,7 @@ from seqserve.metadata import REQUEST_ID
 from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.call import Call, request_id_of, timeout_of
 from seqserve_gateway.failure import Failure, problem
+from seqserve_gateway.metrics import Metrics
 from seqserve_gateway.upstream import Upstream
 
 _log = logging.getLogger(__name__)
@@ -33,8 +34,6 @@ _FAULT = "a fault of the gateway; its log has the id of the request"
 _GONE = Failure("CANCELLED", "the client went away")
 _READ_S = 1.0
 """Time beyond the deadline that a client has to read the end of its answer."""
-_BUCKETS = [5e-4 * 1.5**power for power in range(29)]
-"""From 0.5 ms to 43 s, geometric like the buckets of the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,48 +66,6 @@ class Form:
     """Members ``paths`` and ``components`` for ``/openapi.json``."""
 
 
-class Metrics:
-    """Prometheus metrics of the gateway.
-
-    Names begin with ``seqserve_http``, so that a sum over the calls of the servers
-    (``seqserve_requests_total``) does not count the calls of a gateway a second time.
-    """
-
-    def __init__(self) -> None:
-        """Registers all metrics, so that each name is there from the first scrape on."""
-        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = prometheus.CollectorRegistry()
-        prometheus.ProcessCollector(registry=self.registry)
-        self._requests = prometheus.Counter(
-            "seqserve_http_requests_total",
-            "Requests by outcome: the name of the gRPC status that their answer stands for.",
-            ["form", "path", "code"],
-            registry=self.registry,
-        )
-        self._durations = prometheus.Histogram(
-            "seqserve_http_request_duration_seconds",
-            "Requests that got an answer, from their headers to its end.",
-            ["form", "path"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-
-        self.in_progress = prometheus.Gauge(
-            "seqserve_http_requests_in_progress",
-            "Requests whose body has arrived and whose answer has not ended.",
-            registry=self.registry,
-        )
-        self.connections = prometheus.Gauge(
-            "seqserve_http_connections", "Open connections.", registry=self.registry
-        )
-
-    def ended(self, form: str, path: str, code: str, duration_s: float) -> None:
-        """Counts a request that has ended; refusals come at once, so only answers are timed."""
-        self._requests.labels(form, path, code).inc()
-        if code == "OK":
-            self._durations.labels(form, path).observe(duration_s)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     """What all forms share: the server, limits and metrics."""
@@ -119,6 +76,8 @@ class Gateway:
     metrics: Metrics = field(default_factory=Metrics)
     max_timeout_s: float = 300.0
     """Longest deadline that a caller may ask for."""
+    folder: Path | None = None
+    """What the processes of the gateway share; None if there is one."""
 
 
 class Streamed(Response):

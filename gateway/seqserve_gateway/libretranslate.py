@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -22,10 +24,9 @@ from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
-from seqserve_gateway.files import SUFFIXES, translated_file
 from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import translated
+from seqserve_gateway.translation import SUFFIXES, translated, translated_file
 
 _MOST_ALTERNATIVES = 15
 _LONGEST_REPORT = 2500
@@ -33,45 +34,67 @@ _FORMS = {"text": "plain", "html": "html"}
 
 
 class Downloads:
-    """Translated files in memory, of bounded size and age; the key of one is enough to read it."""
+    """Translated files, of bounded size and age; the key of one is enough to read it."""
 
     def __init__(
         self,
+        folder: Path | None = None,
         max_bytes: int = 32 << 20,
         kept_s: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts with none.
+        """Opens those of a folder, which several processes may share; None for memory.
 
         Args:
+            folder: Where they are.
             max_bytes: Size of all files; the oldest make room.
             kept_s: How long a file can be fetched.
-            clock: Seconds, from any origin.
+            clock: Seconds, from an origin that all processes have.
         """
         self._max_bytes, self._kept_s, self._clock = max_bytes, kept_s, clock
-        self._files: dict[str, tuple[float, File]] = {}
+        path = folder / "downloads" if folder else ":memory:"
+        # Each statement is a transaction, and nothing needs to outlast the system.
+        self._files = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._files.execute("PRAGMA synchronous = OFF")
+        self._files.execute(
+            "CREATE TABLE IF NOT EXISTS file (key UNIQUE, added_s REAL, name TEXT, content BLOB)"
+        )
 
     def add(self, file: File) -> str:
-        """Stores a file; returns its key, which nobody can guess."""
+        """Stores a file; returns its key, which nobody can guess.
+
+        Raises:
+            Failure: The system has no room for it.
+        """
         key = secrets.token_urlsafe(16)
-        self._files[key] = (self._clock(), file)
-        self._shrink()
+        row = (key, self._clock(), file.name, file.content)
+        try:
+            self._files.execute("INSERT INTO file VALUES (?, ?, ?, ?)", row)
+            self._shrink()
+        except sqlite3.OperationalError as error:
+            raise Failure("UNAVAILABLE", f"the file cannot be stored: {error}") from None
         return key
 
     def get(self, key: str) -> File:
         """Returns a file."""
         self._shrink()
-        if key not in self._files:
+        found = self._files.execute("SELECT name, content FROM file WHERE key = ?", (key,))
+        if (row := found.fetchone()) is None:
             raise Failure("NOT_FOUND", "there is no such file, or no longer; translate it again")
-        return self._files[key][1]
+        return File(*row)
+
+    def close(self) -> None:
+        """Closes the folder, or frees the memory."""
+        self._files.close()
 
     def _shrink(self) -> None:
-        size = sum(len(file.content) for _, file in self._files.values())
-        for key, (added_s, file) in list(self._files.items()):
-            if size <= self._max_bytes and self._clock() - added_s <= self._kept_s:
-                break
-            size -= len(file.content)
-            del self._files[key]
+        # Rows are numbered in their order.
+        self._files.execute(
+            "DELETE FROM file WHERE added_s < ? OR rowid IN (SELECT number FROM (SELECT rowid AS"
+            " number, SUM(LENGTH(content)) OVER (ORDER BY rowid DESC) AS size FROM file)"
+            " WHERE size > ?)",
+            (self._clock() - self._kept_s, self._max_bytes),
+        )
 
 
 async def _translate(call: Call) -> Response:

@@ -3,7 +3,6 @@ of connections."""
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import socket
@@ -19,32 +18,17 @@ from starlette.types import ASGIApp
 from seqserve.errors import OptionError
 from seqserve.tls import read_pair
 from seqserve_gateway.endpoint import Gateway
+from seqserve_gateway.processes import BACKLOG, DRAIN, Parent
 from seqserve_gateway.protocol import Connections, ListenerLimits
 
 _log = logging.getLogger(__name__)
 
 _FILES = 128
 """Open files that are no connections of the listener."""
-_BACKLOG, _ACCEPTED = 1024, 32
-"""Connections that may wait to be accepted, and that are accepted at once."""
+_ACCEPTED = 32
+"""Connections that are accepted at once."""
 _TICKS_OF_LOOK = 10
 """Tenths of a second between two looks at the files of the certificate and at the connections."""
-
-
-def listener_at(host: str, port: int, option: str) -> socket.socket:
-    """Opens a socket that listens; at ``::`` by IPv4 too."""
-    is_dual = host == "::" and socket.has_dualstack_ipv6()
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        address = (host, port)
-        return socket.create_server(
-            address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual
-        )
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno == errno.EADDRINUSE:
-            reason = "another server listens there; port 0 takes any free one"
-        raise OptionError(f"{option}: {host}:{port} cannot be had: {reason}") from None
 
 
 def within_files(limits: ListenerLimits) -> ListenerLimits:
@@ -83,10 +67,11 @@ def run(
     gateway: Gateway,
     limits: ListenerLimits,
     certificate: tuple[Path, Path] | None = None,
+    parent: Parent | None = None,
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; a second signal ends the process without a drain.
 
-    At the first signal the gateway's admission ends.
+    At the first signal the gateway's admission ends. A child leaves signals to its parent.
     """
     connections = Connections(limits)
     config = uvicorn.Config(
@@ -105,7 +90,7 @@ def run(
         ssl_certfile=certificate[0] if certificate else None,
         ssl_keyfile=certificate[1] if certificate else None,
     )
-    _Server(config, gateway, connections, certificate).run(sockets=[listener])
+    _Server(config, gateway, connections, certificate, parent).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
@@ -115,26 +100,38 @@ class _Server(uvicorn.Server):
         gateway: Gateway,
         connections: Connections,
         certificate: tuple[Path, Path] | None,
+        parent: Parent | None,
     ) -> None:
         super().__init__(config)
-        self._certificate = certificate
+        self._certificate, self._parent = certificate, parent
         self._read = _versions(certificate)
         self._gateway, self._connections = gateway, connections
         gateway.metrics.connections.set_function(lambda: len(self.server_state.connections))
         self._drained_by_s = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._gateway.admission.is_whole = self._parent is None
         await super().startup(sockets)
         for each in sockets or ():
             # asyncio accepts as many at once as may wait to be accepted, and others wait meanwhile.
-            each.listen(_BACKLOG)
+            each.listen(BACKLOG)
+        if self._parent is not None:
+            self._parent.tell(self._obey)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._parent is not None:
+            return
         if self._gateway.admission.is_open:
+            self._obey(DRAIN)
+        else:
+            super().handle_exit(sig, frame)
+
+    def _obey(self, word: bytes) -> None:
+        if word == DRAIN:
             self._gateway.admission.is_open = False
             self._drained_by_s = time.monotonic() + self._connections.limits.drain_timeout_s
         else:
-            super().handle_exit(sig, frame)
+            self._gateway.admission.is_whole = True
 
     async def on_tick(self, counter: int) -> bool:
         is_drained = (
@@ -144,6 +141,7 @@ class _Server(uvicorn.Server):
         if counter % _TICKS_OF_LOOK == 0:
             self._reload()
             self._connections.end_unread()
+            self._gateway.metrics.publish()
         return await super().on_tick(counter)
 
     def _reload(self) -> None:

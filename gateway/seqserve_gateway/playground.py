@@ -70,7 +70,8 @@ def main(argv: list[str]) -> int:
     )
     from seqserve_gateway.admission import Admission, Bodies
     from seqserve_gateway.endpoint import Gateway
-    from seqserve_gateway.listener import listener_at, run, within_files
+    from seqserve_gateway.listener import run, within_files
+    from seqserve_gateway.processes import listener_at
     from seqserve_gateway.protocol import ListenerLimits
     from seqserve_gateway.upstream import Upstream, UpstreamSettings
 

@@ -21,8 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 _MAX_HEADER_BYTES = 64 << 10
 _READ_BYTES = 1024
 """Bytes that are parsed before a look at what they brought: some tens of requests at most."""
-_MAX_WAITING_BYTES = 16 << 20
-"""Bytes of all connections that wait for the answer to an earlier request."""
+MAX_WAITING_BYTES = 16 << 20
 _NETWORK_BITS = 64
 
 
@@ -32,6 +31,8 @@ class ListenerLimits:
 
     max_connections: int = 4096
     """Connections at a time."""
+    max_waiting_bytes: int = MAX_WAITING_BYTES
+    """Bytes of all connections that wait for the answer to an earlier request."""
     header_timeout_s: float = 10.0
     """Time for the headers of a request, from the connection or from the first byte on."""
     keep_alive_s: float = 75.0
@@ -129,7 +130,7 @@ class _Protocol(HttpToolsProtocol):
             piece = bytes(self._waiting[:_READ_BYTES])
             self._drop(len(piece))
             self._parse(piece)
-        if self._waiting and self.table.waiting_bytes > _MAX_WAITING_BYTES:
+        if self._waiting and self.table.waiting_bytes > self.table.limits.max_waiting_bytes:
             self.abort()
         elif self._waiting:
             self.flow.pause_reading()

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from seqserve_gateway.admission import Turns
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.reader import HEAD
 from seqserve_gateway.reading import Unreadable
-from seqserve_gateway.turns import Turns
 
 _COMMAND = (sys.executable, "-P", "-m", "seqserve_gateway.reader")
 _MOST_WAITING = 64

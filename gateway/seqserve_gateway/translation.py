@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from seqserve.arguments import GenerateOptions
@@ -15,9 +16,16 @@ from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
+from seqserve_gateway.fields import File
 from seqserve_gateway.languages import DETECTION_CHARS, sources_of
 from seqserve_gateway.reading import Answer, Divided, Job, Part, Unreadable, outcome, ranked
 
+SUFFIXES = (
+    *(".txt", ".md", ".html", ".srt", ".vtt"),
+    *(".json", ".arb", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
+    *(".docx", ".odt", ".epub"),
+)
+"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 _BYTES_OF_ANSWER = 4
 """Memory that a byte of a body takes for each answer beyond the first."""
 _LONG = 20_000
@@ -94,7 +102,7 @@ async def translated(
         }
         options = (options or {}) | beams
     reading = Reading(call, job, field)
-    sources, answers = await answers_of(call, reading, source, target, options)
+    sources, answers = await _answers_of(call, reading, source, target, options)
     written: list[list[str]] = await reading("write", answers)
     return [
         Translated(best, detected, others[:alternatives])
@@ -102,7 +110,21 @@ async def translated(
     ]
 
 
-async def answers_of(
+async def translated_file(
+    call: Call, file: File, source: str, target: str, field: str
+) -> tuple[File, dict[str, Any]]:
+    """Translates the text of a file; the rest of it stays. Tells what became of its texts, too."""
+    path = Path(file.name)
+    if path.suffix.lower() not in SUFFIXES:
+        reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
+        raise refusal(field, reason)
+    reading = Reading(call, Job(file.name, content=file.content), field)
+    _, answers = await _answers_of(call, reading, source, target)
+    content, facts = await reading("write_file", answers)
+    return File(f"{path.stem}_{target}{path.suffix}", content), facts
+
+
+async def _answers_of(
     call: Call, reading: Reading, source: str, target: str, options: GenerateOptions | None = None
 ) -> tuple[list[DetectedLanguage], list[list[Answer] | None]]:
     """Returns the language of each text, and the answers it is written with.

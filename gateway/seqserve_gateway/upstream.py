@@ -24,9 +24,9 @@ from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
 from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.tls import TLS
+from seqserve_gateway.admission import Turns
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.readers import Readers
-from seqserve_gateway.turns import Turns
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
@@ -35,6 +35,9 @@ METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 _MOST_TEXTS, _MOST_OWN_TEXTS = 320, 256
 """Texts of all arrays, and of the arrays of one caller, on the server: no more than its slots and
 the share of its queue that it gives a gateway."""
+_LEAST_TEXTS = 64
+"""A batch of an array takes its places at once."""
+_READERS = 2
 _RECENT_S = 5.0
 _MOST_RECENT = 16
 
@@ -50,6 +53,9 @@ class UpstreamSettings:
     """Token that callers without one of their own may use; none by default."""
     retry: RetryPolicy | None = None
     connections: int | None = None
+    """Connections to each server at most; None for the client's number."""
+    processes: int = 1
+    """Processes of the gateway, among which texts and readers of documents are divided."""
 
 
 class Upstream:
@@ -57,9 +63,10 @@ class Upstream:
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
-        self.turns = Turns(_MOST_TEXTS, _MOST_OWN_TEXTS)
+        texts = (_MOST_TEXTS, _MOST_OWN_TEXTS)
+        self.turns = Turns(*(max(each // settings.processes, _LEAST_TEXTS) for each in texts))
         """For the batches of arrays."""
-        self.readers = Readers()
+        self.readers = Readers(max(_READERS // settings.processes, 1))
         """For documents."""
         self._recent: dict[Hashable, tuple[float, Any]] = {}
         self.is_private = settings.tls is not None or is_local(settings.target)

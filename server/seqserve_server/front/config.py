@@ -111,10 +111,6 @@ class ServeOptions:
         minimum=0,
         maximum=1_000_000,
     )
-    reuse_port: bool = _network(
-        False,
-        help="Let several servers share the port; without it, a second server fails at start.",
-    )
     front_processes: int | None = _network(
         None,
         help="Processes that take calls, on one port. More help small models on many cores, or"

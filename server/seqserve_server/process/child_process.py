@@ -7,8 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-# Ctrl-C in a terminal goes to all of its processes, and so may what a service manager sends.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from seqserve.processes import leave_interrupts, signals_held
 
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -22,12 +21,8 @@ def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[byte
     Raises:
         OSError: The system has no room for another process or file.
     """
-    # A process begins with the mask of the thread that starts it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
+    with signals_held():
         return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], **options)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
@@ -47,6 +42,4 @@ def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
 
 def ignore_signals() -> None:
     """Leaves the signals to the server, which ends this process once its calls have ended."""
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    leave_interrupts(signal.SIGTERM)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.__main__ import main
+from bench.__main__ import _tables, main
 from bench.provenance import Provenance
-from bench.tables import Table, fill_page, shown, spread_of_ratios
+from bench.tables import Table, document, fill_page, parts_of, shown, spread_of_ratios
 
 from seqserve import __version__
 
+ROOT = Path(__file__).parents[3]
 GIVEN = Provenance(
     commit="53e181f0000000000000000000000000000000",
     date="2026-11-22",
@@ -73,10 +74,42 @@ PAGE = (
 ENGINES = [f"{name} {kind}" for name in ("seqserve", "CTranslate2") for kind in ("int8", "fp32")]
 
 
+TABLES = [Table(["rows"], [[text]]) for text in ("new \\1", "second")]
+
+
 def test_a_page_gets_the_tables_of_a_report_and_keeps_the_rest() -> None:
-    page = fill_page(PAGE, {"marian": "new \\1", "roofline": "is not on the page"})
-    assert page == PAGE.replace("old\n", "\nnew \\1\n")
-    assert fill_page(page, {"marian": "new \\1"}) == page
+    parts = {"marian": (TABLES, "signed"), "roofline": (TABLES, "is not on the page")}
+    page = fill_page(PAGE, parts)
+    assert page == PAGE.replace("old\n", f"\n{document(TABLES, 'signed')}")
+    assert fill_page(page, parts) == page
+
+
+def test_a_marker_may_choose_tables() -> None:
+    page = fill_page(PAGE.replace("marian", "marian 2"), {"marian": (TABLES, "signed")})
+    assert page == PAGE.replace("marian", "marian 2").replace(
+        "old\n", f"\n{document(TABLES[1:], 'signed')}"
+    )
+
+
+def test_the_pages_have_the_numbers_that_are_kept() -> None:
+    numbers = json.loads((ROOT / "docs/benchmarks.json").read_text("utf-8"))
+    for path in ("docs/benchmarks.md", "bench/NOTES.md"):
+        page = (ROOT / path).read_text("utf-8")
+        parts = {name: _tables(numbers, name) for name in parts_of(page) & numbers.keys()}
+        assert parts
+        assert fill_page(page, parts) == page
+
+
+def test_the_ratios_of_the_readme_are_those_of_the_tables() -> None:
+    pages = [(ROOT / path).read_text("utf-8") for path in ("docs/benchmarks.md", "bench/NOTES.md")]
+    known = set(re.findall(r"(\d+\.\d\d) \(", "".join(pages)))
+    for rates in re.findall(r"^\| requests a second .*\n((?:\|.*\n)+)", "".join(pages), re.M):
+        most = [float(rate.replace(",", "")) for rate in re.findall(r" ms \| +([\d,]+) \|", rates)]
+        known |= {f"{most[0] / other:.{digits}f}" for other in most for digits in (1, 2)}
+    readme = (ROOT / "README.md").read_text("utf-8")
+    shown = re.findall(r"^\|.*\| ([\d., to;]+) \|$", readme, re.M)
+    assert len(shown) > 5
+    assert {ratio for cell in shown for ratio in re.findall(r"\d\.\d+", cell)} <= known
 
 
 def test_the_command_writes_a_page_from_a_report(
@@ -91,7 +124,7 @@ def test_the_command_writes_a_page_from_a_report(
     assert main() == 0
     text = page.read_text()
     assert "| **seqserve / CTranslate2, int8** " in text and "1.00 (0.90-1.10)" in text
-    assert f"`{GIVEN.signature}`\n\n<!-- end -->\nprose" in text
+    assert f"`{GIVEN.signature}`\n<!-- end -->\nprose" in text
     assert text.endswith("<!-- bench online -->\n3\n<!-- end -->\n")
     # The page can be written again from the numbers that are kept beside it.
     numbers = tmp_path / "page.json"

@@ -19,6 +19,7 @@ from seqserve.options import flag_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.fronts.fronts import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +27,17 @@ SERVER = ROOT / "server/seqserve_server"
 MODEL = ROOT / "model/seqserve_model"
 BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
 """Folders that pages may leave out of a path."""
-PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "README.md"])
+PAGES = sorted(
+    page
+    for pattern in (
+        "docs/**/*.md",
+        "[!.]*/README.md",
+        "deploy/*/README.md",
+        "tests/PROMISES.md",
+        "RE*.md",
+    )
+    for page in ROOT.glob(pattern)
+)
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 FOREIGN_FLAGS = {
     *(
@@ -56,7 +67,7 @@ MODELS = {
     for folder in ROOT.glob("models/*/")
 }
 """The versions of each shipped model."""
-PAST = ("models/README.md", "docs/training.md", "docs/benchmarks.md")
+PAST = ("models/README.md", "recipes/README.md", "docs/training.md", "docs/benchmarks.md")
 """Pages whose text, but not their commands, tells of versions that are gone."""
 
 
@@ -158,11 +169,10 @@ def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
     metrics.show_calls_never_accepted(int)
-    registries = (metrics.registry, HttpMetrics().registry)
+    families = [*metrics.registry.collect(), *HttpMetrics().registry.collect()]
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name
-        for registry in registries
-        for family in registry.collect()
+        for family in (*families, *process_families([]))
     }
     named = re.findall(r"(?<![:\w])seqserve_[a-z_]+(?![:\w./])", TEXTS[page])
     packages = {path.name for path in ROOT.glob("*/seqserve_*")}

@@ -17,7 +17,7 @@ _VERSIONS = {
     "deploy/kustomize/kustomization.yaml": r"newTag: ([\d.]+)",
     "deploy/kustomize/seqserve.yaml": r"seqserve:(\d[\d.]*)|app.kubernetes.io/version: \"(\S+)\"",
     "docs/kubernetes.md": r"seqserve:(\d[\d.]*)",
-    "docs/release.md": r"(?:seqserve:|seqserve-|VERSION=|tag --sign v)(\d+\.\d+\.\d+)",
+    "RELEASING.md": r"(?:seqserve:|seqserve-|VERSION=|tag --sign v)(\d+\.\d+\.\d+)",
     "CHANGELOG.md": r"\A# Changelog\n.*?^## (\S+)",
 }
 

@@ -21,13 +21,14 @@ OTHER_SITE = {"origin": ORIGIN, "sec-fetch-site": "cross-site", "sec-fetch-mode"
 PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
 
 
-async def test_ready_while_the_server_answers_and_the_gateway_does_not_drain(
-    server: FakeServer,
+@pytest.mark.parametrize("state", ["is_whole", "is_open"])
+async def test_ready_while_the_server_answers_and_all_processes_take_calls(
+    server: FakeServer, state: str
 ) -> None:
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
         assert (await client.get("/readyz")).status_code == 200
-        gateway.admission.is_open = False
+        setattr(gateway.admission, state, False)
         assert (await client.get("/readyz")).status_code == 503
 
 

@@ -12,10 +12,10 @@ from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, texts_of
 
 from seqserve.v1 import generation_pb2
+from seqserve_gateway.admission import Turns
 from seqserve_gateway.app import app_of
 from seqserve_gateway.call import BATCH, RICH_BATCH, Call
 from seqserve_gateway.endpoint import Endpoint, Form
-from seqserve_gateway.turns import Turns
 
 
 async def shout_all(call: Call) -> Response:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from seqserve.address import channel_options
 from seqserve.errors import OptionError
-from seqserve_gateway.command import GatewayOptions, main
+from seqserve.processes import Share
+from seqserve_gateway import listener
+from seqserve_gateway.admission import MAX_MEMORY_BYTES
+from seqserve_gateway.command import GatewayOptions, main, serve
+from seqserve_gateway.endpoint import Gateway
+from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
 
 
 @pytest.mark.parametrize(
@@ -24,6 +32,13 @@ from seqserve_gateway.command import GatewayOptions, main
         (["--max-requests", "0"], "--max-requests"),
         (["--trusted-proxy", "lab"], "--trusted-proxy: 'lab' is not an address or a network"),
         (["--public-url", "a.com"], "--public-url: 'a.com' is not a URL such as https://"),
+        (["--processes", "0"], "--processes"),
+        (["--processes", "4", "--max-requests", "3"], "--max-requests: 3 is less than --processes"),
+        (
+            ["--processes", "4", "--max-http-connections", "3"],
+            "--max-http-connections: 3 is less than --processes, 4",
+        ),
+        (["--processes", "2", "--target", "nowhere"], "target: 'nowhere' is not host:port"),
         (["--timeout-s", "400"], "--timeout-s: 400 is more than --max-timeout-s"),
     ],
 )
@@ -61,3 +76,28 @@ def test_servers_that_are_away_are_tried_for_longer_than_a_client_takes_to_find_
 
 def test_name_of_the_public_address_is_one_of_the_gateway() -> None:
     assert GatewayOptions(public_url="https://a.com:80/b").hosts() == ["127.0.0.1", "a.com"]
+
+
+def test_processes_have_what_the_options_say_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[Gateway, ListenerLimits]] = []
+
+    def run(app: Starlette, _: Any, gateway: Gateway, limits: ListenerLimits, *rest: Any) -> None:
+        served.append((gateway, limits))
+        asyncio.run(closed(app))
+
+    async def closed(app: Starlette) -> None:
+        async with app.router.lifespan_context(app):
+            pass
+
+    monkeypatch.setattr(listener, "run", run)
+    options = GatewayOptions(port=0, max_requests=10, max_http_connections=11)
+    for processes in (1, 4):
+        served.clear()
+        for number in range(processes):
+            serve(options, Share(number, processes))
+        admissions = [gateway.admission for gateway, _ in served]
+        assert sum(each._places.free for each in admissions) == 10
+        assert sum(gateway.bodies.memory.free for gateway, _ in served) == MAX_MEMORY_BYTES
+        assert sum(limits.max_connections for _, limits in served) == 11
+        assert sum(limits.max_waiting_bytes for _, limits in served) == MAX_WAITING_BYTES
+        assert sum(gateway.upstream.turns._free for gateway, _ in served) == 320

@@ -27,7 +27,8 @@ from tests.unit.gateway.without_socket import gateway_of
 from seqserve.errors import OptionError
 from seqserve_gateway.app import app_of
 from seqserve_gateway.endpoint import Gateway
-from seqserve_gateway.listener import listener_at, run, within_files
+from seqserve_gateway.listener import run, within_files
+from seqserve_gateway.processes import listener_at
 from seqserve_gateway.protocol import ListenerLimits
 from seqserve_gateway.v1 import FORM
 

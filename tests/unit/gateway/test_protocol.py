@@ -14,7 +14,6 @@ from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.test_listener import HEAD, Running, ends, generation, running
 from uvicorn.protocols.http import httptools_impl
 
-from seqserve_gateway import protocol
 from seqserve_gateway.protocol import ListenerLimits
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -53,9 +52,9 @@ def test_requests_behind_one_in_progress_are_left_unread(
         assert answers(connection, MANY) == MANY
 
 
-def test_bytes_that_wait_have_a_bound(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "_MAX_WAITING_BYTES", 1 << 15)
-    with running(server, ListenerLimits()) as gateway, gateway.connect() as connection:
+def test_bytes_that_wait_have_a_bound(server: FakeServer) -> None:
+    limits = ListenerLimits(max_waiting_bytes=1 << 15)
+    with running(server, limits) as gateway, gateway.connect() as connection:
         with pytest.raises(OSError):
             for _ in range(MANY):
                 connection.sendall(generation("hang on") * 100)

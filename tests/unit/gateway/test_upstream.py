@@ -12,7 +12,9 @@ from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from seqserve.errors import OptionError
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
+from seqserve_gateway.call import BATCH
 from seqserve_gateway.failure import Failure
+from seqserve_gateway.reading import Job, Part
 from seqserve_gateway.upstream import Upstream, UpstreamSettings
 
 REMOTE = "models.example.com:50051"
@@ -69,3 +71,13 @@ async def test_many_requests_open_another_connection_if_they_may() -> None:
         await eventually(lambda: connections_to(server.target) == opened)  # noqa: B023
         await upstream.close()
         server.stop()
+
+
+async def test_each_of_many_processes_has_room_for_a_batch_and_a_document() -> None:
+    upstream = Upstream(UpstreamSettings(target="localhost:1", processes=100))
+    async with asyncio.timeout(PATIENCE_S), upstream.turns.turn("a", BATCH):
+        job = ("read", Job("html", ["<p>one</p>"]))
+        assert await upstream.readers.outcome("a", lambda size: None, *job) == [
+            [Part("one"), Part("")]
+        ]
+    await upstream.close()

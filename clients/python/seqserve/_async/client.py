@@ -69,9 +69,8 @@ class AsyncClient(AsyncModelClient):
             transport: Sends the calls, instead of gRPC.
 
         Raises:
-            OptionError: The target is malformed or one of several hosts cannot be resolved, a file
-                of ``tls`` is invalid, the token would be sent unencrypted, or ``connections`` is
-                not a number from 1 on.
+            OptionError: The target or ``connections`` is malformed, one of several hosts cannot be
+                resolved, a file of ``tls`` is invalid, or the token would be sent unencrypted.
         """
         self._transport = transport or AsyncGrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata, connections)

@@ -17,7 +17,7 @@ from seqserve.errors import SeqserveError
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import Arrival, draw_for, random_arrivals, traced_arrivals, within
 from seqserve.load.loops import closed_loop, open_loop, precise_loop
-from seqserve.processes import leave_interrupts, spawn
+from seqserve.processes import Share, leave_interrupts, spawn
 
 _WARM_UPS_AT_ONCE = 32
 
@@ -101,18 +101,6 @@ class Load:
         return await closed_loop(
             caller, sources, places, self.timeout_s, began_s=began_s, answered=answered
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One of several processes that send a load together."""
-
-    index: int = 0
-    processes: int = 1
-
-    def of(self, count: int) -> int:
-        """Returns its part of a number; the first processes have one more if there is a rest."""
-        return count // self.processes + (self.index < count % self.processes)
 
 
 # Until all processes have read when they begin.

@@ -141,8 +141,8 @@ class GenerationOptions(TypedDict, total=False):
     """Texts that come back exactly, each as often as the source has it. At most 64."""
 
     lower_capitals: bool | None
-    """A source typed in capitals, or a segment of it, is read in small letters, which a model knows
-    better; its answer is written in capitals."""
+    """A source in capitals or Title Case, or a segment of it, is read in the letters that its words
+    usually have; an answer to capitals is written in capitals."""
 
     glossary: str | None
     """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve

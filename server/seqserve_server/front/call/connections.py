@@ -59,7 +59,7 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
     standard error when one is closed.
     """
     return [
-        ("grpc.so_reuseport", int(options.reuse_port)),
+        ("grpc.so_reuseport", int(options.front_count() > 1)),
         ("grpc.max_receive_message_length", options.max_message_bytes),
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),

@@ -171,7 +171,7 @@ class Fronts:
         except TimeoutError:
             fronts = [front.counted for front in self._fronts]
         yield from added([self._ended, *fronts])
-        yield from self._processes()
+        yield from process_families(self._fronts)
 
     async def _counted(self) -> list[list[Metric]]:
         async def count(front: Front) -> list[Metric]:
@@ -182,26 +182,6 @@ class Fronts:
 
         return await asyncio.gather(*map(count, self._fronts))
 
-    def _processes(self) -> Iterable[Metric]:
-        memory = GaugeMetricFamily(
-            "seqserve_front_resident_memory_bytes",
-            "Resident memory of a front process.",
-            labels=["front"],
-        )
-        cpu = CounterMetricFamily(
-            "seqserve_front_cpu_seconds", "CPU time of a front process.", labels=["front"]
-        )
-        restarts = CounterMetricFamily(
-            "seqserve_front_restarts", "Times that a front was started again.", labels=["front"]
-        )
-        for front in self._fronts:
-            label = [str(front.number)]
-            restarts.add_metric(label, front.restarts)
-            if usage := usage_of(front.pids):
-                memory.add_metric(label, usage.resident_bytes)
-                cpu.add_metric(label, usage.cpu_s)
-        return memory, cpu, restarts
-
 
 def part_of(options: ServeOptions, port: int) -> ServeOptions:
     """Returns the options of one front: its part of what bounds the server."""
@@ -209,7 +189,6 @@ def part_of(options: ServeOptions, port: int) -> ServeOptions:
     return replace(
         options,
         port=port,
-        reuse_port=True,
         max_answer_mb=max(1, options.max_answer_mb // count),
         cache_mb=-(-options.cache_mb // count),
         max_connections=options.max_connections and -(-options.max_connections // count),
@@ -235,3 +214,25 @@ def reserved_port(host: str, port: int) -> socket.socket:
             f"--port: cannot listen on {host} port {port}: {error}; --port 0 takes any free one"
         ) from None
     return reserved
+
+
+def process_families(fronts: Iterable[Front]) -> Iterable[Metric]:
+    """Measures the process of each front."""
+    memory = GaugeMetricFamily(
+        "seqserve_front_resident_memory_bytes",
+        "Resident memory of a front process.",
+        labels=["front"],
+    )
+    cpu = CounterMetricFamily(
+        "seqserve_front_cpu_seconds", "CPU time of a front process.", labels=["front"]
+    )
+    restarts = CounterMetricFamily(
+        "seqserve_front_restarts", "Times that a front was started again.", labels=["front"]
+    )
+    for front in fronts:
+        label = [str(front.number)]
+        restarts.add_metric(label, front.restarts)
+        if usage := usage_of(front.pids):
+            memory.add_metric(label, usage.resident_bytes)
+            cpu.add_metric(label, usage.cpu_s)
+    return memory, cpu, restarts

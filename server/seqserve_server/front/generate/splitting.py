@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Protocol
 
-import sentencex
-
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.records import DEFAULT_LANGUAGE, Segmentation, Span
+from seqserve_server.front.generate.sentence_ends import segment
 
 Options = generation_pb2.GenerationOptions
 
@@ -26,8 +25,7 @@ def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
     """Yields the lines or the sentences of a text that are not blank, in order.
 
     They come in lists, of a line or of a piece of one, so that a caller can pause between them: the
-    work for each list is bounded. A sentence ends at the end of its line, too. Sentences end by the
-    rules of Wikimedia's sentencex, https://github.com/wikimedia/sentencex.
+    work for each list is bounded. A sentence ends at the end of its line, too.
     """
     for line in _LINE.finditer(text):
         if segmentation.mode is SegmentationMode.SENTENCES:
@@ -49,7 +47,7 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
     first = 0
     while first < len(line):
         piece = line[first : first + _PIECE_CHARACTERS]
-        sentences = sentencex.segment(language, piece)
+        sentences = segment(language, piece)
         if first + len(piece) < len(line):
             sentences = _settled(sentences) or [piece[: _border(piece, len(piece))]]
         spans = []

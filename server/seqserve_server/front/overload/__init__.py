@@ -26,5 +26,5 @@ grpcio, and ``test_grpc_private_parts.py`` says what to do if a release changes 
 core drops nevertheless are counted in ``seqserve_lost_calls_total``.
 
 Everything here is the state of one front; only the engine's queue is shared by all its clients.
-Operators find the options and their defaults in docs/deploy.md, "Overload".
+Operators find the options and their defaults in docs/overload.md.
 """

@@ -20,7 +20,8 @@ from seqserve.load.arrivals import (
     traced_arrivals,
     within,
 )
-from seqserve.load.load import Load, Share
+from seqserve.load.load import Load
+from seqserve.processes import Share
 
 SOURCES = ["one", "two", "three"]
 

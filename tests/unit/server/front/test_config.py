@@ -9,7 +9,9 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve.options import parse
 from seqserve_server.contract.limits import Provider
+from seqserve_server.front import config
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.fronts.fronts import part_of
 from seqserve_server.process.logs import LogFormat
 
 
@@ -24,7 +26,6 @@ def test_defaults_that_documents_rely_on() -> None:
     assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9464)
     assert options.model_repository is None
     assert options.provider is Provider.CPU
-    assert options.reuse_port is False
     assert options.insecure is False
     assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
     assert options.tokens is None
@@ -48,7 +49,7 @@ def test_flags_win_over_variables() -> None:
 
 
 def test_false_of_a_variable_is_false() -> None:
-    assert read(SEQSERVE_REUSE_PORT="false").reuse_port is False
+    assert read(SEQSERVE_INSECURE="false").insecure is False
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,22 @@ def test_workers_follow_the_cores() -> None:
 def test_every_option_is_explained() -> None:
     for field in dataclasses.fields(ServeOptions):
         assert field.metadata["help"].endswith("."), field.name
+
+
+@pytest.mark.parametrize(
+    ("cores", "fronts"), [(1, 1), (4, 1), (5, 2), (7, 2), (8, 3), (14, 5), (16, 5), (96, 8)]
+)
+def test_front_processes_follow_the_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, fronts: int
+) -> None:
+    monkeypatch.setattr(config, "available_cores", lambda: cores)
+    assert read().front_count() == fronts
+    assert read("--front-processes", "2").front_count() == 2
+
+
+def test_each_front_has_its_part() -> None:
+    options = read("--front-processes", "3", "--max-connections", "10", "--cache-mb", "8")
+    part = part_of(options, 4000)
+    assert (part.port, part.front_count()) == (4000, 3)
+    assert (part.max_answer_mb, part.cache_mb, part.max_connections) == (85, 3, 4)
+    assert part_of(read("--front-processes", "3"), 1).max_connections is None

@@ -1,18 +1,29 @@
-"""Casing: a text that is typed in capitals is read in small letters, which models learnt, and its
-answer is written in capitals."""
+"""Casing: a text in capitals, or a heading in Title Case, is read in the letters that its words
+usually have, which models learnt; an answer to capitals is written in capitals."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.front.generate.records import Asked, Feature, Part, Span, has_prefix, without
+from seqserve_server.text.tokenizer import Tokenizer
 
+_APOSTROPHES = ("'", "’")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_MIN_WORDS = 2
+_LETTERS = re.compile(r"[^\W\d_]++")
+_BEGINNING = re.compile(r"(?<![\w'’])[^\W\d_]++")
+_MIN_WORDS, _MIN_TITLE_WORDS = 2, 3
+_LONG_CHARACTERS = 4
+"""Of a word that Title Case begins with a capital, as it does not "of" and "the"."""
+_ENDING_CHARACTERS = 2
+"""Of what follows an apostrophe and is no word, as in "don't"."""
+_CAPITAL_COST = 1.25
+"""More common with a capital is what begins many sentences, too."""
+_MAX_WORD_CHARACTERS = 40
 
 
 def casing(asked: Asked) -> Feature | None:
@@ -22,19 +33,28 @@ def casing(asked: Asked) -> Feature | None:
     """
     options = asked.options
     is_fixed = has_prefix(options) or options.stop_sequences
-    return _Casing() if options.lower_capitals and not is_fixed else None
+    return _Casing(asked.model.tokenizer) if options.lower_capitals and not is_fixed else None
 
 
 class _Casing(Feature):
     shapes_text = True
 
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
     def read(self, part: Part) -> Part:
-        if not is_all_caps(part.original, part.protected):
+        text, protected = part.original, part.protected
+        if not (is_all_caps(text, protected) or is_title_case(text, protected)):
             return part
-        return part._replace(text=lowercased(part.original, part.protected))
+        return part._replace(text=usual_letters(text, protected, self._cost))
+
+    def _cost(self, word: str) -> tuple[int, float]:
+        ids = self._tokenizer.pieces(word).ids
+        rank = ids[0] if len(ids) == 1 else 0
+        return len(ids), rank * (_CAPITAL_COST if word.istitle() and len(word) > 1 else 1)
 
     def rewrites(self, part: Part) -> bool:
-        return part.text != part.original
+        return part.text != part.original and is_all_caps(part.original, part.protected)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
         if self.rewrites(part):
@@ -47,12 +67,58 @@ def is_all_caps(text: str, protected: Sequence[Span]) -> bool:
     return rest.isupper() and len(_WORD.findall(rest)) >= _MIN_WORDS
 
 
-def lowercased(text: str, protected: Sequence[Span]) -> str:
-    """Writes a text in small letters; each character keeps its place."""
-    characters = [small if len(small := each.lower()) == 1 else each for each in text]
+def is_title_case(text: str, protected: Sequence[Span]) -> bool:
+    """Tells whether a text is a heading whose longer words begin with capitals.
+
+    One of two words is rather a name, and one with a period a sentence.
+    """
+    rest = without(text, protected).rstrip()
+    words = _BEGINNING.findall(rest)
+    long = [word for word in words if len(word) >= _LONG_CHARACTERS]
+    return (
+        len(words) >= _MIN_TITLE_WORDS
+        and sum(word[0].isupper() for word in words) >= _MIN_WORDS
+        and bool(long)
+        and all(word[0].isupper() for word in long)
+        and ". " not in f"{rest} "
+    )
+
+
+def usual_letters(
+    text: str, protected: Sequence[Span], cost: Callable[[str], tuple[int, float]]
+) -> str:
+    """Writes each word of a text in its usual letters; each character keeps its place.
+
+    The first word begins as it did. With capitals amid small letters a word stays: McDonald.
+
+    Args:
+        text: A text in capitals or in Title Case.
+        protected: What stays as it is.
+        cost: Tells how unusual a form of a word is: in how many tokens it is read, then their rank
+            in the vocabulary, which begins with frequent ones.
+    """
+    characters = list(text)
+    is_upper, has_begun = without(text, protected).isupper(), False
+    for match in _LETTERS.finditer(text):
+        word, begin = match[0], match.start()
+        capital = word[0] + "".join(map(_small, word[1:]))
+        forms = [_small(word[0]) + capital[1:]] * has_begun + [capital]
+        if is_upper:
+            forms.append(word)
+        elif word != capital:
+            forms = [word]
+        is_ending = text[begin - 1 : begin] in _APOSTROPHES and len(word) <= _ENDING_CHARACTERS
+        is_known = not is_ending and len(word) <= _MAX_WORD_CHARACTERS
+        best = min(forms, key=cost) if is_known else forms[0]
+        characters[begin : match.end()] = best
+        has_begun = True
     for begin, end in protected:
         characters[begin:end] = text[begin:end]
     return "".join(characters)
+
+
+def _small(letter: str) -> str:
+    return small if len(small := letter.lower()) == 1 else letter
 
 
 def uppercase(message: generation_pb2.Hypothesis) -> None:

@@ -42,8 +42,8 @@ RIGHT = {
 }
 # What docs/documents.md lists: a newer library that is right about one of them fails here, too.
 WRONG = {
-    "en": ["Hello world.|This has no space."],
-    "de": ["Er lebte im 17.| Jahrhundert.", "Er kommt usw. Das war alles."],
+    "en": ["Hello world.|This has no space.", "So am I. Tom left."],
+    "de": ["Heute ist der 3. Tom kommt."],
     "ko": ['"어디 가요?"| 그가 물었다.', '그는 "네."|라고 말했다.'],
     "ja": ["「はい。」|と言った。", "来ました。|No.| 5です。"],
     "ar": ["د.| أحمد وصل اليوم."],

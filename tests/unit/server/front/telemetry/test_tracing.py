@@ -469,8 +469,8 @@ def test_endpoint_that_is_none(endpoint: str) -> None:
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert app._tracing(ServeOptions()) is None
+    assert app.tracing_of(ServeOptions()) is None
     monkeypatch.delitem(sys.modules, "seqserve_server.front.telemetry.tracing")
     monkeypatch.setitem(sys.modules, "opentelemetry.context", None)
     with pytest.raises(StartupError, match=r"--otlp-endpoint.*pip install 'seqserve\[tracing\]'"):
-        app._tracing(ServeOptions(otlp_endpoint="http://localhost:4317"))
+        app.tracing_of(ServeOptions(otlp_endpoint="http://localhost:4317"))

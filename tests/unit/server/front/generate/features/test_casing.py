@@ -1,29 +1,47 @@
-"""What is read in small letters, and answered in capitals."""
+"""What is read in other letters, and answered in capitals."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.generate.features.asking import asked
+from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.generate.features.casing import (
     casing,
     is_all_caps,
-    lowercased,
+    is_title_case,
     uppercase,
+    usual_letters,
 )
 from seqserve_server.front.generate.features.protected import protected_spans
 from seqserve_server.front.generate.records import Span
+
+# The commonest first.
+VOCABULARY = ["the", "in", "i", "I", "was", "born", "terms", "conditions", "us", "US", "Hawaii"]
+VOCABULARY += ["NASA", "may", "May", "Obama", "Italie"]
+
+
+def cost(word: str) -> tuple[int, float]:
+    return (1, VOCABULARY.index(word)) if word in VOCABULARY else (len(word), 0)
+
+
+def read_as(text: str) -> str:
+    kept = protected_spans(text, (), True)
+    if is_all_caps(text, kept) or is_title_case(text, kept):
+        return usual_letters(text, kept, cost)
+    return text
 
 
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("WHERE IS THE STATION?", "where is the station?"),
-        ("ÄRGER MIT ÖL!", "ärger mit öl!"),
-        ("DEAR {Name}, SEE a.example.com/B NOW", "dear {Name}, see a.example.com/B now"),
+        ("WHERE IS THE STATION?", "Where is the station?"),
+        ("ÄRGER MIT ÖL!", "Ärger mit öl!"),
+        ("DEAR {Name}, SEE a.example.com/B NOW", "Dear {Name}, see a.example.com/B now"),
+        ("OBAMA, BORN IN HAWAII IN MAY, DOESN'T", "Obama, born in Hawaii in may, doesn't"),
+        ("SO NASA TOLD US: L’ITALIE", "So NASA told us: l’Italie"),
         # A word alone, and letters alone, may be names.
         ("NASA", "NASA"),
         ("I AM", "I AM"),
@@ -32,21 +50,35 @@ from seqserve_server.front.generate.records import Span
         ("어디 있습니까 지금?", "어디 있습니까 지금?"),
         ("12 34", "12 34"),
         ("", ""),
+        ("Terms and Conditions", "Terms and conditions"),
+        ("Barack Obama was Born in Hawaii", "Barack Obama was born in Hawaii"),
+        ("Born in the US: McDonald", "Born in the US: McDonald"),
+        ("Who was Born in {Our Town}?", "Who was born in {Our Town}?"),
+        # Two words may be a name, and names are in sentences.
+        ("Obama Terms", "Obama Terms"),
+        ("Bob was born in Hawaii", "Bob was born in Hawaii"),
+        ("In the End Bob Left.", "In the End Bob Left."),
+        ("Bob Terms left Hawaii", "Bob Terms left Hawaii"),
     ],
 )
-def test_a_text_in_capitals_is_read_in_small_letters_but_for_what_it_keeps(
-    text: str, read: str
-) -> None:
-    kept = protected_spans(text, (), True)
-    assert (lowercased(text, kept) if is_all_caps(text, kept) else text) == read
+def test_a_text_in_capitals_or_title_case_is_read_in_usual_letters(text: str, read: str) -> None:
+    assert read_as(text) == read
 
 
 @given(st.text(), st.integers(0, 5), st.integers(0, 5))
 def test_each_character_keeps_its_place(text: str, begin: int, length: int) -> None:
     kept = [Span(begin, begin + length)] if begin + length <= len(text) else []
-    small = lowercased(text, kept)
-    assert len(small) == len(text)
-    assert all(small[slice(*span)] == text[slice(*span)] for span in kept)
+    written = usual_letters(text, kept, cost)
+    assert len(written) == len(text)
+    assert all(written[slice(*span)] == text[slice(*span)] for span in kept)
+
+
+def test_the_vocabulary_of_the_model_tells_what_is_usual() -> None:
+    feature = casing(asked(lower_capitals=True))
+    assert feature
+    capitals, heading = map(feature.read, (part("WE SAW BOB"), part("How We Found Bob")))
+    assert (capitals.text, feature.rewrites(capitals)) == ("We saw bob", True)
+    assert (heading.text, feature.rewrites(heading)) == ("How we found bob", False)
 
 
 def test_what_a_target_begins_or_ends_with_has_its_letters() -> None:
