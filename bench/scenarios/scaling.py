@@ -24,7 +24,7 @@ from bench.drivers.seqserve import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
 from bench.requests import mixed
-from bench.served import ServedRun, medians, serve
+from bench.served import Served, served_table
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
@@ -104,12 +104,9 @@ class _Case:
     """A layout with its engines, its servers, and what they did in each round."""
 
     layout: Layout
-    team: list[EngineProcess] = field(default_factory=list)
-    servers: dict[int, ServerProcess] = field(default_factory=dict)
-    """By the number of fronts."""
+    team: Sequence[EngineProcess]
+    served: Served
     alone: list[LoopRun] = field(default_factory=list)
-    served: dict[tuple[int, int], list[ServedRun]] = field(default_factory=dict)
-    """By the numbers of fronts and of callers."""
 
     def decode(self) -> None:
         """Lets the engines decode their sentences, all at the same time."""
@@ -126,15 +123,6 @@ class _Case:
         )
         self.alone.append(total)
 
-    def serve(self, texts: Sequence[str], plan: Plan) -> None:
-        """Lets callers ask each server."""
-        for fronts, server in self.servers.items():
-            for callers in plan.callers or [_CALLERS_OF_A_ROW * self.layout.rows]:
-                several = self.served.setdefault((fronts, callers), [])
-                most = max(self.servers)
-                run = serve(server, texts, callers, plan.turn_s, most, len(several))
-                several.append(run)
-
     def report(self, one: Sequence[LoopRun]) -> dict[str, Any]:
         """Computes medians of all rounds but the first, and ratios within them."""
         alone, speeds = self.alone[1:], [run.tokens_per_s for run in self.alone[1:]]
@@ -145,17 +133,7 @@ class _Case:
             "by_one_core": spread_of_ratios(speeds, [run.tokens_per_s for run in one]),
             "sentences_per_s": statistics.median(sentences),
             "engine_ms": statistics.median(1e3 * run.cpu_s / run.sources for run in alone),
-            "served": [
-                {
-                    "fronts": fronts,
-                    "callers": callers,
-                    **medians(runs[1:]),
-                    "by_engine": spread_of_ratios(
-                        [run.requests_per_s for run in runs[1:]], sentences
-                    ),
-                }
-                for (fronts, callers), runs in self.served.items()
-            ],
+            "served": self.served.report(by_engine=sentences),
         }
 
 
@@ -171,28 +149,29 @@ def measure_artifact(artifact: Path, plan: Plan) -> Iterator[dict[str, Any]]:
     ):
         plain = seqserve_server(artifact, Path(place))
         # Most of a start waits for files or runs on one core.
-        starts: list[tuple[_Case, list[Future[EngineProcess]]]] = [
-            (
-                _Case(layout),
-                [
-                    starters.submit(_engine, artifact, layout, each, number)
-                    for number in range(layout.processes)
-                ],
-            )
+        starts: dict[Layout, list[Future[EngineProcess]]] = {
+            layout: [
+                starters.submit(_engine, artifact, layout, each, number)
+                for number in range(layout.processes)
+            ]
             for layout in chosen
-        ]
-        for case, engines in starts:
-            case.team = [stack.enter_context(engine.result()) for engine in engines]
+        }
+        cases = []
+        for layout, engines in starts.items():
+            team = [stack.enter_context(engine.result()) for engine in engines]
+            servers = {}
             for fronts in plan.fronts or [ServeOptions().front_count()]:
-                log = Path(place) / f"{_name(case.layout._asdict())}, {fronts}.log"
-                server = ServerProcess(_server(plain, case.layout, fronts), log)
-                case.servers[fronts] = stack.enter_context(server)
-        cases, texts = [case for case, _ in starts], mixed(each)
+                log = Path(place) / f"{_name(layout._asdict())}, {fronts}.log"
+                server = ServerProcess(_server(plain, layout, fronts), log)
+                servers[fronts] = stack.enter_context(server)
+            cases.append(_Case(layout, team, Served(servers)))
+        texts = mixed(each)
         # Round 0 only warms up.
         for round_ in range(plan.rounds + 1):
             for case in cases:
                 case.decode()
-                case.serve(texts, plan)
+                callers = plan.callers or [_CALLERS_OF_A_ROW * case.layout.rows]
+                case.served.take_turns(texts, callers, plan.turn_s)
             if round_:
                 yield _report(manifest, cases)
 
@@ -239,18 +218,6 @@ def _seconds(artifact: Path) -> float:
         return engine.decode().wall_s
 
 
-_SERVED = {
-    "served": "{name}",
-    "fronts, callers": "{fronts}, {callers:,}",
-    "requests/s": "{requests_per_s:,.0f}",
-    "times the engines' sentences/s": "{ratio}",
-    "CPU ms a request: fronts": "{front_ms:.2f}",
-    "engines (alone)": "{engine_ms:.2f} ({alone_ms:.2f})",
-    "load": "{load_ms:.2f}",
-    "cores of the busiest front": "{busiest_front:.2f}",
-}
-
-
 def tables(report: dict[str, Any]) -> list[Table]:
     """Lays out what :func:`measure` yielded: the engines alone, then what callers get."""
     model = f"{report['model']}, {report['precision']}"
@@ -259,27 +226,24 @@ def tables(report: dict[str, Any]) -> list[Table]:
             _name(layout),
             f"{layout['tokens_per_s']:,.0f}",
             f"{layout['sentences_per_s']:,.0f}",
+            f"{layout['engine_ms']:.2f}",
             shown(layout["by_one_core"]),
         ]
         for layout in report["layouts"]
     ]
-    head = [model, "tokens/s", "sentences/s", "times one core"]
+    head = [model, "tokens/s", "sentences/s", "CPU ms each", "times one core"]
     share, busy = report["outside_share"], report["busy_workers_at_most"]
     note = (
         f"{_ROWS} sentences in flight on each core; {share:.1%} of a step is outside ONNX Runtime,"
         f" so a process keeps {busy:.0f} workers busy at most."
     )
     served = [
-        run
-        | {
-            "name": _name(layout),
-            "ratio": shown(run["by_engine"]),
-            "alone_ms": layout["engine_ms"],
-        }
+        run | {"name": _name(layout), "ratio": shown(run["by_engine"])}
         for layout in report["layouts"]
         for run in layout["served"]
     ]
-    return [Table(head, rows, note), Table.of(_SERVED, served)]
+    after = {"times the engines' sentences/s": "{ratio}"}
+    return [Table(head, rows, note), served_table(served, {"served": "{name}"}, after)]
 
 
 def _name(layout: dict[str, Any]) -> str:

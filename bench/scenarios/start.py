@@ -25,10 +25,10 @@ def measure(rounds: int, artifact: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         command, log = seqserve_server(artifact, Path(place)), Path(place) / "log"
         starts = []
-        for round_ in range(rounds):
+        for _ in range(rounds):
             with ServerProcess(command, log) as server:
                 ready_mb = server.resident_bytes() / _MB
-                serve(server, everyday(), _CALLERS, _LOAD_S, 1, round_)
+                serve(server, everyday(), _CALLERS, _LOAD_S)
                 loaded_mb = server.resident_bytes() / _MB
                 starts.append((server.ready_after_s, ready_mb, loaded_mb))
     figures = zip(("ready_s", "ready_mb", "loaded_mb"), zip(*starts, strict=True), strict=True)
