@@ -10,6 +10,7 @@ Source: Chen et al. 2016, "Net2Net: Accelerating Learning via Knowledge Transfer
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from seqserve_export.restore import restore
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.positions import SinusoidalPositions
 from seqserve_model.transformer import Transformer
+from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.text.tokenizer import FILE, Tokenizer
 
 INT8 = "base-int8"
@@ -60,6 +62,14 @@ def _write_int8(model: Transformer, tokenizer: Tokenizer, repository: Path) -> P
     sources = [tokenizer.encode(text) for text in everyday()]
     integers = quantize(model, calibrate(model, sources), Scales.STATIC, Caches.INT8)
     return write_unproven(integers, repository, INT8, tokenizer)
+
+
+def give_languages(artifact: Path, copy: Path) -> None:
+    """Gives a copy the languages of its model, and the options that this recommends."""
+    known, path = json.loads((artifact / MANIFEST).read_text(encoding="utf-8")), copy / MANIFEST
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest |= {name: known[name] for name in ("template", "generation")}
+    path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def _tokenizer(artifact: Path, model: Transformer) -> Tokenizer:

@@ -22,6 +22,7 @@ from typing import Any
 
 import uvloop
 
+from bench import base_size_copy
 from bench.drivers.libretranslate import packages_of
 from bench.drivers.server_process import (
     Server,
@@ -37,7 +38,7 @@ from bench.tables import Table, shown, spread, spread_of_ratios
 from seqserve.load.answer import percentile
 from seqserve.load.http_caller import HttpConnection
 from seqserve.load.loops import call
-from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.manifest import FILE, Manifest
 
 OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
 _MB = 1e6
@@ -72,21 +73,30 @@ class _Running:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """Runs the comparison.
+    """Runs the comparison with the shipped model, and with its copy at Marian's base size.
 
     Returns:
         For each size of a beam the figures of each server by round, and their resident memory; what
-        HTTP adds to a call alone.
+        HTTP adds to a call alone. The same of the copy is in ``base``.
     """
     plan = Plan(rounds=rounds)
-    integers, _ = shipped_artifacts()
-    report: dict[str, Any] = {"model": Manifest.read(integers).label, "plan": asdict(plan)}
+    integers, floats = shipped_artifacts()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        packages = packages_of(integers, folder)
-        for beam_size in plan.beam_sizes:
-            with _started(integers, packages, beam_size, folder) as running:
-                report[f"beam_{beam_size}"] = uvloop.run(_measured(running, plan))
+        report = _report(integers, integers, folder / "shipped", plan)
+        copies = base_size_copy.write(floats, folder)
+        base_size_copy.give_languages(integers, copies["int8"])
+        report["base"] = _report(copies["int8"], copies["fp32"], folder / "base", plan)
+    return report
+
+
+def _report(artifact: Path, weights: Path, folder: Path, plan: Plan) -> dict[str, Any]:
+    folder.mkdir()
+    report: dict[str, Any] = {"model": Manifest.read(artifact).label, "plan": asdict(plan)}
+    packages = packages_of(weights, folder)
+    for beam_size in plan.beam_sizes:
+        with _started(artifact, packages, beam_size, folder) as running:
+            report[f"beam_{beam_size}"] = uvloop.run(_measured(running, plan))
     return report
 
 
@@ -117,7 +127,7 @@ def _started(
 
 
 def _set_beam(models: Path, beam_size: int) -> None:
-    [path] = models.glob("*/*/manifest.json")
+    [path] = models.glob(f"*/*/{FILE}")
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["generation"]["beam_size"] = beam_size
     path.write_text(json.dumps(manifest), encoding="utf-8")
@@ -251,7 +261,8 @@ _ROWS = {
 def tables(report: dict[str, Any]) -> list[Table]:
     """Lays out what :func:`measure` returned: a table for each beam, and what HTTP costs."""
     sizes = report["plan"]["beam_sizes"]
-    return [*(_table(report, size) for size in sizes), _cost(report, sizes[0])]
+    parts = [report, report["base"]] if "base" in report else [report]
+    return [*(_table(part, size) for part in parts for size in sizes), _cost(report, sizes[0])]
 
 
 def _table(report: dict[str, Any], beam_size: int) -> Table:

@@ -89,10 +89,9 @@ Answer: TypeAlias = Ranked | Divided | None
 
 def ranked(result: Result, others: Iterable[str], is_marked: bool) -> Ranked:
     """Returns what is needed of a result, and of the next best texts."""
-    best = translation_of(result)
-    links = best.alignment if is_marked else ()
+    links = translation_of(result).alignment if is_marked else ()
     packed = array("I", (place for link in links for place in link)).tobytes()
-    return [(best.text, packed), *((text, b"") for text in others)]
+    return [(result.text, packed), *((text, b"") for text in others)]
 
 
 def read(job: Job) -> list[list[Part]]:

@@ -134,6 +134,8 @@ async def _answers_of(
     options = {
         "segmentation": "sentences",
         "keep_placeholders": True,
+        # Nobody sees them, and steps without are cheaper.
+        "return_scores": False,
         "target_language": target,
         **(options or {}),
     }

@@ -23,7 +23,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.engine_client.engine import Receive
-from seqserve_server.front.generate.engine_call import CachedCall
+from seqserve_server.front.generate.engine_call import EngineCall, answer_of
+from seqserve_server.front.generate.part_call import CachedCall
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.telemetry.call_record import CallRecord
@@ -150,7 +151,9 @@ class Rig:
         )
         record = CallRecord(path="/s/m", request_id="1")
         assert self.model.answers is not None
-        call = CachedCall(self.model.engine, self.model.answers, spec, record)
+        call: EngineCall[Finished] = CachedCall(
+            self.model.answers, self.model.engine, spec, record, answer_of
+        )
         caller: Caller
 
         async def answer() -> Finished:
@@ -158,7 +161,7 @@ class Rig:
                 async for tokens in call.progress():
                     caller.streamed += tokens
                 return call.result()
-            return await call.finished(retries=question.in_time)
+            return await call.begin(retries=question.in_time)
 
         caller = Caller(spec, asyncio.get_running_loop().create_task(answer()))
         self.callers.append(caller)

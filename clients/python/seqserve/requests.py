@@ -67,17 +67,23 @@ def with_source(
     return _set_field(request, "source", source)
 
 
+def with_sources(
+    template: generation_pb2.GenerateRequest, sources: Sequence[str]
+) -> generation_pb2.GenerateBatchRequest:
+    """Builds the request of a batch from the request of each of its sources without it."""
+    request = generation_pb2.GenerateBatchRequest(
+        model=template.model, version=template.version, priority=template.priority
+    )
+    if template.HasField("options"):
+        request.options.CopyFrom(template.options)
+    return _set_field(request, "sources", sources)
+
+
 def generate_batch_request(
     sources: Sequence[str], **options: Unpack[GenerateOptions]
 ) -> generation_pb2.GenerateBatchRequest:
     """Builds the request of GenerateBatch; all sources have the same options."""
-    single = generate_request("", **options)
-    request = generation_pb2.GenerateBatchRequest(
-        model=single.model, version=single.version, priority=single.priority
-    )
-    if single.HasField("options"):
-        request.options.CopyFrom(single.options)
-    return _set_field(request, "sources", sources)
+    return with_sources(generate_request("", **options), sources)
 
 
 def generate_bulk_request(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+
 from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import (
@@ -46,18 +48,7 @@ _placement_of = _members_of(results.Placement, generation_pb2.Placement)
 def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
     """Converts the response of Generate."""
     _check(len(response.hypotheses) > 0, "no hypothesis")
-    return _converted(
-        results.Result,
-        response,
-        hypotheses=tuple(map(_hypothesis_of, response.hypotheses)),
-        timings=_converted(results.Timings, response.timings),
-        segments=tuple(map(_segment_of, response.segments)),
-        source_warnings=tuple(map(_warning_of, response.source_warnings)),
-        legs=tuple(map(_leg_of, response.legs)),
-        detected_language=_detected_of(response.detected_language)
-        if response.HasField("detected_language")
-        else None,
-    )
+    return _result_of(response)
 
 
 def outcomes_of(
@@ -116,7 +107,7 @@ def languages_of(
     response: generation_pb2.DetectLanguageResponse,
 ) -> list[results.DetectedLanguage]:
     """Converts the response of DetectLanguage."""
-    return [_detected_of(language) for language in response.languages]
+    return [*map(_detected_of, response.languages)]
 
 
 def model_of(message: model_pb2.Model) -> Model:
@@ -152,44 +143,6 @@ def _term_of(message: generation_pb2.Term) -> tuple[str, str]:
     return message.source, message.target
 
 
-def _leg_of(message: generation_pb2.Leg) -> results.Leg:
-    return _converted(
-        results.Leg,
-        message,
-        stop_reason=_stop_reason_of(message.stop_reason),
-        confidence=message.confidence if message.HasField("confidence") else None,
-    )
-
-
-def _detected_of(message: generation_pb2.DetectedLanguage) -> results.DetectedLanguage:
-    return _converted(results.DetectedLanguage, message)
-
-
-def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
-    return _converted(
-        results.Hypothesis,
-        message,
-        score=message.score if message.HasField("score") else None,
-        normalized_score=message.normalized_score if message.HasField("normalized_score") else None,
-        stop_reason=_stop_reason_of(message.stop_reason),
-        top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
-        attention=tuple(tuple(token.weights) for token in message.attention),
-        unmet_terms=tuple(map(_term_of, message.unmet_terms)),
-        confidence=message.confidence if message.HasField("confidence") else None,
-        alignment=_alignment_of(message.alignment),
-        kept=tuple(map(_kept_of, message.kept)),
-    )
-
-
-def _segment_of(message: generation_pb2.Segment) -> results.Segment:
-    return _converted(
-        results.Segment,
-        message,
-        hypotheses=tuple(map(_hypothesis_of, message.hypotheses)),
-        source_warnings=tuple(map(_warning_of, message.source_warnings)),
-    )
-
-
 def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedToken, ...]:
     columns = (
         message.source_begins,
@@ -207,10 +160,6 @@ def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedTok
         )
         for source_begin, source_end, target_begin, target_end in zip(*columns, strict=True)
     )
-
-
-def _kept_of(message: generation_pb2.KeptText) -> results.KeptText:
-    return _converted(results.KeptText, message, placement=_placement_of(message.placement))
 
 
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:
@@ -240,6 +189,40 @@ def _converted(kind: type[R], message: Any, **converted: Any) -> R:
     return kind(**converted)
 
 
+def _reader(
+    kind: type[R], message: type[Any], **converters: Callable[[Any], Any]
+) -> Callable[[Any], R]:
+    """Returns what converts messages of a type.
+
+    Most fields of most messages are not set, so that only those are read that are.
+    """
+    unset: dict[str, Any] = {}
+    for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
+        value = getattr(message(), name)
+        if "None" in field.type:
+            unset[name] = None
+        elif type(value) in _SCALARS or isinstance(value, Message):
+            unset[name] = converters[name](value) if name in converters else value
+        else:
+            unset[name] = ()
+
+    def read(message: Any) -> R:
+        values = unset.copy()
+        for field, value in message.ListFields():
+            name = field.name
+            if name in converters:
+                values[name] = converters[name](value)
+            elif name in values:
+                values[name] = value if type(value) in _SCALARS else tuple(value)
+        return kind(**values)
+
+    return read
+
+
+def _each(convert: Callable[[Any], R]) -> Callable[[Iterable[Any]], tuple[R, ...]]:
+    return lambda messages: tuple(map(convert, messages))
+
+
 def _check(condition: bool, otherwise: str) -> None:
     if not condition:
         raise InternalError("INTERNAL", f"the server answered with {otherwise}")
@@ -247,3 +230,35 @@ def _check(condition: bool, otherwise: str) -> None:
 
 def _check_lengths(*columns: Collection[Any], of: str, what: str = "score") -> None:
     _check(len(set(map(len, columns))) == 1, f"{of} that lack a {what}")
+
+
+_timings_of = _reader(results.Timings, generation_pb2.Timings)
+_detected_of = _reader(results.DetectedLanguage, generation_pb2.DetectedLanguage)
+_kept_of = _reader(results.KeptText, generation_pb2.KeptText, placement=_placement_of)
+_leg_of = _reader(results.Leg, generation_pb2.Leg, stop_reason=_stop_reason_of)
+_hypothesis_of = _reader(
+    results.Hypothesis,
+    generation_pb2.Hypothesis,
+    stop_reason=_stop_reason_of,
+    top_tokens=_each(_top_tokens_of),
+    attention=_each(lambda token: tuple(token.weights)),
+    unmet_terms=_each(_term_of),
+    alignment=_alignment_of,
+    kept=_each(_kept_of),
+)
+_segment_of = _reader(
+    results.Segment,
+    generation_pb2.Segment,
+    hypotheses=_each(_hypothesis_of),
+    source_warnings=_each(_warning_of),
+)
+_result_of = _reader(
+    results.Result,
+    generation_pb2.GenerateResponse,
+    hypotheses=_each(_hypothesis_of),
+    timings=_timings_of,
+    segments=_each(_segment_of),
+    source_warnings=_each(_warning_of),
+    legs=_each(_leg_of),
+    detected_language=_detected_of,
+)

@@ -158,6 +158,8 @@ class CorpusOptions(DecodingOptions):
         from seqserve_server.offline.offline import template_of
 
         set_options = {name: value for name, value in self.decoding().items() if value is not None}
+        # Steps without scores are cheaper.
+        set_options.setdefault("return_scores", False)
         return EngineSettings(
             model=str(folder.resolve()),
             workers=workers,

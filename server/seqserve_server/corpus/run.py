@@ -25,9 +25,9 @@ from seqserve_server.corpus.engine import Pool
 
 C = TypeVar("C")
 
-_CHUNKS_PER_ENGINE = 8
+_CHUNKS_PER_ENGINE = 4
 """Chunks in flight for each engine: its batch stays full while one of them has a long text."""
-_CHUNK_TEXTS, _CHUNK_CHARACTERS = 64, 100_000
+_CHUNK_TEXTS, _CHUNK_CHARACTERS = 128, 100_000
 
 
 class CorpusRun:

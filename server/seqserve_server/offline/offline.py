@@ -8,18 +8,19 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import closing
+from contextlib import aclosing, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Self, TypeAlias, Unpack, overload
+from typing import Any, Self, TypeAlias, Unpack, overload
 
 from seqserve import requests, responses
 from seqserve._transport.status import error_within
 from seqserve.arguments import WINDOW, checked_sources
 from seqserve.errors import CallError, Cancelled, invalid_argument
 from seqserve.results import Result
-from seqserve.v1 import generation_pb2
 from seqserve.v1.generation_options import GenerationOptions
+from seqserve.v1.generation_pb2 import GenerateRequest, GenerateResponse
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.limits import Provider
@@ -36,11 +37,11 @@ from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
 from seqserve_server.offline.model_folder import model_folder
 
-Outcome: TypeAlias = generation_pb2.GenerateResponse | CallError
+Outcome: TypeAlias = GenerateResponse | CallError
 """The response to a text, or its own error."""
 
+# More than of a server: nobody waits for the next token.
 _MAX_SOURCE_TOKENS_PER_STEP = 512
-"""More than of a server: nobody waits for the next token."""
 _UNLIMITED = 1_000_000
 _CLOSED = ("CANCELLED", "the model is closed")
 _UNLIMITED_BYTES = 1 << 60
@@ -124,7 +125,6 @@ class Offline:
         # Its callers bound what they ask for.
         memory = ServerResources(answers=FairMemory(_UNLIMITED_BYTES))
         self._call = ServerCall(path="", request_id="offline", resources=memory)
-        self._window = Window(self._engine.capacity.slots)
         self._lock = threading.Lock()
         self._is_closed = False
         self._closing = asyncio.Event()
@@ -201,7 +201,7 @@ class Offline:
         return _results(self.outcomes(checked_sources(texts), template_of(options)))
 
     def outcomes(
-        self, texts: Iterable[str], template: generation_pb2.GenerateRequest
+        self, texts: Iterable[str], template: GenerateRequest
     ) -> Generator[Outcome, None, None]:
         """Answers texts as :meth:`generate_iter` does, with messages of ``seqserve.v1``."""
         most = WINDOW * self._engine.capacity.slots
@@ -217,36 +217,44 @@ class Offline:
             for future in waiting:
                 future.cancel()
 
-    def begin(
-        self, texts: Sequence[str], template: generation_pb2.GenerateRequest
-    ) -> Future[list[Outcome]]:
-        """Begins to answer texts, all at once; the caller bounds how many.
-
-        Cancelling the future cancels what is in flight.
-        """
+    def begin(self, texts: Sequence[str], template: GenerateRequest) -> Future[list[Outcome]]:
+        """Begins to answer texts, all at once; cancelling the future cancels what is in flight."""
         with self._lock:
             if self._is_closed:
                 raise Cancelled(*_CLOSED)
             return asyncio.run_coroutine_threadsafe(self._all(texts, template), self._loop)
 
-    async def _all(
-        self, texts: Sequence[str], template: generation_pb2.GenerateRequest
-    ) -> list[Outcome]:
-        return await asyncio.gather(*(self._answered(text, template) for text in texts))
-
-    async def _answered(self, text: str, template: generation_pb2.GenerateRequest) -> Outcome:
-        call = self._call.child()
+    async def _all(self, texts: Sequence[str], template: GenerateRequest) -> list[Outcome]:
+        if not texts:
+            return []
+        call, half = self._call.child(), len(texts) // 2
+        outcomes: dict[int, Outcome] = {}
         try:
-            request = requests.with_source(template, text)
+            of_texts: Any = requests.with_sources if half else requests.with_source
+            request = of_texts(template, texts if half else texts[0])
             route = route_to([self._model], request, self._glossaries, call, is_bulk=True)
-            job = await read(request, route, call, self._window)
-            return await answer(job, job.sources[0])
+            job = await read(request, route, call)
+            # Sources of similar length are encoded together.
+            order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+            sources, places = [job.sources[place] for place in order], iter(order)
+            answers = Window(len(texts)).in_order(sources, partial(answer, job))
+            async with aclosing(answers):
+                async for each in answers:
+                    try:
+                        outcomes[next(places)] = each.result()
+                    except ServiceError as error:
+                        outcomes[next(places)] = error_within(call.failed(error))
         except CallError as error:
-            return error
+            outcomes[0] = error
         except ServiceError as error:
-            return error_within(call.failed(error))
+            outcomes[0] = error_within(call.failed(error))
         finally:
             call.release_memory()
+        if len(outcomes) < len(texts):
+            # The error may be that of one text, or of so many together.
+            halves = texts[:half], texts[half:]
+            return [each for texts in halves for each in await self._all(texts, template)]
+        return [outcomes[place] for place in range(len(texts))]
 
     def close(self) -> None:
         """Ends the threads; texts that have no answer yet fail. Again does nothing."""
@@ -276,7 +284,7 @@ def _results(
                 yield responses.result_of(outcome)
 
 
-def template_of(options: GenerationOptions) -> generation_pb2.GenerateRequest:
+def template_of(options: GenerationOptions) -> GenerateRequest:
     """Builds the request of every text from its options."""
     for name in options:
         if name not in GenerationOptions.__annotations__:

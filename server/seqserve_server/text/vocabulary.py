@@ -10,7 +10,7 @@ import tokenizers
 
 from seqserve.errors import OptionError
 from seqserve_server.text.library import fault_of
-from seqserve_server.text.words import START, Joiner, WordCache, has_rules
+from seqserve_server.text.words import START, Joiner, Spellings, WordCache, has_rules
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 
@@ -47,15 +47,15 @@ class Vocabulary:
             raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
 
     @cached_property
-    def spelled(self) -> dict[int, str]:
+    def spelled(self) -> Spellings:
         """Each token as it is spelled, by its id."""
         vocabulary = self.library.get_vocab()
-        return {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+        spelled = {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+        return Spellings(spelled, UNK)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Spells tokens."""
-        spelled = self.spelled
-        return [spelled.get(id_, UNK) for id_ in ids]
+        return [*map(self.spelled.__getitem__, ids)]
 
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token; None if the model has none."""

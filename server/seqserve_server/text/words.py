@@ -98,12 +98,24 @@ class Joiner:
     ) -> None:
         """Takes what joins any tokens, those that are written, and those of them that are bytes."""
         self._join = join
-        self._written = {id_: token.replace(START, " ") for id_, token in spelled.items()}
+        self._written = Spellings(
+            {id_: token.replace(START, " ") for id_, token in spelled.items()}
+        )
         self._byte_ids = frozenset(byte_ids)
 
     def join(self, ids: Sequence[int]) -> str:
         """Joins tokens to a text, without those that are not written."""
         if not self._byte_ids.isdisjoint(ids):
             return self._join(ids)
-        written = self._written
-        return "".join([written.get(id_, "") for id_ in ids]).removeprefix(" ")
+        return "".join(map(self._written.__getitem__, ids)).removeprefix(" ")
+
+
+class Spellings(dict[int, str]):
+    """Tokens in the order of their ids, with another text for every id that has none."""
+
+    def __init__(self, spelled: Mapping[int, str], other: str = "") -> None:
+        super().__init__(sorted(spelled.items()))
+        self._other = other
+
+    def __missing__(self, id_: int) -> str:
+        return self._other

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from bench.base_size_copy import enlarged
+from bench.base_size_copy import enlarged, give_languages
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.search import greedy_in_batches
@@ -64,3 +66,13 @@ def test_it_writes_the_same_words(model: Transformer) -> None:
         for one in (model.float(), enlarged(model, LARGE).float())
     )
     assert targets == expected
+
+
+def test_a_copy_has_the_languages_and_the_recommended_options_of_its_model(tmp_path: Path) -> None:
+    known = {"name": "en-de", "template": {"source_languages": ["en"]}, "generation": {"keep": []}}
+    for name, manifest in (("model", known), ("copy", {"name": "base-int8"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest))
+    give_languages(tmp_path / "model", tmp_path / "copy")
+    copied = json.loads((tmp_path / "copy" / "manifest.json").read_text())
+    assert copied == known | {"name": "base-int8"}

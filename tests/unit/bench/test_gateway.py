@@ -30,6 +30,10 @@ def test_ratios_are_those_within_a_round() -> None:
     assert greedy.head[:4] == ["en-de/2, greedy", OURS, LIBRE, PLAIN]
     assert greedy.rows[0][1:] == ["450", "200", "450", "2.50 (2.00-3.00)", "1.00 (1.00-1.00)"]
     assert beam.head[0] == "en-de/2, beam of 4"
+    report["base"] = report | {"model": "base-int8/1"}
+    titles = [table.head[0] for table in tables(report)]
+    assert titles[2:4] == ["base-int8/1, greedy", "base-int8/1, beam of 4"]
+    assert len(titles) == 5
     assert [row[1:] for row in cost.rows] == [
         ["4.00", ""],
         ["4.50", "0.50 (0.50-0.50)"],

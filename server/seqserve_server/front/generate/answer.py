@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
+from typing import Any, TypeVar
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.front.generate.engine_call import EngineCall, engine_call
+from seqserve_server.front.generate.engine_call import EngineCall, answer_of
 from seqserve_server.front.generate.job import Job, Onward
 from seqserve_server.front.generate.joined import Joined
-from seqserve_server.front.generate.pivot import AnswerPart, Streamed, join_legs, stream_then, then
+from seqserve_server.front.generate.part_call import engine_call
+from seqserve_server.front.generate.pivot import Streamed, join_legs, stream_then, then
 from seqserve_server.front.generate.records import Part, Source
 from seqserve_server.front.generate.response import response_of
+from seqserve_server.front.overload.turns import run_now, run_slowly
 from seqserve_server.text.tokenizer import Tokenizer
 
 Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece
+Finish = TypeVar("Finish")
 
 
-async def answer(job: Job, source: Source | ServiceError) -> Response:
-    """Answers a source of a job, once all its parts are finished."""
+def answer(job: Job, source: Source | ServiceError) -> Awaitable[Response]:
+    """Begins to answer a source of a job; the response comes once all its parts are finished.
+
+    Where that takes no more than a request to the engine, it takes no task either.
+    """
     if isinstance(source, ServiceError):
         raise source
-    answer_part = _answering(job, is_bulk=_is_bulk(job, source))
-    if not source.is_divided:
-        response = await answer_part(source.parts[0])
-        assert response is not None
-    else:
+    is_bulk = _is_bulk(job, source)
+    if len(source.parts) == 1:
+        return _answering(job, partial(_of_lone, job, source), is_bulk=is_bulk)(source.parts[0])
+    return _answer_parts(job, source, is_bulk=is_bulk)
+
+
+async def _answer_parts(job: Job, source: Source, *, is_bulk: bool) -> Response:
+    joined = Joined(source)
+    answer_part = _answering(job, _unchanged, is_bulk=is_bulk)
+    async with aclosing(job.window.in_order(source.parts, answer_part)) as responses:
+        async for each in responses:
+            joined.add(each.result())
+    return _annotated(job, _joined(job, joined))
+
+
+def _of_lone(job: Job, source: Source, response: Response | None) -> Response:
+    if source.is_divided:
         joined = Joined(source)
-        if len(source.parts) == 1:
-            joined.add(await answer_part(source.parts[0]))
-        else:
-            async with aclosing(job.window.map_in_order(source.parts, answer_part)) as responses:
-                async for each in responses:
-                    joined.add(each)
+        joined.add(response)
         response = _joined(job, joined)
+    assert response is not None
     return _annotated(job, response)
 
 
@@ -61,10 +78,10 @@ async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
                     yield _annotated(job, each)
                     return
     else:
-        answer_part = _answering(job, is_bulk=is_bulk)
-        async with aclosing(job.window.map_in_order(parts, answer_part)) as responses:
+        answer_part = _answering(job, _unchanged, is_bulk=is_bulk)
+        async with aclosing(job.window.in_order(parts, answer_part)) as responses:
             async for response in responses:
-                yield Piece(text=joined.add(response))
+                yield Piece(text=joined.add(response.result()))
     if rest := joined.rest():
         yield Piece(text=rest)
     yield _annotated(job, _joined(job, joined))
@@ -75,19 +92,51 @@ def _is_bulk(job: Job, source: Source) -> bool:
     return job.is_bulk or len(source.parts) > 1
 
 
-def _answering(job: Job, *, is_bulk: bool) -> AnswerPart:
-    first = partial(_answer_part, job, is_bulk)
+def _unchanged(response: Response | None) -> Response | None:
+    return response
+
+
+def _answering(
+    job: Job, finish: Callable[[Response | None], Finish], *, is_bulk: bool
+) -> Callable[[Part], Awaitable[Finish]]:
+    """Returns what begins to answer a part; the response to it is finished by ``finish``."""
     if job.onward is None:
-        return first
-    return then(first, partial(_answer_onward, job.onward, is_bulk), (job.hop, job.onward.hop))
+        return partial(_answer_part, job, is_bulk, finish)
+    first = partial(_answer_part, job, is_bulk, _unchanged)
+    both = then(first, partial(_answer_onward, job.onward, is_bulk), (job.hop, job.onward.hop))
+
+    async def finished(part: Part) -> Finish:
+        return finish(await both(part))
+
+    return finished
 
 
-async def _answer_part(job: Job, is_bulk: bool, part: Part) -> Response | None:
+def _answer_part(
+    job: Job, is_bulk: bool, finish: Callable[[Response | None], Finish], part: Part
+) -> Awaitable[Finish]:
     if not part.tokens:
-        return None
-    call = engine_call(job, part, is_bulk=is_bulk)
-    await call.finished(retries=is_bulk)
-    return await _written(job, part, call)
+        stays: asyncio.Future[Finish] = asyncio.Future()
+        stays.set_result(finish(None))
+        return stays
+    if _is_large(job, part):
+        return _answer_largely(job, is_bulk, finish, part)
+
+    def make(call: EngineCall[Finish]) -> Finish:
+        return finish(run_now(response_of(job.hop, part, call.answer, call.timeline)))
+
+    return engine_call(job, part, make, is_bulk=is_bulk).begin(retries=is_bulk)
+
+
+def _is_large(job: Job, part: Part) -> bool:
+    return part.decoding.return_attention or bool(job.hop.options.decoding.return_top_tokens)
+
+
+async def _answer_largely(
+    job: Job, is_bulk: bool, finish: Callable[[Response | None], Finish], part: Part
+) -> Finish:
+    call = engine_call(job, part, answer_of, is_bulk=is_bulk)
+    await call.begin(retries=is_bulk)
+    return finish(await _written(job, part, call))
 
 
 async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:
@@ -95,23 +144,20 @@ async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:
     return await answer(job, job.sources[0])
 
 
-async def _written(job: Job, part: Part, call: EngineCall) -> Response:
-    finished, options = call.result(), job.hop.options
-    if any(feature.needs_attention(part, finished) for feature in options.features):
-        # The translation is complete without.
-        with suppress(ServiceError):
-            finished = await call.with_attention()
-    if not (part.decoding.return_attention or options.decoding.return_top_tokens):
-        return await response_of(job.hop, part, finished, call.timeline)
+async def _written(job: Job, part: Part, call: EngineCall[Any]) -> Response:
+    """Writes an answer; if it is large, other calls get their turn while it is written."""
+    steps = response_of(job.hop, part, call.answer, call.timeline)
+    if not _is_large(job, part):
+        return run_now(steps)
     async with job.call.resources.writing:
-        return await response_of(job.hop, part, finished, call.timeline)
+        return await run_slowly(steps)
 
 
 async def _stream_part(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
     if job.onward is None:
         pieces = _stream_tokens(job, part, is_bulk=is_bulk)
     else:
-        first = partial(_answer_part, job, is_bulk)
+        first = partial(_answer_part, job, is_bulk, _unchanged)
         onward = partial(_stream_onward, job.onward, is_bulk)
         pieces = stream_then(first, onward, (job.hop, job.onward.hop), part)
     async with aclosing(pieces):
@@ -129,7 +175,7 @@ async def _stream_onward(onward: Onward, is_bulk: bool, text: str) -> Streamed:
 async def _stream_tokens(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
     # What may still be rewritten is not streamed.
     waits = any(feature.rewrites(part) for feature in job.hop.options.features)
-    call = engine_call(job, part, streamed=not waits, is_bulk=is_bulk)
+    call = engine_call(job, part, answer_of, streamed=not waits, is_bulk=is_bulk)
     tokenizer, stops = job.hop.model.tokenizer, part.decoding.stops
     text = tokenizer.stream(stops)
     generated: list[int] = []

@@ -1,16 +1,14 @@
-"""Runs one request on an engine for a coroutine."""
+"""Runs one request on an engine, as a future of what becomes of its answer."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
+from typing import Any, Self, TypeAlias, TypeVar
 
-from seqserve_server.contract.errors import QueueFull
+from seqserve_server.contract.errors import QueueFull, ServiceError
 from seqserve_server.contract.events import (
     Event,
     Failed,
@@ -21,132 +19,175 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.call.server_call import has_passed
-from seqserve_server.front.engine_client.engine import AnsweringEngine, QueueKey
-from seqserve_server.front.generate.job import Job
-from seqserve_server.front.generate.records import Part
-from seqserve_server.front.models.answer_cache import VersionAnswers
+from seqserve_server.front.engine_client.engine import AnsweringEngine
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
 
+Answer: TypeAlias = Finished | TargetScored
+Result = TypeVar("Result")
 
-class EngineCall:
-    """Submits a request and waits for its answer; leaving early cancels it.
 
-    An answer that needs its attention is submitted again, as a second request, before the caller
-    gets it. Events come in the event loop. Tokens that nobody has fetched yet are kept in one list,
-    so a slow reader costs no more than the tokens of its answer.
+class EngineCall(asyncio.Future[Result]):
+    """One request; cancelling it cancels the request.
+
+    It needs no task, so that many of a call cost little: events come in the event loop, and with
+    the last one the result is made. An answer that needs its attention is submitted again, as a
+    second request, before. Tokens that nobody has fetched yet are kept in one list, so a slow
+    reader costs no more than the tokens of its answer.
     """
 
-    def __init__(self, engine: AnsweringEngine, spec: Spec, record: CallRecord) -> None:
+    def __init__(
+        self,
+        engine: AnsweringEngine,
+        spec: Spec,
+        record: CallRecord,
+        make: Callable[[EngineCall[Any]], Result],
+        wants_attention: Callable[[Finished], bool] | None = None,
+    ) -> None:
+        """Does nothing before :meth:`begin`.
+
+        Args:
+            engine: The engine.
+            spec: The request.
+            record: Of the call that it belongs to.
+            make: Makes the result of the call, which has its answer.
+            wants_attention: Tells of an answer whether it is better with its attention, which the
+                request does not ask for. The record of the call leaves that out.
+        """
+        super().__init__()
         self.spec = spec
         self.timeline = Timeline(arrived_s=spec.arrived_s)
         """When the request reached each stage."""
-        self._engine = engine
-        self._changed = asyncio.Event()
+        self.answer: Any = None
+        """The whole answer, once it is there: :class:`Finished`, or :class:`TargetScored`."""
+        self._engine, self._record = engine, record
+        self._make, self._wants_attention = make, wants_attention
+        self._retries = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._request_id: int | None = None
+        self._sent = spec
+        # Of a stream alone.
+        self._news: asyncio.Event | None = None
+        self._throttle: StreamThrottle | None = None
         self._unread: list[int] = []
-        self._throttle = StreamThrottle()
-        self._last: Event | None = None
-        self._record = record
 
-    async def finished(self, *, retries: bool = False) -> Finished:
-        """Submits the request and waits for the whole answer.
+    def begin(self, *, retries: bool = False) -> Self:
+        """Submits the request.
 
         Args:
             retries: Whether to try again when the queue is full, as soon as it is advised to: for
                 one of many requests of a call, because the others may be what fills the queue.
         """
-        while True:
-            try:
-                return await self._finished()
-            except QueueFull as full:
-                retry_s = time.monotonic() + full.retry_after_s
-                if not retries or retry_s >= self.spec.begin_by_s:
-                    raise
-                await asyncio.sleep(full.retry_after_s)
+        self._retries = retries
+        self._submit(self.spec)
+        return self
 
-    async def _finished(self) -> Finished:
-        await self._run(self.spec)
-        await self._complete()
-        return self.result()
-
-    async def target_scored(self) -> TargetScored:
-        """Submits the request and waits for the scores of its target."""
-        await self._run(self.spec)
-        await self._complete()
-        assert isinstance(self._last, TargetScored)
-        return self._last
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancels the request, if it has not ended."""
+        if not self.done():
+            if self._retry is not None:
+                self._retry.cancel()
+            if self._request_id is not None:
+                self._engine.cancel(self._request_id, is_late=self._is_late())
+        return super().cancel(msg)
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
         """Submits the request and yields new tokens as they come, until the answer is whole."""
-        request_id = self._submit(self.spec)
+        self._news, self._throttle = asyncio.Event(), StreamThrottle()
         try:
-            while self._last is None:
-                await self._next_event()
+            self.begin()
+            while self.answer is None and not self.done():
+                await self._news.wait()
+                self._news.clear()
                 tokens, self._unread = self._unread, []
                 if tokens:
                     yield tokens
+            await self
         finally:
-            self._leave(request_id)
-        await self._complete()
+            self.cancel()
 
-    def result(self) -> Finished:
-        """Returns the whole answer once it is there."""
-        assert isinstance(self._last, Finished)
-        return self._last
+    def _submit(self, spec: Spec) -> None:
+        self._sent = spec
+        try:
+            self._request_id = self._engine.submit(spec, self._receive)
+        except ServiceError as error:
+            self._failed(error)
 
-    async def with_attention(self) -> Finished:
-        """Gets the attention of a whole answer whose request did not want it.
+    def _receive(self, event: Event, timeline: Timeline | None) -> None:
+        if isinstance(event, Progress):
+            self._unread += event.token_ids
+            if self._throttle is not None and self._throttle.is_due(self._engine.pending):
+                self._wake()
+            return
+        self._request_id = None
+        if timeline is not None and self.answer is None:
+            # The times stay those of decoding.
+            self.timeline = timeline
+        if isinstance(event, Failed):
+            self._failed(event.error)
+        else:
+            self._answered(event)
+        self._wake()
 
-        The record of the call leaves that out.
-        """
-        assert isinstance(self.spec, GenerateSpec)
-        options = replace(self.spec.options, return_attention=True)
-        await self._fetch_attention(replace(self.spec, options=options))
-        if isinstance(self._last, Failed):
-            raise self._last.error
-        return self.result()
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
 
-    async def _complete(self) -> None:
-        spec = self.spec
-        if (
-            isinstance(self._last, Finished)
-            and isinstance(spec, GenerateSpec)
-            and spec.lacks_attention(self.timeline)
-        ):
-            await self._fetch_attention(spec)
-        assert self._last is not None
-        self._end(self._last)
-        if isinstance(self._last, Failed):
-            raise self._last.error
+    def _answered(self, answer: Answer) -> None:
+        spec, is_first, self.answer = self.spec, self._sent is self.spec, answer
+        if self._is_optional:
+            self._finish()
+        elif is_first and isinstance(spec, GenerateSpec) and spec.lacks_attention(self.timeline):
+            self._submit(replace(spec, answer=self.answer))
+        else:
+            self._whole()
 
-    async def _fetch_attention(self, spec: GenerateSpec) -> None:
-        # The times stay those of decoding.
-        answer, timeline = self.result(), self.timeline
-        await self._run(replace(spec, answer=answer))
-        self.timeline = timeline
+    def _whole(self) -> None:
+        """Handles an answer that has all that the request asked for."""
+        self._end(self.answer)
+        self._improve()
+
+    def _improve(self) -> None:
+        """Ends the call, once its answer has the attention that makes it better."""
+        if self._wants_attention is not None and self._wants_attention(self.answer):
+            spec = self.spec
+            assert isinstance(spec, GenerateSpec)
+            options = replace(spec.options, return_attention=True)
+            self._submit(replace(spec, options=options, answer=self.answer))
+        else:
+            self._finish()
+
+    @property
+    def _is_optional(self) -> bool:
+        """Whether the answer is whole without what was asked for last."""
+        sent, spec = self._sent, self.spec
+        return isinstance(sent, GenerateSpec) and sent.options is not spec.options  # type: ignore[union-attr]
+
+    def _finish(self) -> None:
+        try:
+            self.set_result(self._make(self))
+        except BaseException as error:
+            # A panic of the tokenizer's library is no Exception.
+            self._fail(error)
+
+    def _failed(self, error: ServiceError) -> None:
+        if self._is_optional:
+            self._finish()
+            return
+        self._end(Failed(error))
+        if self._retries and isinstance(error, QueueFull):
+            wait_s = error.retry_after_s
+            if time.monotonic() + wait_s < self.spec.begin_by_s:
+                self._retry = self.get_loop().call_later(wait_s, self._submit, self._sent)
+                return
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.set_exception(error)
+        # Whoever left does not look at it.
+        self.exception()
 
     def _end(self, last: Event) -> None:
-        self._last = last
         self._record.ended(EndedRequest(self.spec, self.timeline, last))
-
-    async def _run(self, spec: Spec) -> None:
-        request_id = self._submit(spec)
-        try:
-            while self._last is None:
-                await self._next_event()
-        finally:
-            self._leave(request_id)
-
-    def _submit(self, spec: Spec) -> int:
-        self._last = None
-        return self._engine.submit(spec, self._receive)
-
-    def _leave(self, request_id: int) -> None:
-        if self._last is None:
-            self._engine.cancel(request_id, is_late=self._is_late())
-
-    async def _next_event(self) -> None:
-        await self._changed.wait()
-        self._changed.clear()
 
     def _is_late(self) -> bool:
         now_s, deadline_s = time.monotonic(), self.spec.deadline_s
@@ -154,103 +195,10 @@ class EngineCall:
             deadline_s - now_s, now_s - self.spec.arrived_s
         )
 
-    def _receive(self, event: Event, timeline: Timeline | None) -> None:
-        if timeline is not None:
-            self.timeline = timeline
-        if isinstance(event, Progress):
-            self._unread += event.token_ids
-        else:
-            self._last = event
-        if self._last is not None or self._throttle.is_due(self._engine.pending):
-            self._changed.set()
 
-
-class CachedCall(EngineCall):
-    """A call whose answer need not be computed again.
-
-    A request waits only for one behind which it would wait in the queue too, so it never loses by
-    that. Streams wait for no other, because its tokens would come all at once; nor do requests with
-    a time limit, because they may end before it. Both take what is kept.
-    """
-
-    def __init__(
-        self,
-        engine: AnsweringEngine,
-        answers: VersionAnswers,
-        spec: GenerateSpec,
-        record: CallRecord,
-    ) -> None:
-        super().__init__(engine, spec, record)
-        self._answers = answers
-        self._key = answers.key_of(spec)
-        self._is_shared = not spec.streamed and spec.limit_s == math.inf
-
-    async def _finished(self) -> Finished:
-        if self._find():
-            return self.result()
-        if not self._is_shared:
-            return await self._computed()
-        key = self._key, QueueKey.of(self.spec)
-        if (answer := await self._answers.under_way.join(key)) is not None:
-            return self._take(answer, "joined")
-        return await self._answers.under_way.run(key, self._computed)
-
-    async def progress(self) -> AsyncGenerator[list[int], None]:
-        """Yields all tokens at once if the answer is kept, else as they come."""
-        if self._find():
-            if cast(GenerateSpec, self.spec).reports_progress:
-                yield self.result().best.token_ids
-            return
-        async with aclosing(super().progress()) as progress:
-            async for tokens in progress:
-                yield tokens
-        self._keep()
-
-    def _find(self) -> bool:
-        answer = self._answers.get(self._key)
-        if answer is None:
-            return False
-        self._take(answer, "hit")
-        return True
-
-    def _take(self, answer: Finished, lookup: str) -> Finished:
-        """Ends with an answer that no engine computed for this call: all its time was waiting."""
-        self._answers.counts.lookups[lookup] += 1
-        self.timeline = Timeline(arrived_s=self.spec.arrived_s, finished_s=time.monotonic())
-        self._end(answer)
-        return answer
-
-    async def _computed(self) -> Finished:
-        await super()._finished()
-        return self._keep()
-
-    def _keep(self) -> Finished:
-        answer = self.result()
-        self._answers.counts.lookups["miss"] += 1
-        self._answers.keep(self._key, answer)
-        return answer
-
-
-def engine_call(job: Job, part: Part, *, streamed: bool = False, is_bulk: bool) -> EngineCall:
-    """Prepares the request of a part; ``is_bulk`` is for one of many of the call."""
-    model, call = job.hop.model, job.call
-    fields = call.spec_fields()
-    if is_bulk:
-        # A call of many requests is a separate flow, which the client's other calls pass.
-        fields["flow_id"] = fields["call_id"]
-    spec = GenerateSpec(
-        source=part.tokens,
-        options=part.decoding,
-        draft=part.draft,
-        streamed=streamed,
-        priority=job.priority,
-        start_token=job.hop.options.affixes.start_token,
-        is_bulk=is_bulk,
-        **fields,
-    )
-    if model.answers is not None and job.hop.options.is_repeatable:
-        return CachedCall(model.engine, model.answers, spec, call)
-    return EngineCall(model.engine, spec, call)
+def answer_of(call: EngineCall[Any]) -> Any:
+    """Makes the answer itself the result of a call."""
+    return call.answer
 
 
 UNTHROTTLED_STREAMS = 16

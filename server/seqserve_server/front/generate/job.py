@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -69,12 +71,9 @@ class Window:
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size
-
-    @cached_property
-    def _free(self) -> asyncio.Semaphore:
-        # Most sources have one part, which needs no place.
-        return asyncio.Semaphore(self._size)
+        self._size = self._free = size
+        # What begins the next item of each list that has more than there are places for.
+        self._waiting: deque[Callable[[], None]] = deque()
 
     @cached_property
     def inner(self) -> Window:
@@ -84,34 +83,60 @@ class Window:
         """
         return Window(self._size)
 
-    async def map_in_order(
+    async def in_order(
         self, items: Sequence[Item], run: Callable[[Item], Awaitable[Answer]]
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[asyncio.Future[Answer], None]:
         """Yields the answers in the order of their items, each as soon as all before it are there.
 
-        ``run`` answers one item, in a separate task. Leaving early cancels the answers in flight.
+        They are yielded as futures that are done, because the consumer may go on after an error.
+        ``run`` begins to answer one item: a future costs less than a coroutine, which gets a task.
+        Leaving early cancels the answers in flight.
         """
-        tasks: set[asyncio.Task[Answer]] = set()
-        started: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
+        left = deque(items)
+        begun: deque[asyncio.Future[Answer]] = deque()
+        has_begun = asyncio.Event()
 
-        async def start() -> None:
-            for item in items:
-                await self._free.acquire()
-                task = asyncio.ensure_future(run(item))
-                task.add_done_callback(lambda _: self._free.release())
-                tasks.add(task)
-                started.put_nowait(task)
+        def begin() -> None:
+            while left and self._free:
+                self._free -= 1
+                answer = _begun(run, left.popleft())
+                answer.add_done_callback(self._leave)
+                begun.append(answer)
+            if left:
+                self._waiting.append(begin)
+            has_begun.set()
 
-        starting = asyncio.create_task(start())
+        begin()
         try:
             for _ in items:
-                task = await started.get()
-                yield await task
-                tasks.discard(task)
+                while not begun:
+                    has_begun.clear()
+                    await has_begun.wait()
+                if not begun[0].done():
+                    with suppress(Exception):
+                        await begun[0]
+                yield begun.popleft()
         finally:
-            for unfinished in (starting, *tasks):
+            if left:
+                self._waiting.remove(begin)
+            for unfinished in begun:
                 unfinished.cancel()
-            await asyncio.gather(starting, *tasks, return_exceptions=True)
+            if begun:
+                await asyncio.gather(*begun, return_exceptions=True)
+
+    def _leave(self, _: object) -> None:
+        self._free += 1
+        if self._waiting:
+            self._waiting.popleft()()
+
+
+def _begun(run: Callable[[Item], Awaitable[Answer]], item: Item) -> asyncio.Future[Answer]:
+    try:
+        return asyncio.ensure_future(run(item))
+    except BaseException as error:
+        failed: asyncio.Future[Answer] = asyncio.Future()
+        failed.set_exception(error)
+        return failed
 
 
 # What the tokens of a part take while a request waits, and the part itself.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.front.generate.protected_places import kept_in
-from seqserve_server.front.generate.records import Part, Source, Span
+from seqserve_server.front.generate.records import Source, Span
 
 # From the mildest to the one that a caller should know of first.
 _STOP_REASONS = (
@@ -31,19 +31,27 @@ class Joined:
         self._text: list[str] = []
         # Segments are written where they stay: copies of messages take most of the time.
         self._response = generation_pb2.GenerateResponse()
-        self._kept: list[generation_pb2.KeptText] = []
+        self._best = self._response.hypotheses.add()
+        self._timings: list[generation_pb2.Timings] = []
+        self._reasons: set[generation_pb2.StopReason] = set()
+        self._warnings: dict[generation_pb2.SourceWarning, None] = {}
+        # Of each answered part: its scores, and how many tokens they are of.
+        self._scores: list[tuple[float, float, float, int]] = []
 
     def response(self, manifest: Manifest) -> generation_pb2.GenerateResponse:
         """Builds the response once all parts are answered, by the model of a manifest."""
-        response = self._response
-        answered = [each for each in self.responses if each]
+        response, best = self._response, self._best
         response.model, response.version = manifest.name, manifest.version
-        self._write_hypothesis(response.hypotheses.add())
-        response.source_tokens = sum([each.source_tokens for each in answered])
-        response.generated_tokens = sum([each.generated_tokens for each in answered])
-        _write_timings(response.timings, [each.timings for each in answered])
-        warnings = (each for segment in response.segments for each in segment.source_warnings)
-        response.source_warnings.extend(dict.fromkeys(warnings))
+        best.text = "".join((*self._text, self.rest()))
+        best.stop_reason = worst_reason(self._reasons)
+        if self._scores and len(self._scores) == len(self._timings):
+            scores, normalized, confidences, lengths = zip(*self._scores, strict=True)
+            best.score = sum(scores)
+            best.normalized_score = mean(normalized, lengths)
+            best.confidence = mean(confidences, lengths)
+        _write_timings(response.timings, self._timings)
+        if self._warnings:
+            response.source_warnings.extend(self._warnings)
         return response
 
     def add(self, response: generation_pb2.GenerateResponse | None) -> str:
@@ -53,52 +61,54 @@ class Joined:
             The text of the answer, and the white space before it.
         """
         part = self.source.parts[len(self.responses)]
-        text = response.hypotheses[0].text if response else part.original
+        best = response.hypotheses[0] if response else None
+        text = best.text if best else part.original
         piece = self._joiner.add(part.span, text)
-        segment = self._segment(part, text, response)
-        own = segment.hypotheses[0].kept if response else kept_in(text, part.protected)
-        self._kept += _moved(own, segment)
+        end = self._joiner.length
+        segment = self._response.segments.add()
+        segment.source_begin, segment.source_end = part.span
+        segment.target_begin, segment.target_end = end - len(text), end
+        segment.is_wrapped = part.is_wrapped
+        if kept := best.kept if best else kept_in(text, part.protected):
+            self._best.kept.extend(_moved(kept, segment))
+        if response and best:
+            self._add(response, best, segment)
         self._text.append(piece)
         self.responses.append(response)
         return piece
 
+    def _add(
+        self,
+        response: generation_pb2.GenerateResponse,
+        best: generation_pb2.Hypothesis,
+        segment: generation_pb2.Segment,
+    ) -> None:
+        whole = self._response
+        segment.source_tokens = response.source_tokens
+        whole.source_tokens += response.source_tokens
+        whole.generated_tokens += response.generated_tokens
+        self._timings.append(response.timings)
+        self._reasons.add(best.stop_reason)
+        if best.HasField("score"):
+            # The end token counts as one of the tokens.
+            length = len(best.token_ids) + 1
+            self._scores.append((best.score, best.normalized_score, best.confidence, length))
+        if best.unmet_terms:
+            self._best.unmet_terms.extend(best.unmet_terms)
+        # Empty lists take as long as others.
+        if warnings := response.source_warnings:
+            self._warnings.update(dict.fromkeys(warnings))
+            segment.source_warnings.extend(warnings)
+        if pieces := response.source_pieces:
+            segment.source_pieces.extend(pieces)
+        for hypothesis in response.hypotheses:
+            segment.hypotheses.add().CopyFrom(hypothesis)
+        for field in ("hypotheses", "source_pieces", "source_warnings"):
+            response.ClearField(field)
+
     def rest(self) -> str:
         """Returns the white space after the last part."""
         return self._joiner.rest()
-
-    def _segment(
-        self, part: Part, text: str, response: generation_pb2.GenerateResponse | None
-    ) -> generation_pb2.Segment:
-        segment = self._response.segments.add(
-            source_begin=part.span.begin,
-            source_end=part.span.end,
-            target_begin=self._joiner.length - len(text),
-            target_end=self._joiner.length,
-            is_wrapped=part.is_wrapped,
-        )
-        if response:
-            segment.hypotheses.extend(response.hypotheses)
-            segment.source_tokens = response.source_tokens
-            segment.source_pieces.extend(response.source_pieces)
-            segment.source_warnings.extend(response.source_warnings)
-            for field in ("hypotheses", "source_pieces", "source_warnings"):
-                response.ClearField(field)
-        return segment
-
-    def _write_hypothesis(self, joined: generation_pb2.Hypothesis) -> None:
-        segments = self._response.segments
-        best = [segment.hypotheses[0] for segment in segments if segment.hypotheses]
-        joined.text = "".join((*self._text, self.rest()))
-        joined.kept.extend(self._kept)
-        joined.stop_reason = worst_reason([part.stop_reason for part in best])
-        if best and all(part.HasField("score") for part in best):
-            # The end token counts as one of the tokens.
-            lengths = [len(part.token_ids) + 1 for part in best]
-            joined.score = sum(part.score for part in best)
-            joined.normalized_score = mean([part.normalized_score for part in best], lengths)
-            joined.confidence = mean([part.confidence for part in best], lengths)
-        for part in best:
-            joined.unmet_terms.extend(part.unmet_terms)
 
 
 def _moved(
@@ -113,7 +123,7 @@ def _moved(
         yield whole
 
 
-def worst_reason(reasons: Sequence[generation_pb2.StopReason]) -> generation_pb2.StopReason:
+def worst_reason(reasons: Collection[generation_pb2.StopReason]) -> generation_pb2.StopReason:
     """Returns the stop reason that a caller should know of first."""
     return max(reasons or [generation_pb2.STOP_REASON_EOS], key=_STOP_REASONS.index)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import time
 import unicodedata
 from collections.abc import Sequence
+from operator import eq, mul
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.generate.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop, Part, without
+from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.alphabet import script_of
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -31,13 +32,10 @@ WEIGHTS = (4.18, -0.52, -0.82)
 _MAX_PERIOD = 8
 
 
-async def response_of(
+def response_of(
     hop: Hop, part: Part, answer: Finished, timeline: Timeline
-) -> generation_pb2.GenerateResponse:
-    """Writes the answer to a part.
-
-    Other calls get their turn between hypotheses that take milliseconds.
-    """
+) -> Cooperative[generation_pb2.GenerateResponse]:
+    """Writes the answer to a part; pauses between hypotheses that take milliseconds."""
     tokenizer, options, tokens = hop.model.tokenizer, hop.options, part.tokens
     # Fields are set one by one, and messages where they stay: arguments take longer, and copies.
     response = generation_pb2.GenerateResponse()
@@ -64,7 +62,7 @@ async def response_of(
         for feature in options.features:
             feature.write(part, hypothesis, message)
         if hypothesis.attention or hypothesis.top_tokens:
-            await asyncio.sleep(0)
+            yield
     return response
 
 
@@ -81,7 +79,8 @@ def _write_hypothesis(
     if hypothesis.normalized_score is not None:
         message.normalized_score = hypothesis.normalized_score
     message.stop_reason = _STOP_REASONS[hypothesis.stop_reason]
-    message.token_scores.extend(hypothesis.token_scores)
+    if hypothesis.token_scores:
+        message.token_scores.extend(hypothesis.token_scores)
     for top in hypothesis.top_tokens:
         message.top_tokens.append(_top_tokens(top, tokenizer))
 
@@ -162,7 +161,7 @@ def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int
         A number between 0 and 1.
     """
     values = features(score, ids, source_tokens, prefix)
-    value = INTERCEPT + sum(w * x for w, x in zip(WEIGHTS, values, strict=True))
+    value = INTERCEPT + sum(map(mul, WEIGHTS, values))
     return 1.0 / (1.0 + math.exp(-value))
 
 
@@ -185,9 +184,9 @@ def _repeated(ids: Sequence[int]) -> int:
         return 0
     longest = 0
     for period in range(1, min(_MAX_PERIOD, len(ids) // 2) + 1):
-        run = 0
-        for now, before in zip(ids[period:], ids, strict=False):
-            run = run + 1 if now == before else 0
-            if run >= period:
-                longest = max(longest, run)
+        # A one for each token that is the one a period before.
+        repeats = bytes(map(eq, ids[period:], ids))
+        run = max(map(len, repeats.split(b"\0")))
+        if run >= period:
+            longest = max(longest, run)
     return longest

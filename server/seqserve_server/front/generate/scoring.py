@@ -13,7 +13,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.alignment import floats
-from seqserve_server.front.generate.engine_call import EngineCall
+from seqserve_server.front.generate.engine_call import EngineCall, answer_of
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import (
@@ -53,7 +53,7 @@ async def score(
         start_token=affixes.start_token,
         **call.spec_fields(),
     )
-    scores = (await EngineCall(model.engine, spec, call).target_scored()).token_scores
+    scores = (await EngineCall(model.engine, spec, call, answer_of).begin()).token_scores
     # What the model wants first is given, like the prefix of a generated text.
     num_given = len(affixes.target)
     target, scores = target[num_given:], scores[num_given:]
@@ -88,7 +88,7 @@ async def attention(
             start_token=affixes.start_token,
             **call.spec_fields(),
         )
-        answer = await EngineCall(model.engine, generate, call).finished()
+        answer = await EngineCall(model.engine, generate, call, answer_of).begin()
         target = [*answer.best.token_ids, model.manifest.tokens.eos]
     spec = ScoreSpec(
         source=source,
@@ -97,7 +97,8 @@ async def attention(
         start_token=affixes.start_token,
         **call.spec_fields(),
     )
-    encoder, decoder, cross = (await EngineCall(model.engine, spec, call).target_scored()).weights
+    scored = await EngineCall(model.engine, spec, call, answer_of).begin()
+    encoder, decoder, cross = scored.weights
     shape, read, written = model.manifest.architecture, len(source), len(target)
     return generation_pb2.AttentionResponse(
         model=model.manifest.name,

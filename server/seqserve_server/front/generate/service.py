@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.bulk import Bulk, Requests
-from seqserve_server.front.generate.job import Window, answer_size
-from seqserve_server.front.generate.records import Source
+from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import Directory, resolve, single_model
 from seqserve_server.front.generate.scoring import (
     MAX_CHARACTERS,
@@ -63,26 +63,21 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every source has its outcome; until then each one is kept encoded."""
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
-        max_bytes = answer_size(job).each
-
-        async def outcome(source: Source | ServiceError) -> bytes:
-            try:
-                response = await answer(job, source)
-                # Not copied into an outcome first.
-                data = encoded_list(_RESPONSE, [response.SerializeToString()])
-            except ServiceError as error:
-                # No response, and so no tokens.
-                response = generation_pb2.GenerateResponse()
-                data = generation_pb2.Outcome(failure=call.failed(error)).SerializeToString()
-            call.record_one_of_many(response)
-            if isinstance(source, Source) and call.held is not None:
-                spared = max(0, len(source.parts) * max_bytes - len(data))
-                call.held.shrink(call.held.size - 2 * spared)
-            return data
-
-        outcomes = Window(route.slots).map_in_order(job.sources, outcome)
-        async with aclosing(outcomes):
-            return encoded_list(_OUTCOMES, [data async for data in outcomes])
+        outcomes: list[bytes] = []
+        in_order = Window(route.slots).in_order(job.sources, partial(answer, job))
+        async with aclosing(in_order):
+            async for each in in_order:
+                try:
+                    response = each.result()
+                    # Not copied into an outcome first.
+                    data = encoded_list(_RESPONSE, [response.SerializeToString()])
+                except ServiceError as error:
+                    # No response, and so no tokens.
+                    response = generation_pb2.GenerateResponse()
+                    data = generation_pb2.Outcome(failure=call.failed(error)).SerializeToString()
+                call.record_one_of_many(response)
+                outcomes.append(data)
+        return encoded_list(_OUTCOMES, outcomes)
 
     async def GenerateBulk(
         self, requests: Requests, call: ServerCall
@@ -155,15 +150,17 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
 def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
     """Encodes a message whose only field is a list of messages that are encoded already."""
-    pieces = []
+    tag = _varint(field << 3 | 2)
+    pieces: list[bytes | bytearray] = []
     for item in items:
-        pieces += [_varint(field << 3 | 2), _varint(len(item)), item]
+        pieces += (tag, _varint(len(item)), item)
     return b"".join(pieces)
 
 
-def _varint(number: int) -> bytes:
+def _varint(number: int) -> bytearray:
     written = bytearray()
     while number > 127:
         written.append(number & 127 | 128)
         number >>= 7
-    return bytes([*written, number])
+    written.append(number)
+    return written

@@ -147,3 +147,14 @@ def run_now(steps: Cooperative[Result]) -> Result:
     except StopIteration as end:
         result: Result = end.value
         return result
+
+
+async def run_slowly(steps: Cooperative[Result]) -> Result:
+    """Does all steps; others get their turn after each."""
+    try:
+        while True:
+            next(steps)
+            await asyncio.sleep(0)
+    except StopIteration as end:
+        result: Result = end.value
+        return result

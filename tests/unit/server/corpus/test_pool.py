@@ -26,16 +26,16 @@ def test_chunks_come_in_order_and_few_are_read_ahead() -> None:
     def chunks() -> Iterator[int]:
         nonlocal read
         for read in range(1, 101):
-            if read == 16:
+            if read == 8:
                 for index in (2, 1, 0):
                     pool.futures[index].set_result([Answer(str(index))])
-            elif read > 16:
-                pool.futures[read - 14].set_result([Answer(str(read - 14))])
+            elif read > 8:
+                pool.futures[read - 6].set_result([Answer(str(read - 6))])
             yield read - 1
 
     answered = in_order(pool, chunks(), lambda chunk: [str(chunk)])
     for expected in range(80):
         chunk, [answer] = next(answered)
         assert (chunk, answer.text) == (expected, str(expected))
-        assert read <= expected + 16
+        assert read <= expected + 8
     answered.close()

@@ -12,6 +12,7 @@ from seqserve.results import Result
 from seqserve_server import Offline
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.offline.offline import template_of
 
 TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "Ein Igel, 7 Äpfel!", "a"]
 
@@ -154,3 +155,19 @@ def test_a_number_that_is_too_small_is_named(tiny_artifact: Path, name: str) -> 
 def test_a_gpu_takes_no_second_worker(tiny_artifact: Path) -> None:
     with pytest.raises(OptionError, match="--workers: with --provider cuda each GPU has one"):
         Offline(tiny_artifact, provider=Provider.CUDA, workers=2)
+
+
+def test_no_texts_have_no_outcomes(offline: Offline) -> None:
+    assert offline.begin([], template_of({})).result() == []
+
+
+def test_texts_that_begin_together_have_their_own_outcomes_in_their_order(
+    offline: Offline,
+) -> None:
+    texts = [TEXTS[0], "\ud800", "", TEXTS[1]]
+    outcomes = offline.begin(texts, template_of({})).result()
+    alone = [offline.begin([text], template_of({})).result()[0] for text in texts]
+    assert [type(outcome) for outcome in outcomes] == [type(outcome) for outcome in alone]
+    for index in (0, 3):
+        assert outcomes[index].hypotheses == alone[index].hypotheses  # type: ignore[union-attr]
+    assert [outcomes[index].field for index in (1, 2)] == ["source"] * 2  # type: ignore[union-attr]

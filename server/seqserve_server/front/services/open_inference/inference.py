@@ -211,9 +211,9 @@ async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:
         if isinstance(source, InvalidRequest):
             raise renamed(source, index)
     # Parts have a window of their own: an answer keeps its place while its parts wait for theirs.
-    in_order = job.window.inner.map_in_order(job.sources, partial(answer, job))
+    in_order = job.window.inner.in_order(job.sources, partial(answer, job))
     async with aclosing(in_order):
-        return [response async for response in in_order]
+        return [response.result() async for response in in_order]
 
 
 def _message(response: Response, *, is_last: bool) -> StreamResponse:

@@ -23,7 +23,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.generate.engine_call import EngineCall
+from seqserve_server.front.generate.engine_call import EngineCall, answer_of
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
@@ -61,7 +61,7 @@ def call(
     age_s: float = 0.0,
     remaining_s: float | None = None,
     **options: Any,
-) -> EngineCall:
+) -> EngineCall[Finished]:
     arrived_s = time.monotonic() - age_s
     spec = GenerateSpec(
         source=[7, 2],
@@ -70,7 +70,8 @@ def call(
         deadline_s=None if remaining_s is None else arrived_s + remaining_s,
         streamed=True,
     )
-    return EngineCall(cast(EngineGroup, engine), spec, CallRecord(path="/s/m", request_id="1"))
+    record = CallRecord(path="/s/m", request_id="1")
+    return EngineCall(cast(EngineGroup, engine), spec, record, answer_of)
 
 
 async def begun(coroutine: Any) -> asyncio.Future[Any]:
@@ -125,7 +126,7 @@ async def test_leaving_at_the_deadline_counts_as_late(
 
 async def test_failure_is_raised() -> None:
     engine = FakeEngine()
-    finished = await begun(call(engine).finished())
+    finished = await begun(call(engine).begin())
     engine.send(Failed(EngineFault("a step failed")))
     with pytest.raises(EngineFault):
         await finished
@@ -134,7 +135,7 @@ async def test_failure_is_raised() -> None:
 async def test_refusal_is_raised_and_nothing_cancelled() -> None:
     engine = FakeEngine(QueueFull("full", 1.0))
     with pytest.raises(QueueFull):
-        await call(engine).finished()
+        await call(engine).begin()
     assert engine.cancelled == []
 
 
@@ -154,27 +155,27 @@ class FullEngine(FakeEngine):
 
 async def test_one_of_many_tries_again_after_a_refusal() -> None:
     engine = FullEngine(3)
-    assert await call(engine).finished(retries=True) == ANSWER
+    assert await call(engine).begin(retries=True) == ANSWER
     assert len(engine.specs) == 4
 
 
 async def test_one_of_many_tries_again_as_often_as_it_may() -> None:
     engine = FullEngine(20)
-    assert await call(engine).finished(retries=True) == ANSWER
+    assert await call(engine).begin(retries=True) == ANSWER
     assert len(engine.specs) == 21
 
 
 async def test_time_limit_of_one_of_many_counts_from_its_arrival() -> None:
     engine = FullEngine(99, retry_after_s=0.02)
     with pytest.raises(QueueFull):
-        await call(engine, time_limit_s=0.05).finished(retries=True)
+        await call(engine, time_limit_s=0.05).begin(retries=True)
     assert 1 <= len(engine.specs) <= 3
 
 
 async def test_one_of_many_does_not_try_again_after_its_deadline() -> None:
     engine = FullEngine(99, retry_after_s=5.0)
     with pytest.raises(QueueFull):
-        await call(engine, remaining_s=4.0).finished(retries=True)
+        await call(engine, remaining_s=4.0).begin(retries=True)
     assert len(engine.specs) == 1
 
 
@@ -184,7 +185,7 @@ ATTENDED = Finished([ANSWER.best._replace(attention=b"0123")])
 async def test_attention_is_asked_for_in_a_second_request() -> None:
     engine = FakeEngine()
     waiting = call(engine, remaining_s=9.0, return_attention=True)
-    finished = await begun(waiting.finished())
+    finished = await begun(waiting.begin())
     engine.send(ANSWER, encode_began_s=1.0, finished_s=2.0)
     while len(engine.specs) < 2:
         await asyncio.sleep(0)
@@ -213,7 +214,7 @@ async def test_stream_ends_once_the_attention_is_there() -> None:
 
 async def test_answer_that_never_began_needs_no_attention() -> None:
     engine = FakeEngine()
-    finished = await begun(call(engine, return_attention=True).finished())
+    finished = await begun(call(engine, return_attention=True).begin())
     engine.send(ANSWER)
     assert await finished == ANSWER
     assert len(engine.specs) == 1
@@ -221,7 +222,7 @@ async def test_answer_that_never_began_needs_no_attention() -> None:
 
 async def test_leaving_before_the_attention_is_there_cancels_the_second_request() -> None:
     engine = FakeEngine()
-    finished = await begun(call(engine, return_attention=True).finished())
+    finished = await begun(call(engine, return_attention=True).begin())
     engine.send(ANSWER, encode_began_s=1.0)
     while len(engine.specs) < 2:
         await asyncio.sleep(0)

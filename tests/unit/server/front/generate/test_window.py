@@ -10,13 +10,13 @@ import pytest
 
 from seqserve_server.front.generate.job import Window
 
-Answers = AsyncGenerator[int, None]
+Answers = AsyncGenerator[asyncio.Future[int], None]
 Answer = Callable[[int], Awaitable[int]]
 
 
 async def taken(answers: Answers) -> list[int]:
     async with aclosing(answers):
-        return [answer async for answer in answers]
+        return [answer.result() async for answer in answers]
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
@@ -35,16 +35,16 @@ async def test_answers_are_in_order_and_few_under_way_over_all_that_share_a_wind
         return 10 * item
 
     many, few, lone = await asyncio.gather(
-        taken(window.map_in_order(range(20), answer)),
-        taken(window.map_in_order(range(10), answer)),
-        taken(window.map_in_order([7], answer)),
+        taken(window.in_order(range(20), answer)),
+        taken(window.in_order(range(10), answer)),
+        taken(window.in_order([7], answer)),
     )
     assert (many, few, lone) == ([10 * item for item in range(20)], many[:10], [70])
     assert most == min(size, 31)
 
 
 async def test_nothing_has_no_answers() -> None:
-    assert await taken(Window(1).map_in_order([], asyncio.sleep)) == []
+    assert await taken(Window(1).in_order([], asyncio.sleep)) == []
 
 
 async def test_an_answer_is_yielded_before_later_ones_are_there() -> None:
@@ -55,8 +55,8 @@ async def test_an_answer_is_yielded_before_later_ones_are_there() -> None:
             await may_end.wait()
         return item
 
-    answers = Window(2).map_in_order(range(2), answer)
-    assert await anext(answers) == 0
+    answers = Window(2).in_order(range(2), answer)
+    assert (await anext(answers)).result() == 0
     may_end.set()
     assert await taken(answers) == [1]
 
@@ -73,14 +73,14 @@ async def test_cancelling_ends_all_under_way_and_frees_their_places(items: int) 
             ended.append(item)
         return item
 
-    task = asyncio.create_task(taken(window.map_in_order(range(items), answer)))
+    task = asyncio.create_task(taken(window.in_order(range(items), answer)))
     for _ in range(5):
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert sorted(ended) == list(range(min(2, items)))
-    assert await taken(window.map_in_order(range(3), _echo)) == [0, 1, 2]
+    assert await taken(window.in_order(range(3), _echo)) == [0, 1, 2]
 
 
 async def test_leaving_early_cancels_the_others_and_frees_their_places() -> None:
@@ -94,12 +94,12 @@ async def test_leaving_early_cancels_the_others_and_frees_their_places() -> None
             ended.append(item)
         return item
 
-    answers = window.map_in_order(range(5), answer)
-    assert await anext(answers) == 0
+    answers = window.in_order(range(5), answer)
+    assert (await anext(answers)).result() == 0
     await asyncio.sleep(0)
     await answers.aclose()
     assert ended[0] == 0 and set(ended) <= {0, 1, 2}
-    assert await taken(window.map_in_order(range(3), _echo)) == [0, 1, 2]
+    assert await taken(window.in_order(range(3), _echo)) == [0, 1, 2]
 
 
 async def test_the_first_failure_in_order_ends_them_all() -> None:
@@ -115,10 +115,10 @@ async def test_the_first_failure_in_order_ends_them_all() -> None:
                 ended.append(item)
         return item
 
-    answers = Window(4).map_in_order(range(4), answer)
-    assert await anext(answers) == 0
+    answers = Window(4).in_order(range(4), answer)
+    assert (await anext(answers)).result() == 0
     with pytest.raises(ZeroDivisionError, match="the second"):
-        await anext(answers)
+        await taken(answers)
     assert sorted(ended) == [2, 3]
 
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
-from unittest import mock
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.events import Finished, Timeline
+from seqserve_server.contract.events import Failed, Finished, Timeline
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
@@ -20,8 +20,10 @@ from seqserve_server.front.generate.records import Hop, Part, Source, Span
 from seqserve_server.front.models.loaded_model import ServedModel
 
 
-class AnsweredCall:
-    """Stands for a finished ``EngineCall``."""
+class AnsweringEngine:
+    """Stands for an engine: answers at once, and a request for attention with what it is given."""
+
+    pending = 0
 
     def __init__(
         self,
@@ -31,20 +33,19 @@ class AnsweredCall:
         while_fetching: Callable[[], bool],
     ) -> None:
         """``attention`` is the answer with it, or why there is none; None where nobody wants it."""
-        self._answer, self.timeline, self._attention = answer, timeline, attention
+        self._answer, self._timeline, self._attention = answer, timeline, attention
         self._while_fetching = while_fetching
 
-    async def finished(self, *, retries: bool) -> Finished:
-        return self._answer
-
-    def result(self) -> Finished:
-        return self._answer
-
-    async def with_attention(self) -> Finished:
-        assert self._attention is not None and self._while_fetching()
-        if isinstance(self._attention, ServiceError):
-            raise self._attention
-        return self._attention
+    def submit(self, spec: Any, receive: Receive) -> int:
+        if spec.answer is None:
+            receive(self._answer, self._timeline)
+        elif isinstance(self._attention, ServiceError):
+            assert self._while_fetching()
+            receive(Failed(self._attention), None)
+        else:
+            assert self._while_fetching()
+            receive(self._attention or self._answer, None)
+        return 1
 
 
 def written(
@@ -67,15 +68,17 @@ def written(
     decoding = replace(options.decoding, terms=((1,),) * count)
     part = Part(Span(0, len(text)), text, text, tokens, decoding, protected=kept, terms=terms)
     source = Source(text, [part], len(tokens), is_divided=False)
+    engine = AnsweringEngine(answer, timeline or Timeline(), attention, while_fetching)
     job = Job(
-        hop=Hop(model, options),
+        hop=Hop(replace(model, engine=cast(Any, engine)), options),
         sources=[source],
         priority=Priority.NORMAL,
         is_bulk=False,
         call=call or ServerCall(path="", request_id=""),
         window=Window(1),
     )
-    finished = AnsweredCall(answer, timeline or Timeline(), attention, while_fetching)
-    answered = cast(Any, finished)
-    with mock.patch.object(answering, "engine_call", lambda *_, **__: answered):
-        return asyncio.run(answering.answer(job, source))
+
+    async def answered() -> generation_pb2.GenerateResponse:
+        return await answering.answer(job, source)
+
+    return asyncio.run(answered())

@@ -31,7 +31,7 @@ from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -67,7 +67,7 @@ class ScriptedEngines(EngineGroup):
     """Answers in the loop's next iterations; see the top of the file."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, script: Script) -> None:
-        super().__init__([], label=manifest.label)
+        super().__init__([], RefusalCache())
         self._script = script
         self.capacity = Ready(slots=4, max_rows=4, cache_bytes=0)
         self._manifest, self._tokenizer = manifest, tokenizer

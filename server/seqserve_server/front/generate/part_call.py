@@ -1,0 +1,139 @@
+"""The request of a part: to an engine, or for an answer that is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Self
+
+from seqserve_server.contract.events import Finished, Timeline
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.front.engine_client.engine import AnsweringEngine, QueueKey
+from seqserve_server.front.generate.engine_call import EngineCall, Result, answer_of
+from seqserve_server.front.generate.job import Job
+from seqserve_server.front.generate.records import Part
+from seqserve_server.front.models.answer_cache import VersionAnswers
+
+
+class CachedCall(EngineCall[Result]):
+    """A call whose answer need not be computed again.
+
+    A request waits only for one behind which it would wait in the queue too, so it never loses by
+    that. Streams wait for no other, because its tokens would come all at once; nor do requests with
+    a time limit, because they may end before it. Both take what is kept.
+    """
+
+    def __init__(
+        self,
+        answers: VersionAnswers,
+        engine: AnsweringEngine,
+        spec: GenerateSpec,
+        *others: Any,
+    ) -> None:
+        """Takes the kept answers, then what any call takes."""
+        super().__init__(engine, spec, *others)
+        self._answers = answers
+        self._key = answers.key_of(spec)
+        self._sharing: asyncio.Task[None] | None = None
+        self._is_shared = not spec.streamed and spec.limit_s == math.inf
+        self._reports_progress = spec.reports_progress
+        self._is_kept = False
+
+    def begin(self, *, retries: bool = False) -> Self:
+        """Submits the request if its answer is neither kept nor under way."""
+        answer = self._answers.get(self._key)
+        if answer is not None:
+            self._is_kept = True
+            self._take(answer, "hit")
+        elif self._is_shared:
+            self._sharing = asyncio.ensure_future(self._share(retries))
+        else:
+            super().begin(retries=retries)
+        return self
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancels the request, unless its answer is another one's."""
+        if self._sharing is not None:
+            self._sharing.cancel()
+        return super().cancel(msg)
+
+    async def progress(self) -> AsyncGenerator[list[int], None]:
+        """Yields all tokens at once if the answer is kept, else as they come."""
+        async with aclosing(super().progress()) as progress:
+            async for tokens in progress:
+                yield tokens
+        if self._is_kept and self._reports_progress:
+            yield self.answer.best.token_ids
+
+    async def _share(self, retries: bool) -> None:
+        key = self._key, QueueKey.of(self.spec)
+        under_way = self._answers.under_way
+        try:
+            if (answer := await under_way.join(key)) is not None:
+                self._take(answer, "joined")
+                return
+            self.answer = await under_way.run(key, partial(self._computed, retries))
+            self._improve()
+        except BaseException as error:
+            if not self.done():
+                self._fail(error)
+
+    async def _computed(self, retries: bool) -> Finished:
+        call = EngineCall(self._engine, self.spec, self._record, answer_of)
+        answer: Finished = await call.begin(retries=retries)
+        self.timeline = call.timeline
+        self._keep(answer)
+        return answer
+
+    def _whole(self) -> None:
+        self._keep(self.answer)
+        super()._whole()
+
+    def _take(self, answer: Finished, lookup: str) -> None:
+        """Ends with an answer that no engine computed for this call: all its time was waiting."""
+        self._answers.counts.lookups[lookup] += 1
+        self.timeline = Timeline(arrived_s=self.spec.arrived_s, finished_s=time.monotonic())
+        self.answer = answer
+        super()._whole()
+
+    def _keep(self, answer: Finished) -> None:
+        self._answers.counts.lookups["miss"] += 1
+        self._answers.keep(self._key, answer)
+
+
+def engine_call(
+    job: Job,
+    part: Part,
+    make: Callable[[EngineCall[Any]], Result],
+    *,
+    streamed: bool = False,
+    is_bulk: bool,
+) -> EngineCall[Result]:
+    """Prepares the request of a part; ``is_bulk`` is for one of many of the call."""
+    model, call, options = job.hop.model, job.call, job.hop.options
+    fields = call.spec_fields()
+    if is_bulk:
+        # A call of many requests is a separate flow, which the client's other calls pass.
+        fields["flow_id"] = fields["call_id"]
+    spec = GenerateSpec(
+        source=part.tokens,
+        options=part.decoding,
+        draft=part.draft,
+        streamed=streamed,
+        priority=job.priority,
+        start_token=options.affixes.start_token,
+        is_bulk=is_bulk,
+        **fields,
+    )
+
+    def wants_attention(answer: Finished) -> bool:
+        return any(feature.needs_attention(part, answer) for feature in options.features)
+
+    wants = wants_attention if options.features else None
+    if model.answers is not None and options.is_repeatable:
+        return CachedCall(model.answers, model.engine, spec, call, make, wants)
+    return EngineCall(model.engine, spec, call, make, wants)
