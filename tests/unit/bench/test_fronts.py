@@ -44,7 +44,7 @@ def test_servers_with_other_numbers_of_fronts_take_turns(tiny_artifact: Path) ->
     assert one["requests_per_s_by_first"]["median"] == one["per_cpu_s_by_first"]["median"] == 1.0
     ratio = two["requests_per_s"] / one["requests_per_s"]
     assert two["requests_per_s_by_first"]["median"] == pytest.approx(ratio)
-    assert all(run[name] > 0 for run in (one, two) for name in ("front_ms", "load_ms"))
+    assert all(run["load_ms"] > 0 for run in (one, two))
     [table] = fronts.tables(report)
     assert [row[0] for row in table.rows] == ["1, 4", "2, 4"]
 
@@ -56,6 +56,6 @@ def test_cpu_seconds_are_those_of_all_processes() -> None:
 @pytest.mark.slow
 def test_a_start(tiny_artifact: Path) -> None:
     report = start.measure(1, tiny_artifact)
-    assert 0 < report["ready_mb"]["median"] < report["loaded_mb"]["median"]
+    assert all(report[name]["low"] > 0 for name in ("ready_s", "ready_mb", "loaded_mb"))
     [table] = start.tables(report)
     assert table.rows[0][0] == "tiny/1, fp32"
