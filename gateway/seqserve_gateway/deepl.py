@@ -28,7 +28,7 @@ from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, fields_of
 from seqserve_gateway.languages import name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import Translated, translated
+from seqserve_gateway.translation import Translated, translated, warning_header
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"
@@ -65,7 +65,8 @@ async def _translate(call: Call) -> Response:
                 {"detected_source_language": _source_of(result), "text": result.text, **count}
                 for result, count in zip(results, shown, strict=True)
             ]
-        }
+        },
+        headers=warning_header(results),
     )
 
 

@@ -26,7 +26,7 @@ from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import SUFFIXES, translated, translated_file
+from seqserve_gateway.translation import SUFFIXES, translated, translated_file, warning_header
 
 _MOST_ALTERNATIVES = 15
 _LONGEST_REPORT = 2500
@@ -111,9 +111,10 @@ async def _translate(call: Call) -> Response:
         answer["alternatives"] = [list(result.alternatives) for result in results]
     if source == AUTO:
         answer["detectedLanguage"] = [_detected(result.source) for result in results]
+    headers = warning_header(results)
     if fields.has_list("q"):
-        return JSONResponse(answer)
-    return JSONResponse({name: values[0] for name, values in answer.items()})
+        return JSONResponse(answer, headers=headers)
+    return JSONResponse({name: values[0] for name, values in answer.items()}, headers=headers)
 
 
 async def _translate_file(call: Call) -> Response:
@@ -124,8 +125,10 @@ async def _translate_file(call: Call) -> Response:
     key = call.request.app.state.downloads.add(written)
     url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
     # Of a long header, proxies such as nginx refuse the whole answer.
-    while len(report := json.dumps(facts)) > _LONGEST_REPORT and facts["texts_left"]:
-        facts["texts_left"].pop()
+    while len(report := json.dumps(facts)) > _LONGEST_REPORT and (
+        texts := facts["texts_warned"] or facts["texts_left"]
+    ):
+        texts.pop()
     headers = {"x-translation-report": report}
     return JSONResponse({"translatedFileUrl": url}, headers=headers)
 

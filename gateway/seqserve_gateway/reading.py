@@ -72,8 +72,9 @@ class Part(NamedTuple):
     """Whether it needs an alignment, because markup follows its words."""
 
 
-Ranked: TypeAlias = list[tuple[str, bytes]]
-"""Translations, the best one first, each with its links as bytes: a document has many."""
+Ranked: TypeAlias = list[tuple[str, bytes, tuple[str, ...]]]
+"""Translations, the best one first, each with its links as bytes: a document has many; and with
+what is probably wrong with it."""
 
 
 class Divided(NamedTuple):
@@ -89,9 +90,19 @@ Answer: TypeAlias = Ranked | Divided | None
 
 def ranked(result: Result, others: Iterable[str], is_marked: bool) -> Ranked:
     """Returns what is needed of a result, and of the next best texts."""
-    links = translation_of(result).alignment if is_marked else ()
+    best = translation_of(result)
+    links = best.alignment if is_marked else ()
     packed = array("I", (place for link in links for place in link)).tobytes()
-    return [(result.text, packed), *((text, b"") for text in others)]
+    return [(result.text, packed, best.warnings), *((text, b"", ()) for text in others)]
+
+
+def warnings_of(answers: Iterable[Answer]) -> Iterator[str]:
+    """Yields what is probably wrong with the best translations of some passages."""
+    for answer in answers:
+        if isinstance(answer, Divided):
+            yield from warnings_of(answer.answers)
+        elif answer:
+            yield from answer[0][2]
 
 
 def read(job: Job) -> list[list[Part]]:
@@ -158,7 +169,8 @@ def _report(
             for each, own in zip(parts_of(passage), answer.answers, strict=True):
                 add(each, own, part)
         else:
-            report.add(passage, answer[0][0] if answer else None, part)
+            best, _, warnings = answer[0] if answer else (None, b"", ())
+            report.add(passage, best, part, warnings)
 
     for (name, text), own in zip(_texts(job).items(), answers, strict=True):
         part = "" if name == job.form else name
@@ -245,9 +257,9 @@ def _written(passage: Passage, answer: Answer) -> list[str]:
     return [passage.before + passage.written(_translation(*each)) for each in answer]
 
 
-def _translation(text: str, packed: bytes) -> Translation:
+def _translation(text: str, packed: bytes, warnings: tuple[str, ...]) -> Translation:
     numbers = iter(array("I", packed))
-    return Translation(text, tuple(map(Link, numbers, numbers, numbers, numbers)))
+    return Translation(text, tuple(map(Link, numbers, numbers, numbers, numbers)), warnings)
 
 
 def _joined(answers: Sequence[Sequence[str]]) -> list[str]:

@@ -18,7 +18,16 @@ from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import File
 from seqserve_gateway.languages import DETECTION_CHARS, sources_of
-from seqserve_gateway.reading import Answer, Divided, Job, Part, Unreadable, outcome, ranked
+from seqserve_gateway.reading import (
+    Answer,
+    Divided,
+    Job,
+    Part,
+    Unreadable,
+    outcome,
+    ranked,
+    warnings_of,
+)
 
 SUFFIXES = (
     *(".txt", ".md", ".html", ".srt", ".vtt"),
@@ -45,6 +54,8 @@ class Translated:
     source: DetectedLanguage
     """The language of its source."""
     alternatives: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    """What is probably wrong with the best one, in words."""
 
 
 class Reading:
@@ -105,9 +116,18 @@ async def translated(
     sources, answers = await _answers_of(call, reading, source, target, options)
     written: list[list[str]] = await reading("write", answers)
     return [
-        Translated(best, detected, others[:alternatives])
-        for (best, *others), detected in zip(written, sources, strict=True)
+        Translated(best, detected, others[:alternatives], [*warnings_of(own or ())])
+        for (best, *others), detected, own in zip(written, sources, answers, strict=True)
     ]
+
+
+def warning_header(results: Sequence[Translated]) -> dict[str, str]:
+    """Returns a header with the numbers of the texts, from 0, that have warnings; none if none has.
+
+    Clients of other services may not know further fields of an answer.
+    """
+    warned = [str(number) for number, result in enumerate(results) if result.warnings]
+    return {"x-translation-warnings": f"numbers_differ={','.join(warned)}"} if warned else {}
 
 
 async def translated_file(

@@ -29,6 +29,7 @@ import seqserve_gateway
 import seqserve_import
 import seqserve_server
 from seqserve.documents.formats import Format
+from seqserve_server.text.quantities import words as numerals
 
 PACKAGES = (seqserve, seqserve_gateway, seqserve_server, seqserve_import, seqserve_export)
 # What a pattern contains that is built in a function; pages and callers choose it.
@@ -51,6 +52,8 @@ LOCAL_VALUES: dict[str, Any] = {
     "pattern": "a|b",
     "token": "ab",
     "symbols": "ab",
+    "groups": numerals._month_groups("de"),
+    "words": numerals._words("de")[0],
 }
 # Patterns of readers that are tried once for a line, or where the last one ended: a document is
 # refused where one fails, or is known to be JSON. test_linear.py of documents tries the readers.

@@ -39,12 +39,12 @@ from seqserve.results import (
     Placement,
     Result,
     Segment,
-    SourceWarning,
     StopReason,
     Timings,
     TopToken,
 )
 from seqserve.retry import RetryPolicy
+from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
 from seqserve.tls import TLS
 
 __all__ = [
@@ -86,6 +86,8 @@ __all__ = [
     "SourceOptions",
     "SourceWarning",
     "StopReason",
+    "TextWarning",
+    "TextWarningKind",
     "Timings",
     "TokenizeResult",
     "TopToken",

@@ -31,6 +31,8 @@ def _result_parts(result: Any) -> Iterator[str]:
     yield f'<div dir="auto" style="font-size: 1.2em">{escape(result.text)}</div>'
     for warning in result.source_warnings:
         yield _note(f"Warning of the source: {_words(warning)}")
+    for warning in result.warnings:
+        yield _note(f"Warning: {warning}")
     for source, target in result.unmet_terms:
         yield _note(f"Lacks the term {source} → {target}")
     is_ranked = len(result.hypotheses) > 1

@@ -21,6 +21,7 @@ from seqserve.attention import (
 )
 from seqserve.errors import CallError, InternalError
 from seqserve.model import Glossary, LanguagePair, Model, ModelState
+from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -41,7 +42,8 @@ def _members_of(kind: type[E], enum: Any) -> Callable[[int], E]:
 
 _state_of = _members_of(ModelState, model_pb2.ModelState)
 _stop_reason_of = _members_of(results.StopReason, generation_pb2.StopReason)
-_warning_of = _members_of(results.SourceWarning, generation_pb2.SourceWarning)
+_warning_of = _members_of(SourceWarning, generation_pb2.SourceWarning)
+_text_warning_kind_of = _members_of(TextWarningKind, generation_pb2.TextWarningKind)
 _placement_of = _members_of(results.Placement, generation_pb2.Placement)
 
 
@@ -182,7 +184,7 @@ def _weights_of(
     return _converted(AttentionWeights, message)
 
 
-def _converted(kind: type[R], message: Any, **converted: Any) -> R:
+def _converted(kind: type[R], message: Any, /, **converted: Any) -> R:
     for name in kind.__dataclass_fields__.keys() - converted.keys():  # type: ignore[attr-defined]
         value = getattr(message, name)
         converted[name] = value if type(value) in _SCALARS else tuple(value)
@@ -190,7 +192,7 @@ def _converted(kind: type[R], message: Any, **converted: Any) -> R:
 
 
 def _reader(
-    kind: type[R], message: type[Any], **converters: Callable[[Any], Any]
+    kind: type[R], message: type[Any], /, **converters: Callable[[Any], Any]
 ) -> Callable[[Any], R]:
     """Returns what converts messages of a type.
 
@@ -235,6 +237,7 @@ def _check_lengths(*columns: Collection[Any], of: str, what: str = "score") -> N
 _timings_of = _reader(results.Timings, generation_pb2.Timings)
 _detected_of = _reader(results.DetectedLanguage, generation_pb2.DetectedLanguage)
 _kept_of = _reader(results.KeptText, generation_pb2.KeptText, placement=_placement_of)
+_text_warning_of = _reader(TextWarning, generation_pb2.TextWarning, kind=_text_warning_kind_of)
 _leg_of = _reader(results.Leg, generation_pb2.Leg, stop_reason=_stop_reason_of)
 _hypothesis_of = _reader(
     results.Hypothesis,
@@ -245,6 +248,7 @@ _hypothesis_of = _reader(
     unmet_terms=_each(_term_of),
     alignment=_alignment_of,
     kept=_each(_kept_of),
+    warnings=_each(_text_warning_of),
 )
 _segment_of = _reader(
     results.Segment,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from seqserve import notebook
+from seqserve.text_warnings import SourceWarning, TextWarning
 
 
 class StopReason(Enum):
@@ -33,19 +34,6 @@ class TopToken:
     """Its id in the vocabulary."""
     score: float
     """Its natural log-probability."""
-
-
-class SourceWarning(Enum):
-    """Why a source is probably not what its model reads; the answer may be fluent nonsense."""
-
-    UNSPECIFIED = "unspecified"
-    """A reason that this client does not know."""
-    UNKNOWN_CHARACTERS = "unknown_characters"
-    """It has letters or symbols, such as emoji, that the vocabulary of the model lacks."""
-    OTHER_SCRIPT = "other_script"
-    """At least three in ten of its letters are of scripts that the vocabulary does not have."""
-    MARKUP = "markup"
-    """It has tags of HTML or XML; they are read as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +119,8 @@ class Hypothesis:
     """Where the tokens of the text come from; empty unless requested."""
     kept: tuple[KeptText, ...] = ()
     """What ``keep`` and ``keep_placeholders`` have kept, in the order of the source."""
+    warnings: tuple[TextWarning, ...] = ()
+    """What is probably wrong with the text; any of it halves the confidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +263,11 @@ class Result:
     def unmet_terms(self) -> tuple[tuple[str, str], ...]:
         """Source and target of each term that the source has and the text lacks."""
         return self.hypotheses[0].unmet_terms
+
+    @property
+    def warnings(self) -> tuple[TextWarning, ...]:
+        """What is probably wrong with the text."""
+        return self.hypotheses[0].warnings
 
     def _repr_html_(self) -> str:
         """Draws the result in a notebook: text, scores, and attention where it was requested."""

@@ -188,7 +188,8 @@ function showHypothesis(result, source, rank) {
     const { source_begin = 0, source_end, target_begin = 0, target_end } = segment;
     parts.push(written.slice(end, target_begin).join(""));
     const [inner, part] = [written.slice(target_begin, target_end), read.slice(source_begin, source_end)];
-    const button = element("button", { type: "button" }, ...marked(inner, segment.hypotheses?.[0]?.kept));
+    const best = segment.hypotheses?.[0];
+    const button = element("button", { type: "button" }, ...marked(inner, best?.kept, best?.warnings));
     button.addEventListener("click", () => open(result, part.join(""), inner.join(""), button));
     parts.push(button);
     end = target_end ?? 0;
@@ -199,7 +200,9 @@ function showHypothesis(result, source, rank) {
   }
   const unmet = hypothesis.unmet_terms ?? [];
   const pairs = unmet.map((term) => `${term.source} = ${term.target}`).join(", ");
-  show($("#failure"), pairs && `Terms that it lacks: ${pairs}`);
+  const differing = (hypothesis.warnings ?? []).map(shownWarning).join(", ");
+  const lacks = pairs && `Terms that it lacks: ${pairs}`;
+  show($("#failure"), [lacks, differing && `Numbers that differ: ${differing}`].filter(Boolean).join(". "));
   $("#answer button").click();
 }
 
@@ -213,16 +216,25 @@ function open(result, source, target, button) {
   look({ model, version, source, target, ...languages() }, isPivot, (tokens) => ask(source, tokens)).catch(fail);
 }
 
-/** A text with what it keeps of the source marked; offsets count code points. */
-function marked(written, kept = []) {
+function shownWarning({ source_text, target_text }) {
+  return `${source_text ?? "nothing"} → ${target_text ?? "nothing"}`;
+}
+
+/** A text with what it keeps of the source and what differs marked; offsets count code points. */
+function marked(written, kept = [], warnings = []) {
   const parts = [];
   let end = 0;
-  const placed = kept.filter((part) => part.placement !== "PLACEMENT_LOST");
+  const placed = kept
+    .filter((part) => part.placement !== "PLACEMENT_LOST")
+    .map((part) => ({ ...part, title: `kept: ${part.placement.replace("PLACEMENT_", "").toLowerCase()}` }));
+  for (const each of warnings.filter((each) => each.target_text)) {
+    placed.push({ ...each, title: `differs: ${shownWarning(each)}`, className: "differs" });
+  }
   placed.sort((one, other) => (one.target_begin ?? 0) - (other.target_begin ?? 0));
-  for (const { target_begin = 0, target_end, placement, text } of placed) {
-    const how = placement.replace("PLACEMENT_", "").toLowerCase();
+  for (const { target_begin = 0, target_end, title, className = "" } of placed) {
+    if (target_begin < end) continue;
     parts.push(written.slice(end, target_begin).join(""));
-    parts.push(element("mark", { title: `kept: ${how}` }, text));
+    parts.push(element("mark", { title, className }, written.slice(target_begin, target_end).join("")));
     end = target_end;
   }
   return [...parts, written.slice(end).join("")];

@@ -3,7 +3,8 @@
 The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
 layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
 it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention. The
-model ``blind`` shows no alignment. Sources with a smile have unknown characters.
+model ``blind`` shows no alignment. Sources with a smile have unknown characters. The number after №
+is missing in their answers.
 """
 
 from __future__ import annotations
@@ -61,6 +62,13 @@ def hypothesis(
         message.score, message.normalized_score = -1.5 - rank, -0.5 - rank
     if options.return_token_scores:
         message.token_scores.extend([math.nan] + [-0.5] * len(words))
+    for number in re.finditer(r"№(\d+)", text):
+        message.warnings.add(
+            kind=generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER,
+            source_text=number[1],
+            source_begin=number.start(1),
+            source_end=number.end(1),
+        )
     message.unmet_terms.extend(term for term in options.terms if term.target not in message.text)
     for _ in range(len(words) + 1 if options.return_top_tokens else 0):
         best = range(options.return_top_tokens)

@@ -17,6 +17,8 @@ from seqserve import (
     Segment,
     SourceWarning,
     StopReason,
+    TextWarning,
+    TextWarningKind,
     Timings,
 )
 
@@ -113,10 +115,20 @@ def test_each_segment_has_its_own_attention() -> None:
 
 
 def test_warnings_and_missing_terms_are_shown() -> None:
-    best = hypothesis(unmet_terms=(("coffee", "Kaffee"),))
+    warning = TextWarning(
+        kind=TextWarningKind.NUMBERS_DIFFER,
+        source_text="7",
+        source_begin=0,
+        source_end=1,
+        target_text="",
+        target_begin=0,
+        target_end=0,
+    )
+    best = hypothesis(unmet_terms=(("coffee", "Kaffee"),), warnings=(warning,))
     shown = "\n".join(texts(result(best, source_warnings=(SourceWarning.OTHER_SCRIPT,))))
     assert "Warning of the source: other script" in shown
     assert "Lacks the term coffee → Kaffee" in shown
+    assert "Warning: numbers differ: 7 -> nothing" in shown
 
 
 @given(st.sampled_from(NASTY), st.sampled_from(NASTY), st.sampled_from(NASTY))

@@ -13,11 +13,11 @@ from seqserve.results import (
     DetectedLanguage,
     Leg,
     Piece,
-    SourceWarning,
     StopReason,
     Timings,
     TopToken,
 )
+from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, attended, scored, stream_of, tokenized
@@ -197,6 +197,34 @@ def test_the_enums_mirror_the_wire() -> None:
     states = [name.removeprefix("MODEL_STATE_") for name in names(model_pb2.ModelState)]
     assert [reason.name for reason in StopReason] == reasons
     assert [state.name for state in ModelState] == states
+
+
+def test_warnings_of_a_text() -> None:
+    message = generation_pb2.TextWarning(
+        kind=generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER,
+        source_text="85642",
+        source_begin=6,
+        source_end=11,
+        target_text="2019",
+        target_begin=7,
+        target_end=11,
+    )
+    hypothesis = generation_pb2.Hypothesis(warnings=[message])
+    # Of a newer server.
+    hypothesis.warnings.add(kind=99)  # type: ignore[arg-type]
+    result = responses.result_of(generation_pb2.GenerateResponse(hypotheses=[hypothesis]))
+    warning, unknown = result.warnings
+    assert warning == TextWarning(
+        kind=TextWarningKind.NUMBERS_DIFFER,
+        source_text="85642",
+        source_begin=6,
+        source_end=11,
+        target_text="2019",
+        target_begin=7,
+        target_end=11,
+    )
+    assert str(warning) == "numbers differ: 85642 -> 2019"
+    assert str(unknown) == "unspecified: nothing -> nothing"
 
 
 def test_confidence_warnings_and_alignment() -> None:

@@ -53,6 +53,13 @@ async def test_source_that_a_client_leaves_out_is_detected_for_each_text() -> No
     assert codes == {"KO"}
 
 
+async def test_a_header_tells_whose_numbers_differ() -> None:
+    async with translating("en-de") as (client, _):
+        body = {"text": ["a", "b №1"], "source_lang": "EN", "target_lang": "DE"}
+        answer = await client.post("/v2/translate", json=body)
+    assert answer.headers["x-translation-warnings"] == "numbers_differ=1"
+
+
 @pytest.mark.parametrize(
     "authorization", ["DeepL-Auth-Key key:fx", "DeepL-Auth-Key key", "Bearer key"]
 )

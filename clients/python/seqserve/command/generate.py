@@ -54,7 +54,8 @@ If a source is probably not what the model reads, such as another script or HTML
 warns of it; --json has the reasons in source_warnings, and for each answer a confidence.
 
 If a hypothesis lacks the target of a term, of --terms or of --glossary, whose source is there,
-standard error reports it; --json has it in unmet_terms.
+standard error reports it; --json has it in unmet_terms. It also reports numbers that differ from
+those of the source, which are in warnings.
 
 Tokens are subwords, and ▁ is the space before one: "▁anges" "ehen" is angesehen. --json shows the
 tokens of an answer.

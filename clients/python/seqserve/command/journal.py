@@ -148,9 +148,10 @@ class Journal(JournalFile):
 
     def _take(self, entry: list[Any]) -> bool:
         try:
-            key, text, alignment = entry
+            key, text, alignment, warnings = entry
             links = tuple(Link(*map(int, link)) for link in alignment)
-            self._known[bytes.fromhex(key)] = Translation(str(text), links)
+            known = Translation(str(text), links, tuple(map(str, warnings)))
+            self._known[bytes.fromhex(key)] = known
         except (ValueError, TypeError, OverflowError):
             return False
         return True

@@ -71,9 +71,9 @@ Options of `seqserve generate` for search, sampling, lengths and constraints app
 --length-penalty and --suppress-tokens; `seqserve generate --help` explains them.
 
 Standard error tells how many passages of each file were translated, copied on purpose and left;
---report writes each text that was left, and why. A passage that fails stays as it is. If a text was
-left, the exit status is 1. An error that concerns every passage (no such model, a wrong option, no
-permission) ends the run.
+--report writes each text that was left, or whose numbers differ, and why. A passage that fails
+stays as it is. If a text was left, the exit status is 1. An error that concerns every passage (no
+such model, a wrong option, no permission) ends the run.
 
 examples:
   seqserve translate letter.txt -o brief.txt

@@ -15,7 +15,8 @@ from seqserve.documents.passage import Passage, Translation, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
-from seqserve.results import Hypothesis, Piece, Result, SourceWarning
+from seqserve.results import Hypothesis, Piece, Result
+from seqserve.text_warnings import SourceWarning
 
 Outcome: TypeAlias = Result | CallError | None
 """The result of a passage or its own error; None for a passage that was not sent."""
@@ -154,8 +155,8 @@ class AnswerWriter(Writer):
 class TextWriter(AnswerWriter):
     """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
 
-    A text in segments is answered in as many lines as it has. Reports unmet terms and warnings of
-    sources on standard error, because a line has no place for them.
+    A text in segments is answered in as many lines as it has. Reports unmet terms and warnings on
+    standard error, because a line has no place for them.
     """
 
     hypotheses: int
@@ -184,6 +185,8 @@ class TextWriter(AnswerWriter):
                 terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
                 which = f" of hypothesis {rank}" if self.hypotheses > 1 else ""
                 self.report(number, f"unmet terms{which}: {terms}")
+            for warning in hypothesis.warnings:
+                self.report(number, str(warning))
 
     def _lines(self, lines: list[str]) -> str:
         end = self.line_end
@@ -251,7 +254,8 @@ class DocumentWriter(Writer):
         elif outcome is None:
             known = self._known(passage) if passage.has_words else None
             text = passage.source if known is None else passage.written(known)
-            self.totals.add(passage, None if known is None else known.text, self.part)
+            best, warnings = (known.text, known.warnings) if known else (None, ())
+            self.totals.add(passage, best, self.part, warnings)
             self.output(passage.before + text)
         else:
             self._add(passage, translation_of(outcome))
@@ -266,7 +270,9 @@ class DocumentWriter(Writer):
             return
         if self.journal is not None:
             self.journal.add(passage.text, translation)
-        self.totals.add(passage, translation.text, self.part)
+        self.totals.add(passage, translation.text, self.part, translation.warnings)
+        for warning in translation.warnings:
+            self.report(passage.line, warning)
         self.output(passage.before + text)
 
     def _known(self, passage: Passage) -> Translation | None:

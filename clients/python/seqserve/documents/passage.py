@@ -65,6 +65,8 @@ class Translation(NamedTuple):
     text: str
     alignment: tuple[Link, ...] = ()
     """Where its tokens come from, in order; empty if nothing is known of that."""
+    warnings: tuple[str, ...] = ()
+    """What is probably wrong with it, in words."""
 
 
 def _text(translation: Translation) -> str:
@@ -143,7 +145,7 @@ def translation_of(result: Result) -> Translation:
             # It is in the text as it is.
             places = range(segment.source_end - source)
             links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
-    return Translation(result.text, tuple(links))
+    return Translation(result.text, tuple(links), tuple(map(str, result.warnings)))
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:

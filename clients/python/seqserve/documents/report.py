@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from seqserve.documents.passage import ParseError, Passage
@@ -21,14 +21,23 @@ class Report:
         self.translated = 0
         self.left = 0
         """Passages that a reader sees in the language of the source."""
+        self.warned = 0
+        """Passages whose translation is probably wrong."""
         self._unchanged = 0
         self._copied: Counter[str] = Counter()
         self._left: list[dict[str, Any]] = []
+        self._warned: list[dict[str, Any]] = []
         # Hashes of sources that have another translation, and of translations.
         self._changed: set[int] = set()
         self._answers: set[int] = set()
 
-    def add(self, passage: Passage, translation: str | None, part: str = "") -> None:
+    def add(
+        self,
+        passage: Passage,
+        translation: str | None,
+        part: str = "",
+        warnings: Collection[str] = (),
+    ) -> None:
         """Adds a passage with its translation, or without one if it stays on purpose."""
         if passage.fault:
             self.leave(passage, passage.fault, part)
@@ -38,16 +47,16 @@ class Report:
             if translation != passage.text:
                 self._changed.add(hash(passage.text))
             self._answers.add(hash(translation))
+            if warnings:
+                self.warned += 1
+                _list(self._warned, passage, "; ".join(warnings), part)
         elif passage.copied or passage.text.strip():
             self._copied[passage.copied or "no letter"] += 1
 
     def leave(self, passage: Passage, reason: str, part: str = "") -> None:
         """Adds a passage that could not be translated; ``part`` is where in an archive it is."""
         self.left += 1
-        if len(self._left) < _MOST_LEFT:
-            text = (passage.text or passage.source)[:_MOST_SHOWN]
-            place = {"part": part} if part else {}
-            self._left.append({**place, "line": passage.line, "text": text, "reason": reason})
+        _list(self._left, passage, reason, part)
 
     def check(self, passages: Iterable[Passage], part: str = "") -> None:
         """Reads the translated document; a source that was translated and is there is left."""
@@ -60,17 +69,27 @@ class Report:
             self.leave(Passage(line=1), f"the translated document cannot be read: {error}", part)
 
     def facts(self, most_left: int = _MOST_LEFT) -> dict[str, Any]:
-        """Returns it as JSON has it, with so many of the texts that are left."""
+        """Returns it as JSON has it, with so many of the texts that are left or warned of."""
         return {
             "translated": self.translated,
             "unchanged": self._unchanged,
             "copied": dict(self._copied),
             "left": self.left,
             "texts_left": self._left[:most_left],
+            "warned": self.warned,
+            "texts_warned": self._warned[:most_left],
         }
 
     def __str__(self) -> str:
         """Shows it as a line."""
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self._copied.items())
         copied = f"{self._copied.total():,} copied" + (f" ({reasons})" if reasons else "")
-        return f"{self.translated:,} passages translated, {copied}, {self.left:,} left"
+        warned = f", {self.warned:,} warned of" if self.warned else ""
+        return f"{self.translated:,} passages translated, {copied}, {self.left:,} left{warned}"
+
+
+def _list(places: list[dict[str, Any]], passage: Passage, reason: str, part: str) -> None:
+    if len(places) < _MOST_LEFT:
+        text = (passage.text or passage.source)[:_MOST_SHOWN]
+        place = {"part": part} if part else {}
+        places.append({**place, "line": passage.line, "text": text, "reason": reason})

@@ -144,6 +144,10 @@ class GenerationOptions(TypedDict, total=False):
     """A source in capitals or Title Case, or a segment of it, is read in the letters that its words
     usually have; an answer to capitals is written in capitals."""
 
+    verify_numbers: bool | None
+    """If numbers, dates, times or codes of the source differ from those of its answer, decode again
+    with the missing ones as terms, and take the answer that differs less."""
+
     glossary: str | None
     """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
     models --glossaries` lists them."""

@@ -20,6 +20,11 @@ class SourceWarning(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SOURCE_WARNING_OTHER_SCRIPT: _ClassVar[SourceWarning]
     SOURCE_WARNING_MARKUP: _ClassVar[SourceWarning]
 
+class TextWarningKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TEXT_WARNING_KIND_UNSPECIFIED: _ClassVar[TextWarningKind]
+    TEXT_WARNING_KIND_NUMBERS_DIFFER: _ClassVar[TextWarningKind]
+
 class Placement(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PLACEMENT_UNSPECIFIED: _ClassVar[Placement]
@@ -42,6 +47,8 @@ SOURCE_WARNING_UNSPECIFIED: SourceWarning
 SOURCE_WARNING_UNKNOWN_CHARACTERS: SourceWarning
 SOURCE_WARNING_OTHER_SCRIPT: SourceWarning
 SOURCE_WARNING_MARKUP: SourceWarning
+TEXT_WARNING_KIND_UNSPECIFIED: TextWarningKind
+TEXT_WARNING_KIND_NUMBERS_DIFFER: TextWarningKind
 PLACEMENT_UNSPECIFIED: Placement
 PLACEMENT_GENERATED: Placement
 PLACEMENT_ALIGNED: Placement
@@ -68,7 +75,7 @@ class GenerateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("source_language", "target_language", "segmentation", "segmentation_language", "time_limit_ms", "max_decoding_length", "min_decoding_length", "force_end_token", "beam_size", "patience", "early_stopping", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "keep_placeholders", "keep", "lower_capitals", "glossary", "target_draft", "draft_source", "vocabulary_allow", "shortlist", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "return_alignment")
+    __slots__ = ("source_language", "target_language", "segmentation", "segmentation_language", "time_limit_ms", "max_decoding_length", "min_decoding_length", "force_end_token", "beam_size", "patience", "early_stopping", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "keep_placeholders", "keep", "lower_capitals", "verify_numbers", "glossary", "target_draft", "draft_source", "vocabulary_allow", "shortlist", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "return_alignment")
     SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTATION_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +112,7 @@ class GenerationOptions(_message.Message):
     KEEP_PLACEHOLDERS_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     LOWER_CAPITALS_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     GLOSSARY_FIELD_NUMBER: _ClassVar[int]
     TARGET_DRAFT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +159,7 @@ class GenerationOptions(_message.Message):
     keep_placeholders: bool
     keep: _containers.RepeatedScalarFieldContainer[str]
     lower_capitals: bool
+    verify_numbers: bool
     glossary: str
     target_draft: str
     draft_source: bool
@@ -161,7 +170,7 @@ class GenerationOptions(_message.Message):
     return_top_tokens: int
     return_attention: bool
     return_alignment: bool
-    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., segmentation: _Optional[str] = ..., segmentation_language: _Optional[str] = ..., time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., force_end_token: bool = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., early_stopping: _Optional[str] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., keep_placeholders: bool = ..., keep: _Optional[_Iterable[str]] = ..., lower_capitals: bool = ..., glossary: _Optional[str] = ..., target_draft: _Optional[str] = ..., draft_source: bool = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., shortlist: bool = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., return_alignment: bool = ...) -> None: ...
+    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., segmentation: _Optional[str] = ..., segmentation_language: _Optional[str] = ..., time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., force_end_token: bool = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., early_stopping: _Optional[str] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., keep_placeholders: bool = ..., keep: _Optional[_Iterable[str]] = ..., lower_capitals: bool = ..., verify_numbers: bool = ..., glossary: _Optional[str] = ..., target_draft: _Optional[str] = ..., draft_source: bool = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., shortlist: bool = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., return_alignment: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target")
@@ -312,7 +321,7 @@ class Failure(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., field: _Optional[str] = ..., retry_after_ms: _Optional[float] = ...) -> None: ...
 
 class Hypothesis(_message.Message):
-    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention", "unmet_terms", "confidence", "alignment", "kept")
+    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention", "unmet_terms", "confidence", "alignment", "kept", "warnings")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -326,6 +335,7 @@ class Hypothesis(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: _containers.RepeatedScalarFieldContainer[str]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -339,7 +349,26 @@ class Hypothesis(_message.Message):
     confidence: float
     alignment: Alignment
     kept: _containers.RepeatedCompositeFieldContainer[KeptText]
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ..., unmet_terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., confidence: _Optional[float] = ..., alignment: _Optional[_Union[Alignment, _Mapping]] = ..., kept: _Optional[_Iterable[_Union[KeptText, _Mapping]]] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[TextWarning]
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ..., unmet_terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., confidence: _Optional[float] = ..., alignment: _Optional[_Union[Alignment, _Mapping]] = ..., kept: _Optional[_Iterable[_Union[KeptText, _Mapping]]] = ..., warnings: _Optional[_Iterable[_Union[TextWarning, _Mapping]]] = ...) -> None: ...
+
+class TextWarning(_message.Message):
+    __slots__ = ("kind", "source_text", "source_begin", "source_end", "target_text", "target_begin", "target_end")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_BEGIN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_END_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TEXT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_BEGIN_FIELD_NUMBER: _ClassVar[int]
+    TARGET_END_FIELD_NUMBER: _ClassVar[int]
+    kind: TextWarningKind
+    source_text: str
+    source_begin: int
+    source_end: int
+    target_text: str
+    target_begin: int
+    target_end: int
+    def __init__(self, kind: _Optional[_Union[TextWarningKind, str]] = ..., source_text: _Optional[str] = ..., source_begin: _Optional[int] = ..., source_end: _Optional[int] = ..., target_text: _Optional[str] = ..., target_begin: _Optional[int] = ..., target_end: _Optional[int] = ...) -> None: ...
 
 class KeptText(_message.Message):
     __slots__ = ("text", "source_begin", "source_end", "target_begin", "target_end", "placement")

@@ -35,6 +35,7 @@ from seqserve_server.front.security.tokens import AUTH_NAME
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
+    NUMBERS_DIFFER,
     OK,
     OUTCOMES,
     Failure,
@@ -275,6 +276,8 @@ class _RunningCall:
         code, method = outcome.code, call.method
         kind = Kind(method, code.name)
         self._metrics.called(call.model, call.version, kind, duration_s, exemplar)
+        if count := call.facts.get(NUMBERS_DIFFER):
+            self._metrics.numbers_differ(call.model, count)
         fields: dict[str, object] = {
             "id": call.request_id,
             "method": method,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from seqserve_server.front.generate.job import Job, Onward
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.part_call import engine_call
 from seqserve_server.front.generate.pivot import Streamed, join_legs, stream_then, then
-from seqserve_server.front.generate.records import Part, Source
+from seqserve_server.front.generate.records import Feature, Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.front.overload.turns import run_now, run_slowly
 from seqserve_server.text.tokenizer import Tokenizer
@@ -118,8 +118,8 @@ def _answer_part(
         stays: asyncio.Future[Finish] = asyncio.Future()
         stays.set_result(finish(None))
         return stays
-    if _is_large(job, part):
-        return _answer_largely(job, is_bulk, finish, part)
+    if _is_large(job, part) or any(check.repairs for check in part.checks):
+        return _answer_slowly(job, is_bulk, finish, part)
 
     def make(call: EngineCall[Finish]) -> Finish:
         return finish(run_now(response_of(job.hop, part, call.answer, call.timeline)))
@@ -131,12 +131,29 @@ def _is_large(job: Job, part: Part) -> bool:
     return part.decoding.return_attention or bool(job.hop.options.decoding.return_top_tokens)
 
 
-async def _answer_largely(
+async def _answer_slowly(
     job: Job, is_bulk: bool, finish: Callable[[Response | None], Finish], part: Part
 ) -> Finish:
     call = engine_call(job, part, answer_of, is_bulk=is_bulk)
     await call.begin(retries=is_bulk)
+    for check in part.checks:
+        call = await _checked(job, part, call, check, is_bulk)
     return finish(await _written(job, part, call))
+
+
+async def _checked(
+    job: Job, part: Part, call: EngineCall[Any], check: Feature, is_bulk: bool
+) -> EngineCall[Any]:
+    """Decodes a part again if its answer is wrong; returns the better one of both calls."""
+    again = check.second_try(part, call.answer)
+    if again is None:
+        return call
+    other = engine_call(job, again, answer_of, is_bulk=is_bulk)
+    # The first answer is complete without.
+    with suppress(ServiceError):
+        if check.is_better(part, call.answer, await other.begin(retries=is_bulk)):
+            return other
+    return call
 
 
 async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:

@@ -178,6 +178,9 @@ def answer_size(job: Job) -> AnswerSize:
                 added[feature.field] = max(map(feature.max_bytes, parts), default=0)
         if any(part.protected for part in parts):
             decoding = replace(decoding, return_attention=True)
+    for part in parts:
+        for check in part.checks:
+            added[check.field] = check.max_bytes(part)
     size = generated_size(
         decoding,
         source_tokens=max((len(part.tokens) for part in parts), default=0),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
@@ -70,7 +71,9 @@ class Joined:
         segment.target_begin, segment.target_end = end - len(text), end
         segment.is_wrapped = part.is_wrapped
         if kept := best.kept if best else kept_in(text, part.protected):
-            self._best.kept.extend(_moved(kept, segment))
+            self._best.kept.extend(_moved(each, segment) for each in kept)
+        if best and best.warnings:
+            self._best.warnings.extend(_moved(each, segment) for each in best.warnings)
         if response and best:
             self._add(response, best, segment)
         self._text.append(piece)
@@ -111,16 +114,18 @@ class Joined:
         return self._joiner.rest()
 
 
-def _moved(
-    kept: Iterable[generation_pb2.KeptText], segment: generation_pb2.Segment
-) -> Iterator[generation_pb2.KeptText]:
-    for own in kept:
-        whole = generation_pb2.KeptText(text=own.text, placement=own.placement)
-        whole.source_begin = segment.source_begin + own.source_begin
-        whole.source_end = segment.source_begin + own.source_end
-        whole.target_begin = segment.target_begin + own.target_begin
-        whole.target_end = segment.target_begin + own.target_end
-        yield whole
+Placed = TypeVar("Placed", generation_pb2.KeptText, generation_pb2.TextWarning)
+
+
+def _moved(own: Placed, segment: generation_pb2.Segment) -> Placed:
+    """Returns a part of a segment with its places in the whole texts."""
+    whole = type(own)()
+    whole.CopyFrom(own)
+    whole.source_begin += segment.source_begin
+    whole.source_end += segment.source_begin
+    whole.target_begin += segment.target_begin
+    whole.target_end += segment.target_begin
+    return whole
 
 
 def worst_reason(reasons: Collection[generation_pb2.StopReason]) -> generation_pb2.StopReason:

@@ -24,6 +24,7 @@ from seqserve_server.contract.options import DecodingOptions, Sampling, Segmenta
 from seqserve_server.front.generate.alignment import alignment, unknowns
 from seqserve_server.front.generate.features.casing import casing
 from seqserve_server.front.generate.features.drafts import drafts
+from seqserve_server.front.generate.features.numbers import numbers
 from seqserve_server.front.generate.features.protected import protected
 from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
 from seqserve_server.front.generate.languages import Affixes, affixes_of
@@ -84,11 +85,13 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     decoding = _decoding(options, manifest, tokenizer, affixes)
     check_conflicts(sent, options, decoding, manifest, model.engine.capacity.max_rows)
     asked = Asked(options, decoding, affixes, model, glossary)
+    check = numbers(asked)
     return Options(
         decoding=decoding,
         affixes=affixes,
         segmentation=segmentation_of(options, sent),
         features=tuple(feature for make in _FEATURES if (feature := make(asked))),
+        checks=(check,) if check else (),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,
@@ -197,7 +200,7 @@ _OF_BOTH = {
     *("beam_size", "patience", "early_stopping", "length_penalty", "coverage_penalty"),
     *("repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns"),
     *("segmentation", "shortlist", "time_limit_ms", "return_scores", "return_alignment"),
-    *("keep", "keep_placeholders", "lower_capitals"),
+    *("keep", "keep_placeholders", "lower_capitals", "verify_numbers"),
 }
 _OF_FIRST = {"segmentation_language"}
 

@@ -129,6 +129,9 @@ def composed(first: Response, second: Response) -> Response:
         kept = _compose_kept(read.kept, hypothesis.kept)
         hypothesis.ClearField("kept")
         hypothesis.kept.extend(kept)
+        warnings = _compose_warnings(read.warnings, hypothesis.warnings)
+        hypothesis.ClearField("warnings")
+        hypothesis.warnings.extend(warnings)
     response.source_tokens = first.source_tokens
     response.ClearField("source_warnings")
     response.source_warnings.extend(first.source_warnings)
@@ -155,6 +158,20 @@ def _compose_kept(
             composed.placement = generation_pb2.PLACEMENT_LOST
         kept.append(composed)
     return kept
+
+
+def _compose_warnings(
+    first: Sequence[generation_pb2.TextWarning], second: Sequence[generation_pb2.TextWarning]
+) -> list[generation_pb2.TextWarning]:
+    """Returns the warnings of both models, without their places in the text between."""
+    warnings = []
+    for own, lost in [(each, "target") for each in first] + [(each, "source") for each in second]:
+        warning = generation_pb2.TextWarning()
+        warning.CopyFrom(own)
+        warning.ClearField(f"{lost}_begin")
+        warning.ClearField(f"{lost}_end")
+        warnings.append(warning)
+    return warnings
 
 
 def _links(hypothesis: generation_pb2.Hypothesis) -> list[Link] | None:

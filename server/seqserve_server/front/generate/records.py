@@ -64,6 +64,8 @@ class Options:
     segmentation: Segmentation | None = None
     """How sources are divided; None for not at all."""
     features: tuple[Feature, ...] = ()
+    checks: tuple[Feature, ...] = ()
+    """Further features, of parts that have a digit."""
     returns_attention: bool = False
     is_repeatable: bool = True
     """Whether equal requests have equal answers: those that do not draw a seed of their own."""
@@ -123,6 +125,8 @@ class Part(NamedTuple):
     """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
+    checks: tuple[Feature, ...] = ()
+    """Features that check its answer, once all others have written it."""
 
     @property
     def rest(self) -> str:
@@ -188,6 +192,17 @@ class Feature:
 
     def needs_attention(self, part: Part, answer: Finished) -> bool:
         """Tells whether an answer can be written better with its attention, which it lacks."""
+        return False
+
+    repairs = False
+    """Whether :meth:`second_try` may find an answer wrong."""
+
+    def second_try(self, part: Part, answer: Finished) -> Part | None:
+        """Returns a part as it is decoded again, if its answer is wrong; None if it is right."""
+        return None
+
+    def is_better(self, part: Part, answer: Finished, other: Finished) -> bool:
+        """Tells whether the answer of the second try is the better one."""
         return False
 
     def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:

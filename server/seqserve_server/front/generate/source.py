@@ -26,6 +26,7 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.front.generate.splitting import split, wrap
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.overload.turns import Cooperative
+from seqserve_server.text.quantities.reading import has_digit
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
@@ -114,6 +115,7 @@ class SourceReader:
         self._segmentation = options.segmentation
         self._shaping = [each for each in options.features if each.shapes_text]
         self._others = [each for each in options.features if not each.shapes_text]
+        self._checks = options.checks
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
@@ -196,6 +198,8 @@ class SourceReader:
         part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
         for feature in self._others:
             part = feature.read(part)
+        if self._checks and part.tokens and has_digit(part.original):
+            part = part._replace(checks=self._checks)
         return part
 
     def tokens(self, text: str) -> list[int]:

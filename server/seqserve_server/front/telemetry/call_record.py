@@ -27,6 +27,9 @@ from seqserve_server.contract.errors import Draining, InvalidRequest, ModelUnava
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.request import Spec
 
+NUMBERS_DIFFER = "numbers_differ"
+"""The fact how many answers differ from their sources in numbers."""
+
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
 _TRACE_KEYS = ("traceparent", "tracestate")
@@ -111,6 +114,7 @@ class CallRecord:
             queue_ms=timings.queue_ms,
             first_token_ms=timings.first_token_ms,
         )
+        self._count_warned(response)
         return response
 
     def record_one_of_many(self, response: generation_pb2.GenerateResponse) -> None:
@@ -122,6 +126,11 @@ class CallRecord:
         }
         for name, count in counts.items():
             self.facts[name] = self.facts.get(name, 0) + count
+        self._count_warned(response)
+
+    def _count_warned(self, response: generation_pb2.GenerateResponse) -> None:
+        if response.hypotheses and response.hypotheses[0].warnings:
+            self.facts[NUMBERS_DIFFER] = self.facts.get(NUMBERS_DIFFER, 0) + 1
 
 
 def method_name(path: str) -> str:

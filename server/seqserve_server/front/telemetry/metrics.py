@@ -79,6 +79,12 @@ class Metrics:
             ["reason", "model"],
             registry=self.calls,
         )
+        self._numbers_differ = prometheus.Counter(
+            "seqserve_numbers_differ",
+            "Answers whose numbers differ from those of their source.",
+            ["model"],
+            registry=self.calls,
+        )
         self._model_loads = prometheus.Counter(
             "seqserve_model_loads", "Models loaded, by outcome.", ["result"], registry=self.registry
         )
@@ -168,6 +174,10 @@ class Metrics:
         if labels not in self._shown:
             labels = VersionLabels.of(model, 0)
         self._calls.observe(labels, kind, duration_s, exemplar)
+
+    def numbers_differ(self, model: str, count: float) -> None:
+        """Counts the answers of a call whose numbers differ from those of their sources."""
+        self._numbers_differ.labels(model).inc(count)
 
     def calls_of(self, model: str, version: int) -> dict[Kind, Calls]:
         """Returns the calls of a version since it was loaded."""

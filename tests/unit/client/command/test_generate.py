@@ -375,6 +375,13 @@ def test_json_has_the_warnings(run: Run) -> None:
     assert objects(out)[0]["source_warnings"] == ["unknown_characters"]
 
 
+def test_numbers_that_differ_are_reported(run: Run) -> None:
+    warned = "seqserve: text 1: numbers differ: 7 -> nothing\n"
+    assert run("room №7") == (0, "ROOM №7\n", warned)
+    [warning] = objects(run("--json", "room №7")[1])[0]["hypotheses"][0]["warnings"]
+    assert (warning["kind"], warning["source_begin"]) == ("numbers_differ", 6)
+
+
 def test_verbose(run: Run) -> None:
     report = (
         "seqserve: text 1: capitals/2, 3 tokens in, 2 out, stop eos, score -1.500; queue 1.0 ms, "

@@ -34,7 +34,8 @@ def test_the_next_run_knows_what_this_one_made(tmp_path: Path) -> None:
 
 def test_an_alignment_is_known_too(tmp_path: Path) -> None:
     path = tmp_path / "out.journal"
-    aligned = Translation("ä b", (Link(0, 1, 2, 3), Link(2, 3, 0, 1)))
+    links = (Link(0, 1, 2, 3), Link(2, 3, 0, 1))
+    aligned = Translation("ä b", links, ("numbers differ: 7 -> 8",))
     first = Journal(path, OPTIONS)
     first.add("a", aligned)
     first.close()

@@ -22,12 +22,27 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     ]
     left = {"line": 2, "text": "fail INTERNAL", "reason": "INTERNAL: internal, says the fake"}
     copied = {"no letter": 1, "code": 1}
+    unwarned: dict[str, object] = {"warned": 0, "texts_warned": []}
     assert json.loads(told.read_text())["files"] == [
         {"file": str(page), "translated": 2, "unchanged": 1, "copied": copied, "left": 0}
-        | {"texts_left": []},
+        | {"texts_left": [], **unwarned},
         {"file": str(notes), "translated": 1, "unchanged": 0, "copied": {}, "left": 1}
-        | {"texts_left": [left]},
+        | {"texts_left": [left], **unwarned},
     ]
+
+
+def test_passages_whose_numbers_differ_are_listed(
+    seqserve: Run, tmp_path: Path, reports: list[str]
+) -> None:
+    page, told = tmp_path / "a.txt", tmp_path / "report.json"
+    page.write_text("room 5\nroom №7\n")
+    argv = [str(page), "-o", str(tmp_path / "out"), "--report", str(told)]
+    status, _, err = seqserve("translate", *argv)
+    assert (status, err.count("line 2: numbers differ: 7 -> nothing")) == (0, 1)
+    assert reports == [f"seqserve: {page}: 2 passages translated, 0 copied, 0 left, 1 warned of\n"]
+    [facts] = json.loads(told.read_text())["files"]
+    warned = {"line": 2, "text": "room №7", "reason": "numbers differ: 7 -> nothing"}
+    assert (facts["warned"], facts["texts_warned"]) == (1, [warned])
 
 
 def test_a_text_that_no_reader_reads_ends_the_run_with_status_1(

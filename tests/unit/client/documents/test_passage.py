@@ -234,7 +234,7 @@ def test_the_alignment_of_an_undivided_text_is_its_own() -> None:
     alignment.target_begins.extend([0, 4])
     alignment.target_ends.extend([3, 8])
     links = (Link(0, 3, 0, 3), Link(4, 7, 4, 8))
-    assert translation_of(result_of(message)) == ("Der Hund", links)
+    assert translation_of(result_of(message)) == ("Der Hund", links, ())
 
 
 def test_alignments_of_segments_count_from_the_whole_text() -> None:
@@ -248,7 +248,7 @@ def test_alignments_of_segments_count_from_the_whole_text() -> None:
     message.segments.add(source_begin=5, source_end=6, target_begin=4, target_end=5)
     # What no model reads is in the text as it is.
     links = (Link(0, 3, 0, 2), Link(5, 6, 4, 5))
-    assert translation_of(result_of(message)) == ("Ja. ☺ ", links)
+    assert translation_of(result_of(message)) == ("Ja. ☺ ", links, ())
 
 
 SENTENCES = "I. " * 3000

@@ -39,7 +39,7 @@ def check_terms(
 ) -> None:
     """Checks that a hypothesis, which ends with one of some tokens, can contain each target."""
     for term, target in zip(terms, targets, strict=True):
-        if fault := _fault_of(target, options, ends):
+        if fault := fault_of_tokens(target, options, ends):
             raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
 
 
@@ -87,8 +87,11 @@ class _Terms(Feature):
         return max(sum(term.ByteSize() + STRING_BYTES for term in terms) for terms in listed)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
-        if left_out := part.terms[len(part.decoding.terms) :]:
+        count = len(part.decoding.terms)
+        # Of a second try there may be more, which nobody has sent.
+        unmet = [index for index in hypothesis.unmet_terms if index < count]
+        message.unmet_terms.extend(part.terms[index] for index in unmet)
+        if left_out := part.terms[count:]:
             # Other features may have changed the text of the message.
             decoded = self._tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
             message.unmet_terms.extend(term for term in left_out if term.target not in decoded)
@@ -113,7 +116,7 @@ class _Terms(Feature):
         return (
             len(others) < _MAX_TERMS
             and bool(target)
-            and not _fault_of(target, options, self._ends)
+            and not fault_of_tokens(target, options, self._ends)
             and self._needed([*others, target]) <= options.max_decoding_length
         )
 
@@ -124,7 +127,8 @@ class _Terms(Feature):
         return len(prefix) + sum(len(targets[index]) for index in missing)
 
 
-def _fault_of(target: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
+def fault_of_tokens(target: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
+    """Returns why no hypothesis can have the tokens of a target; empty if one can."""
     if not options.suppressed_tokens.isdisjoint(target):
         return "is suppressed"
     if not ends.isdisjoint(target):

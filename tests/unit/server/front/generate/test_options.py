@@ -460,6 +460,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "target_draft": st.text(max_size=8),
     "draft_source": st.booleans(),
     "lower_capitals": st.booleans(),
+    "verify_numbers": st.booleans(),
 }
 # Few at a time, so that many are let through.
 messages = (

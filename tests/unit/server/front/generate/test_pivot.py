@@ -90,3 +90,16 @@ def test_confidences_multiply_and_the_counts_are_those_of_the_ends() -> None:
 def test_an_answer_without_scores_has_no_confidence() -> None:
     result = composed(answer("a", confidence=None), answer("b", confidence=None))
     assert not result.hypotheses[0].HasField("confidence")
+
+
+def test_warnings_of_both_models_have_no_place_in_the_text_between() -> None:
+    first, second = answer("a"), answer("b")
+    lost = {"source_text": "7", "source_begin": 3, "source_end": 4}
+    added = {"target_text": "8", "target_begin": 5, "target_end": 6}
+    for each in (first, second):
+        each.hypotheses[0].warnings.add(**lost, **added)
+    [hypothesis] = composed(first, second).hypotheses
+    one, other = hypothesis.warnings
+    assert (one.source_begin, one.source_end, one.target_begin, one.target_end) == (3, 4, 0, 0)
+    assert (other.source_begin, other.source_end) == (0, 0)
+    assert (other.target_begin, other.target_end) == (5, 6)

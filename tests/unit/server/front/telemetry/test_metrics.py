@@ -49,6 +49,7 @@ FAMILIES = {
     "rejected": ("counter", {"reason", "model"}),
     "stop": ("counter", {"reason", *MODEL}),
     "model_info": ("gauge", {"model", "version", "precision", "provider"}),
+    "numbers_differ": ("counter", {"model"}),
     "model_loads": ("counter", {"result"}),
     "model_state": ("gauge", {"model", "version", "state"}),
     "step_seconds": ("counter", MODEL),
@@ -74,6 +75,7 @@ def metrics_of_a_server() -> Metrics:
     metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
     metrics.called("m", 1, GENERATE, 0.1, {"request_id": "a1"})
     metrics.refused("m", QueueFull("full", 1.0))
+    metrics.numbers_differ("m", 2)
     return metrics
 
 

@@ -56,6 +56,7 @@ SET: dict[str, Any] = {
     "target_draft": "Das ist gut.",
     "draft_source": True,
     "lower_capitals": True,
+    "verify_numbers": True,
 }
 REFUSED = {
     "return_scores",

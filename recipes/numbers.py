@@ -1,0 +1,195 @@
+"""Measures the check of numbers: false alarms, wrong answers found, answers mended.
+
+    python -m recipes.numbers pairs tatoeba-eng-deu.tsv.gz en de
+    python -m recipes.numbers answers models/en-de/4
+
+``pairs`` compares human translations, which are right, and then wrong ones made of them: with a
+number dropped, changed or exchanged with another one. ``answers`` translates the lines of several
+numbers of the development set and ``TEMPLATES`` with 30 fillings each. It tells how many have all
+numbers right, without ``verify_numbers`` and with it, and how many of the others are warned of. The
+forms in which the numbers were written tell what is right, not the check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from recipes.augment.values import Language, Values, fill
+from recipes.german.__main__ import DEVELOPMENT, Line, is_copied
+
+from seqserve_server import Offline
+from seqserve_server.text.quantities.comparison import differences
+from seqserve_server.text.quantities.reading import Quantity, has_digit, quantities_in
+
+TEMPLATES = (
+    "We received your payment of {price} for invoice {bill} on {date}.",
+    "The coach to {place} departs at {time} and gets there at {time2}.",
+    "You can reach us at {phone} until {time}.",
+    "He was born in {year}, and in {year2} he opened his first shop.",
+    "Between {year} and {year2} the rent went up by {percent}.",
+    "The tickets for {date} cost {price} each.",
+    "Parcel {bill} weighs {weight} and will arrive on {date}.",
+    "On {date} the museum is only open from {time} to {time2}.",
+    "Of {number} members, {number2} have paid.",
+    "Flight {code} from {place} lands at {time}, gate {gate}.",
+    "My office is in room {gate}, and my number is {phone}.",
+    "Your appointment {bill} was moved to {date} at {time}.",
+)
+_FILLINGS = 30
+_SEED = 50
+# A number, a code, a month before a year.
+_NUMBER = re.compile(r"\w*\d(?:[\w.,:/-]*\w)?|[A-Z][a-zä]{2,8}(?= \d{4})")
+
+
+def main() -> None:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m recipes.numbers", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    pairs = commands.add_parser("pairs")
+    pairs.add_argument("path", type=Path, help="pairs of sentences, by TAB, gzipped")
+    pairs.add_argument("languages", nargs=2)
+    pairs.add_argument("--shown", type=int, default=0, help="how many mistakes to print")
+    answers = commands.add_parser("answers")
+    answers.add_argument("model", type=Path)
+    answers.add_argument("--shown", type=int, default=0)
+    given = parser.parse_args()
+    if given.command == "pairs":
+        measure_pairs(given.path, given.languages, given.shown)
+    else:
+        measure_answers(given.model, given.shown)
+
+
+def measure_pairs(path: Path, languages: Sequence[str], shown: int) -> None:
+    """Prints the share of right pairs that are warned of, and of wrong ones that are."""
+    draw = random.Random(_SEED)
+    counts: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            source, target = line.rstrip("\n").split("\t")[:2]
+            counts["pairs"] += 1
+            if not has_digit(source):
+                continue
+            counts["with a digit"] += 1
+            if differences(source, target, *languages):
+                found["with a digit"] += 1
+                if found["with a digit"] <= shown:
+                    print(f"false alarm: {source} | {target}")
+                continue
+            for kind, wrong in _wrong(target, languages[1], draw):
+                counts[kind] += 1
+                is_found = bool(differences(source, wrong, *languages))
+                found[kind] += is_found
+                if not is_found and counts[kind] - found[kind] <= shown:
+                    print(f"{kind}, not found: {source} | {wrong}")
+    alarms = found["with a digit"]
+    print(f"false alarms: {alarms} of {counts['with a digit']:,} pairs with a digit", end=" ")
+    print(f"({alarms / counts['with a digit']:.2%}), {alarms / counts['pairs']:.3%} of all")
+    for kind in ("dropped", "changed", "exchanged"):
+        print(f"{kind}: {found[kind] / counts[kind]:.1%} of {counts[kind]:,} found")
+
+
+def _wrong(target: str, language: str, draw: random.Random) -> Iterator[tuple[str, str]]:
+    quantities = [each for each in quantities_in(target, language) if each.digits]
+    if not quantities:
+        return
+    begin, end = draw.choice(quantities)[:2]
+    if not any(map(str.isdecimal, target[begin:end])):
+        # CO₂
+        return
+    yield "dropped", target[:begin] + target[end:]
+    place = draw.choice([at for at in range(begin, end) if target[at].isdecimal()])
+    other = str((int(target[place]) + draw.randint(1, 9)) % 10)
+    yield "changed", target[:place] + other + target[place + 1 :]
+    apart = [pair for pair in combinations(quantities, 2) if _are_apart(*pair)]
+    if apart:
+        (one, its_end), (other_one, end) = (each[:2] for each in draw.choice(apart))
+        swapped = target[other_one:end] + target[its_end:other_one] + target[one:its_end]
+        yield "exchanged", target[:one] + swapped + target[end:]
+
+
+def _are_apart(one: Quantity, other: Quantity) -> bool:
+    """Tells whether two quantities differ and are not of one date, code or phone number."""
+    return (
+        other.begin - one.end > 3
+        and one.digits != other.digits
+        and "day" not in (one.kind, other.kind)
+    )
+
+
+class Asked(NamedTuple):
+    """A source, and what its translation must have: of each span one of several ways."""
+
+    source: str
+    spans: Sequence[Sequence[str]]
+
+
+def measure_answers(model: Path, shown: int) -> None:
+    """Prints how many answers have all numbers, with and without a second try."""
+    lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
+    several = [
+        Asked(each.source, each.copied) for each in lines if each.category == "several numbers"
+    ]
+    sets = {"development set": several, "templates": list(_filled())}
+    with Offline(model) as offline:
+        for name, asked in sets.items():
+            sources = [each.source for each in asked]
+            for verifies in (False, True):
+                results = list(offline.generate(sources, verify_numbers=verifies))
+                wrong = right_warned = warned = 0
+                for each, result in zip(asked, results, strict=True):
+                    is_right = all(is_copied(ways, result.text) for ways in each.spans)
+                    wrong += not is_right
+                    warned += not is_right and bool(result.warnings)
+                    right_warned += is_right and bool(result.warnings)
+                    if shown and is_right == bool(result.warnings):
+                        print(f"{is_right}: {each.source} | {result.text} | {result.warnings}")
+                print(
+                    f"{name}, {verifies=}: {len(asked) - wrong} of {len(asked)} right;"
+                    f" {warned} of {wrong} others warned of; {right_warned} right ones warned of"
+                )
+
+
+def _filled() -> Iterator[Asked]:
+    draw = random.Random(_SEED)
+    values = Values(Language.of("en"), Language.of("de"), draw)
+    for template in TEMPLATES:
+        for _ in range(_FILLINGS):
+            source: dict[str, str] = {}
+            spans: list[list[str]] = []
+            for slot in re.findall(r"\{(\w+)\}", template):
+                source[slot], target = _value(slot.rstrip("2"), values, draw)
+                if slot != "place":
+                    spans += _ways(target, is_time=slot.startswith("time"))
+            yield Asked(fill(template, source), spans)
+
+
+def _value(kind: str, values: Values, draw: random.Random) -> tuple[str, str]:
+    if kind == "bill":
+        text = str(draw.randint(1000, 10 ** draw.randint(5, 9)))
+    elif kind == "gate":
+        text = draw.choice("ABCDE") + str(draw.randint(1, 60))
+    else:
+        return values.value(kind)
+    return text, text
+
+
+def _ways(target: str, *, is_time: bool) -> list[list[str]]:
+    """Returns what a translation must have of a value, a date's month among it."""
+    if not is_time:
+        return [[each] for each in _NUMBER.findall(target)]
+    hour, _, minute = target.split()[0].partition(":")
+    full = f"{hour}:{minute}"
+    return [[full, full.replace(":", "."), f"0{full}"]] if minute else [[hour, f"{hour}:00"]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Compares the quantities of a text and of its translation."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from seqserve_server.text.quantities.reading import (
+    Quantity,
+    Reading,
+    quantities_in,
+    romans_in,
+    squashed,
+)
+from seqserve_server.text.quantities.words import is_known, months, numbers_in
+
+
+class Difference(NamedTuple):
+    """A quantity that a translation lacks, has too much, or has in the place of another one."""
+
+    source: Quantity | None
+    """The quantity of the source; None if the translation has one that the source lacks."""
+    target: Quantity | None
+    """What the translation has instead; None if it has nothing."""
+
+
+_ARTICLE = re.compile(r"(?<!\w)[Aa]n?(?!\w)")
+
+
+class _Side:
+    """The quantities of one of the two texts, as they are accounted for."""
+
+    def __init__(self, text: str, language: str) -> None:
+        self.text, self.language = text, language
+        self.left = quantities_in(text, language)
+
+    @cached_property
+    def words(self) -> set[Reading]:
+        """Numbers in words and months, wherever they are."""
+        words: set[Reading] = set(romans_in(self.text))
+        if is_known(self.language):
+            words.update(numbers_in(self.text, self.language))
+            if self.language == "en" and _ARTICLE.search(self.text):
+                words.add("a")
+            names = months(self.language).finditer(self.text.lower())
+            words.update(f"m{match.lastindex}" for match in names)
+        return words
+
+    @cached_property
+    def squashed(self) -> str:
+        return squashed(self.text)
+
+
+def differences(
+    source: str, target: str, source_language: str = "", target_language: str = ""
+) -> list[Difference]:
+    """Compares the quantities of a source that has a digit with those of its translation.
+
+    Args:
+        source: The source.
+        target: The translation.
+        source_language: Code of its language, of ISO 639; empty if it is not known.
+        target_language: The same of the translation.
+
+    Returns:
+        The differences, in the order of the source, then of the target; none for a translation that
+        says the same, be it in another form.
+    """
+    read, written = _Side(source, source_language), _Side(target, target_language)
+    pairs = [*_paired(read, written, _exact_keys), *_paired(read, written, _keys)]
+    if read.left or written.left:
+        if max(len(read.left), len(written.left)) <= _MOST_COMPARED:
+            _pair_times(read, written)
+            _pair_parts(read, written)
+            _pair_parts(written, read)
+        for side, other in ((read, written), (written, read)):
+            side.left = [each for each in side.left if not _is_told(each, other)]
+        # One number may be divided in the other text: 403-6578, 4036578.
+        if len(read.left) != len(written.left) and _digits(read) == _digits(written):
+            read.left, written.left = [each for each in read.left if not each.digits], []
+        if not any(each.kind == "month" for each in read.left):
+            written.left = [each for each in written.left if each.digits]
+    if not (read.left or written.left):
+        return _swapped(pairs, is_ordered=is_known(source_language) and is_known(target_language))
+    if len(read.left) == len(written.left):
+        return [*map(Difference, read.left, written.left)]
+    lost = [Difference(each, None) for each in read.left]
+    return lost + [Difference(None, each) for each in written.left]
+
+
+def _swapped(pairs: Sequence[tuple[Quantity, Quantity]], *, is_ordered: bool) -> list[Difference]:
+    """Finds quantities that have changed places.
+
+    Two of one kind come in the order of the source, between languages whose order is alike. Of two
+    kinds, each keeps its own.
+    """
+    found: dict[Quantity, Quantity] = {}
+    for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
+        kinds, written = (one.kind, other.kind), (its.kind, others.kind)
+        if kinds[0] == kinds[1] and (written[0] == written[1] or "" in written):
+            gap = other.begin - one.end
+            # "3 to 0" keeps its order, but not "3 km in 36 minutes".
+            is_near = 1 < gap <= _LONGEST_GAP or (gap > 1 and kinds[0])
+            is_swapped = is_ordered and its.begin > others.begin and is_near
+        else:
+            is_swapped = kinds == written[::-1]
+        if is_swapped and its.readings != others.readings:
+            found |= {one: others, other: its}
+    return [*map(Difference, found.keys(), found.values())]
+
+
+_MOST_COMPARED = 32
+_LONGEST_GAP = 5
+
+
+def _exact_keys(quantity: Quantity) -> list[tuple[Reading, str]]:
+    return [(reading, quantity.digits) for reading in quantity.readings]
+
+
+def _keys(quantity: Quantity) -> Collection[Reading]:
+    return quantity.readings
+
+
+def _paired(
+    read: _Side, written: _Side, keys: Callable[[Quantity], Collection[Any]]
+) -> list[tuple[Quantity, Quantity]]:
+    """Takes from both sides the quantities that are the same."""
+    waiting: defaultdict[Any, list[Quantity]] = defaultdict(list)
+    for each in reversed(written.left):
+        for key in keys(each):
+            waiting[key].append(each)
+    pairs, left = [], []
+    taken: set[Quantity] = set()
+    for each in read.left:
+        found = [
+            others[-1]
+            for key in keys(each)
+            if (others := waiting[key]) and _first_free(others, taken)
+        ]
+        if found:
+            other = min(found)
+            taken.add(other)
+            pairs.append((each, other))
+        else:
+            left.append(each)
+    read.left, written.left = left, [each for each in written.left if each not in taken]
+    return pairs
+
+
+def _first_free(others: list[Quantity], taken: set[Quantity]) -> bool:
+    while others and others[-1] in taken:
+        others.pop()
+    return bool(others)
+
+
+def _digits(side: _Side) -> str:
+    return "".join(each.digits for each in side.left)
+
+
+def _is_told(quantity: Quantity, other: _Side) -> bool:
+    """Tells whether the other text has a quantity in words, or may have it so."""
+    readings, words = quantity.readings, other.words
+    numbers = [each for each in readings if isinstance(each, Decimal)]
+    if quantity.kind in ("day", "month") and not readings.isdisjoint(words):
+        return True
+    codes = [each[1:] for each in map(str, readings) if each[0] == "#"]
+    if any(_has_code(other.squashed, code) for code in codes):
+        return True
+    if not is_known(other.language):
+        return not (numbers or codes) or any(map(_is_round, numbers))
+    if any(_is_time(each, words) for each in _times(quantity)):
+        return True
+    return any(_is_in_words(each, words) for each in numbers)
+
+
+def _has_code(text: str, code: str) -> bool:
+    begin = text.find(code)
+    return begin >= 0 and not text[begin + len(code) : begin + len(code) + 1].isdigit()
+
+
+def _is_round(number: Decimal) -> bool:
+    """Tells whether any language may write a number in words."""
+    return number <= 20 or not str(int(number)).rstrip("0")[1:]
+
+
+_MOST_IN_WORDS = 10**15
+
+
+def _is_in_words(number: Decimal, words: Collection[Reading]) -> bool:
+    if number in words or (number == 1 and "a" in words):
+        return True
+    if number > _MOST_IN_WORDS:
+        return False
+    # "nineteen eighty-four", "ein Meter fünfzig"; "in the eighties"; "half an hour", "ein Viertel"
+    hundreds, rest = divmod(number, 100)
+    if rest in words and (hundreds in words or (hundreds > 10 and not rest % 10)):
+        return True
+    return _FRACTIONS.get(number) in words
+
+
+def _times(quantity: Quantity) -> list[str]:
+    # An hour alone may be any number.
+    return [
+        each
+        for each in quantity.readings
+        if isinstance(each, str)
+        and each[0] == "t"
+        and (quantity.kind == "time" or int(each[1:]) % 60)
+    ]
+
+
+_FRACTIONS = {
+    **dict.fromkeys(map(Decimal, (30, 50)), Decimal("0.5")),
+    **dict.fromkeys(map(Decimal, (15, 25, 45, 75)), Decimal("0.25")),
+}
+
+
+def _is_time(reading: str, words: Collection[Reading]) -> bool:
+    """Tells whether words have an hour and what belongs to a time: "halb drei", "ten to three"."""
+    hour, minute = divmod(int(reading[1:]), 60)
+    hours = {Decimal(hour), Decimal(hour % 12 or 12)}
+    if not minute:
+        return not hours.isdisjoint(words)
+    minutes = {Decimal(minute), Decimal(60 - minute), abs(Decimal(30 - minute))}
+    minutes |= {*_FRACTIONS.values()}
+    hours.add(Decimal(hour % 12 + 1))
+    return not hours.isdisjoint(words) and not minutes.isdisjoint(words)
+
+
+def _pair_times(read: _Side, written: _Side) -> None:
+    """Takes times whose hour alone the other text has in digits: "halb 3"."""
+    for side, other in ((read, written), (written, read)):
+        for time in side.left[:]:
+            for hour in (each for each in other.left if len(each.digits) <= 2):
+                words = {*other.words, *hour.readings}
+                times = (each for each in _times(time) if int(each[1:]) % 60)
+                if any(_is_time(each, words) for each in times):
+                    side.left.remove(time)
+                    other.left.remove(hour)
+                    break
+
+
+def _pair_parts(side: _Side, other: _Side) -> None:
+    """Takes numbers that are a date to the other text: 12.04."""
+    for each in side.left[:]:
+        text = side.text[each.begin : each.end]
+        parts = re.findall(r"\d+", text)
+        if len(parts) < 2 or not all(map(str.isdecimal, parts)):
+            continue
+        found = []
+        for part in map(Decimal, parts):
+            fitting = (
+                one for one in other.left if {part, f"m{part}"} & one.readings and one not in found
+            )
+            found.append(next(fitting, None))
+        if None not in found:
+            side.left.remove(each)
+            other.left = [one for one in other.left if one not in found]

@@ -1,0 +1,290 @@
+"""Finds the quantities of a text that are written in digits, and what each of them may mean."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from seqserve_server.text.quantities.words import is_known, months, scale_at
+
+Reading: TypeAlias = Decimal | str
+"""A number; or a code ("#kx7"), a month ("m7"), a time of the day ("t930", in minutes), an hour of
+which nothing tells whether it is before noon ("h9")."""
+
+
+class Quantity(NamedTuple):
+    """A number, a part of a date, a time or a code."""
+
+    begin: int
+    """Where it begins in its text, in code points."""
+    end: int
+    """Where it ends."""
+    readings: frozenset[Reading]
+    """What it may mean; quantities with a reading in common are the same."""
+    digits: str
+    """Its digits, ASCII; empty for a month in words."""
+    kind: str = ""
+    """What it counts, if the text tells: one of day, month, year, time, money, percent."""
+
+
+_DIGIT = re.compile(r"\d")
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+_SIGNS = str.maketrans("，．：٫٬’\u00a0\u202f₀₁₂₃₄₅₆₇₈₉", ",.:.,'  0123456789")
+# Capitals before a number make a code of it; small letters after it are an ending.
+_CODE_LETTERS = r"(?:(?<![A-Za-z0-9])([A-Za-z]{1,8}-?))?"
+_NUMBER = re.compile(rf"{_CODE_LETTERS}(\d+(?:[.,:']\d+)*)([A-Za-z\d]*)")
+# Of languages that put a space between thousands.
+_SPACED_NUMBER = re.compile(
+    rf"{_CODE_LETTERS}(\d{{1,3}}(?: \d{{3}})+(?!\d)(?:,\d+)?|\d+(?:[.,:']\d+)*)([A-Za-z\d]*)"
+)
+_TIME = re.compile(
+    r"(\d{1,2})(?:[:.]| ?[hH] ?| Uhr | heures? | uur |[시時点點时] ?)([0-5]\d)(?!\d|[.,:]\d)"
+)
+_DATE = re.compile(
+    r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)|\d{4}([/-])\d{1,2}\4\d{1,2}(?!\d)"
+)
+_HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
+_UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
+_KINDS = {
+    **dict.fromkeys(["%", "percent", "prozent", "procent"], "percent"),
+    **dict.fromkeys(["€", "$", "£", "¥", "eur", "usd", "gbp", "chf", "pln", "yen"], "money"),
+    **dict.fromkeys(["euro", "euros", "dollar", "dollars", "pounds", "pfund"], "money"),
+    **dict.fromkeys(["uhr", "heures", "heure", "uur", "horas", "hora"], "time"),
+    **dict.fromkeys(["h", "시", "時", "点", "點", "时"], "time"),
+    **dict.fromkeys("월月", "month"),
+}
+_CURRENCY_SIGNS = ("€", "$", "£", "¥")
+_CURRENCIES = frozenset(["EUR", "USD", "GBP", "CHF", "JPY", "PLN", "US", "CA", "AU"])
+POINT = frozenset(["en", "ko", "ja", "zh", "he", "th", "hi"])
+COMMA = frozenset(["de", "fr", "pt", "it", "nl", "pl", "ru", "uk", "cs", "sv", "da", "fi", "tr"])
+_BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
+_LONGEST_BETWEEN = 12
+_LONGEST_NUMBER = 24
+_YEARS = range(1000, 2101)
+
+
+def has_digit(text: str) -> bool:
+    """Tells whether a text has a digit, of any script."""
+    return _DIGIT.search(text) is not None
+
+
+def quantities_in(text: str, language: str) -> list[Quantity]:
+    """Finds the quantities of a text, in order; one is in no other.
+
+    Args:
+        text: Any text.
+        language: Code of its language, of ISO 639, or empty; of languages that are not known, a
+            point and a comma may each stand before decimals.
+    """
+    plain = text.translate(_SIGNS)
+    if not plain.isascii():
+        plain = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), plain)
+    found = [*_numbers(plain, language)]
+    small = plain.lower()
+    # A capital may have two small letters: "İ".
+    if not found or not is_known(language) or len(small) != len(plain):
+        return found
+    return _with_months(small, language, found)
+
+
+def _numbers(text: str, language: str) -> Iterator[Quantity]:
+    end = 0
+    pattern = _NUMBER if language in POINT else _SPACED_NUMBER
+    while match := pattern.search(text, end):
+        letters, number, ending = match.groups(default="")
+        begin, end = match.start(2), match.end()
+        if not letters and (date := _DATE.match(text, begin)) and _is_date(date):
+            end = date.end()
+            yield from _parts(text, begin, end, "day")
+        elif not letters and (time := _TIME.match(text, begin)) and int(time[1]) <= 24:
+            end = time.end()
+            yield _time(text, time, language)
+        elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
+            yield _code(match)
+        elif number.isdigit() or _values(number, language):
+            yield _number(text, begin, number, letters, ending, language)
+        else:
+            yield from _parts(text, begin, begin + len(number), "")
+
+
+def _is_date(match: re.Match[str]) -> bool:
+    return not match[1] or (max(int(match[1]), int(match[3])) <= 31 and "00" not in match.groups())
+
+
+def _is_code(letters: str, ending: str) -> bool:
+    if letters.rstrip("-").isupper() and letters not in _CURRENCIES:
+        return True
+    return bool(ending) and not (ending.isalpha() and ending.islower())
+
+
+def _code(match: re.Match[str]) -> Quantity:
+    code = match[0]
+    if not code.islower():
+        # Of a plural, as in "3Ds".
+        code = code.rstrip("s")
+    digits = "".join(filter(str.isdigit, code))
+    return Quantity(*match.span(), frozenset(["#" + squashed(code)]), digits)
+
+
+_SQUASHED = re.compile(r"[\s°.,:'-]+")
+
+
+def squashed(text: str) -> str:
+    """Returns a text in small letters, without what may be between the parts of a code."""
+    return _SQUASHED.sub("", text).lower()
+
+
+def _parts(text: str, begin: int, end: int, kind: str) -> Iterator[Quantity]:
+    """Yields the parts of a date, or of what is no number."""
+    for match in re.finditer(r"\d+", text[begin:end]):
+        span = begin + match.start(), begin + match.end()
+        readings = _of_integer(text, *span, kind)
+        yield Quantity(*span, frozenset(readings), match[0], kind if len(match[0]) < 4 else "year")
+
+
+def _time(text: str, match: re.Match[str], language: str) -> Quantity:
+    hour, minute, end = int(match[1]), int(match[2]), match.end()
+    readings: set[Reading] = set()
+    half = _HALF_OF_DAY.match(text, end)
+    if half and 1 <= hour <= 12:
+        readings.add(_minutes(hour % 12 + 12 * (half[1] in "pP"), minute))
+    else:
+        readings.add(_minutes(hour, minute))
+        if 0 < hour < 12:
+            readings.add(_minutes(hour + 12, minute))
+    if text[match.end(1)] == "." and not half:
+        readings |= _values(match[0], language)
+    if not minute and not (half and hour == 12):
+        readings.add(Decimal(hour))
+    is_time = half or text[match.end(1)] != "." or _kind_after(text, end) == "time"
+    kind = "time" if is_time else ""
+    return Quantity(match.start(), end, frozenset(readings), match[1] + match[2], kind)
+
+
+def _minutes(hour: int, minute: int) -> str:
+    return f"t{(60 * hour + minute) % 1440}"
+
+
+def _number(
+    text: str, begin: int, number: str, letters: str, ending: str, language: str
+) -> Quantity:
+    end = begin + len(number)
+    values = _values(number, language)
+    unit = _UNIT.match(text, end)
+    kind = _kind_after(text, end)
+    before = text[max(0, begin - 4) : begin].strip()
+    if before[-1:] in _CURRENCY_SIGNS or before[-3:] in _CURRENCIES:
+        kind = "money"
+    scale = scale_at(unit[1], language) if unit else Decimal(1)
+    readings: set[Reading] = {*values} if scale == 1 else {scale * each for each in values}
+    if number.isdigit() and len(number) <= 4 and scale == 1:
+        readings = _of_integer(text, begin, end, kind)
+        if not kind and int(number) in _YEARS:
+            kind = "year"
+        elif _HALF_OF_DAY.match(text, end):
+            kind = "time"
+    if letters:
+        readings.add("#" + squashed(letters + number + ending))
+    return Quantity(begin, end, frozenset(readings), re.sub(r"\D", "", number), kind)
+
+
+def _kind_after(text: str, end: int) -> str:
+    unit = _UNIT.match(text, end)
+    if not unit:
+        return ""
+    # What follows a sign of Chinese or a syllable of Korean belongs to it without a space.
+    return _KINDS.get(unit[1].lower(), "") or _KINDS.get(unit[1][0] if unit[1][0] > "~" else "", "")
+
+
+def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
+    value = int(text[begin:end])
+    half = _HALF_OF_DAY.match(text, end)
+    found: set[Reading] = {Decimal(value)}
+    if half and 1 <= value <= 12:
+        noon = _minutes(value % 12 + 12 * (half[1] in "pP"), 0)
+        return {noon} if value == 12 else {noon, Decimal(value)}
+    if value <= 12:
+        found.add(f"m{value}" if kind in ("day", "month") else f"h{value}")
+    if kind == "time" and value <= 24:
+        found |= {_minutes(value, 0), f"h{value % 12}"}
+        if value < 12:
+            found.add(_minutes(value + 12, 0))
+    elif 12 < value <= 24:
+        found.add(_minutes(value, 0))
+    if end - begin == 2 and (_AFTER_YEAR.match(text, end) or text.endswith(_BEFORE_YEAR, 0, begin)):
+        found |= {Decimal(century + value) for century in (1800, 1900, 2000)}
+    return found
+
+
+_BEFORE_YEAR = ("/", ".", "-", "'", "années ", "años ", "anos ", "anni ", "jaren ", "lata ")
+# "the 90s", "die 90er"
+_AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
+
+
+def _values(number: str, language: str) -> set[Decimal]:
+    """Returns the numbers that digits and marks may stand for; none if they are no number."""
+    marks = [mark for mark in number if not mark.isdigit()]
+    if not marks:
+        return {Decimal(number)}
+    first, *rest = re.split(r"\D", number)
+    last = marks[-1]
+    if len(set(marks)) > 1:
+        is_number = last in ".," and marks.count(last) == 1 and len(set(marks)) == 2
+        if is_number and _is_grouped([first, *rest[:-1]]):
+            return {Decimal("".join([first, *rest[:-1]]) + "." + rest[-1])}
+        return set()
+    if last == ":":
+        return set()
+    is_grouped = _is_grouped([first, *rest])
+    whole: set[Decimal] = {Decimal("".join([first, *rest]))} if is_grouped else set()
+    if len(marks) > 1 or last in "' ":
+        return whole
+    part: set[Decimal] = {Decimal(f"{first}.{rest[0]}")}
+    if not is_grouped or language in (POINT if last == "." else COMMA):
+        return part
+    return whole if language in (COMMA if last == "." else POINT) else whole | part
+
+
+def _is_grouped(parts: list[str]) -> bool:
+    first, *rest = parts
+    return 1 <= len(first) <= 3 and first != "0" and all(len(part) == 3 for part in rest)
+
+
+def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quantity]:
+    """Adds the names of months that are next to a number."""
+    found = list(numbers)
+    begins = [number.begin for number in numbers]
+    for match in months(language).finditer(text):
+        begin, end = match.span()
+        index = bisect(begins, begin)
+        for place in range(max(0, index - 1), min(index + 1, len(numbers))):
+            number = numbers[place]
+            gap = text[number.end : begin] if place < index else text[end : number.begin]
+            is_near = len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap)
+            if is_near and (number.kind == "year" or len(number.digits) <= 2):
+                if number.kind != "year":
+                    found[place] = number._replace(kind="day")
+                found.append(Quantity(begin, end, frozenset([f"m{match.lastindex}"]), "", "month"))
+                break
+    return sorted(found)
+
+
+def romans_in(text: str) -> Iterator[Decimal]:
+    """Yields the values of Roman numerals."""
+    for match in _ROMAN.finditer(text):
+        values = [_ROMANS[letter] for letter in match[0]]
+        signed = (
+            -value if value < following else value for value, following in pairwise([*values, 0])
+        )
+        # "World War I", but not "when I".
+        before = text[: match.start()].rstrip()
+        if match[0] != "I" or before[before.rfind(" ") + 1 :].istitle():
+            yield Decimal(sum(signed))
+
+
+_ROMAN = re.compile(r"(?<![^\W\d_])[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
+_ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}

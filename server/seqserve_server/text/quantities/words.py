@@ -1,0 +1,156 @@
+"""Numbers and months in words, of the languages of ``words.toml``."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_VALUES = [
+    *map(Decimal, (*range(20), *range(20, 100, 10), 100, 10**3, 10**6, 10**9, 10**12)),
+    *(Decimal("0.5"), Decimal("0.25")),
+]
+_CLASS = re.compile(r"\[\w+\]")
+# Those within brackets stay together.
+_ALTERNATIVE = re.compile(r"(?:[^|()]++|\([^()]*\))++")
+
+
+class _Numerals(NamedTuple):
+    pattern: re.Pattern[str]
+    """One group for each word."""
+    values: list[Decimal]
+    """What the groups stand for."""
+    join: str
+    """The word that may be between them."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = Path(__file__).with_name("words.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def is_known(language: str) -> bool:
+    """Tells whether the words of a language, a code of ISO 639, are known."""
+    return language in _table()
+
+
+@cache
+def months(language: str) -> re.Pattern[str]:
+    """Returns the names of the months, one group for each; it reads small letters.
+
+    An abbreviation has three letters or four.
+    """
+    groups = _month_groups(language)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(groups)})(?!\w)")
+
+
+def _month_groups(language: str) -> list[str]:
+    groups = []
+    for names in _table()[language]["months"].lower().split():
+        forms = (f"{name[:3]}(?:{name[3:4]}|{name[3:]})?" for name in names.split("|"))
+        groups.append(f"({'|'.join(forms)})")
+    return groups
+
+
+def date(language: str, day: str, month: int, year: str) -> str:
+    """Writes a date; the year may be empty."""
+    name = _table()[language]["months"].split()[month - 1].partition("|")[0]
+    form, end = _table()[language]["date"]
+    written: str = (form + (end if year else "")).format(day=day, month=name, year=year)
+    return written
+
+
+def numbers_in(text: str, language: str) -> Iterator[Decimal]:
+    """Yields the numbers that a text has in words: two hundred, zweiundzwanzig, quatre-vingt-dix.
+
+    Where it has "and" between two of them, it may mean their sum or both.
+    """
+    pattern, values, join = _numerals(language)
+    text = text.lower()
+    found = [(*match.span(), values[match.lastindex or 0]) for match in pattern.finditer(text)]
+    near = {"", "-", " ", "i", join, f" {join}-", f"-{join}-", f"{join} "}
+    for joins in (near, {*near, f" {join} ", f" {join} a "}):
+        whole, part = Decimal(0), Decimal(0)
+        last = -1
+        for begin, end, value in found:
+            gap = text[last:begin]
+            if not (last >= 0 and len(gap) <= _LONGEST_JOIN and _goes_on(part, value, gap, joins)):
+                if last >= 0:
+                    yield whole + part
+                    last = -1
+                if text[begin - 1 : begin].isalpha():
+                    continue
+                whole = part = Decimal(0)
+            elif " " in gap:
+                yield whole + part
+            last = end
+            if value < 100:
+                part += value
+            elif value == 100:
+                part = 100 * (part or Decimal(1))
+            else:
+                whole, part = whole + value * (part or Decimal(1)), Decimal(0)
+        if last >= 0:
+            yield whole + part
+
+
+def scale_at(text: str, language: str) -> Decimal:
+    """Returns the value of a word that multiplies the number before it, such as million; or 1."""
+    if not is_known(language):
+        return Decimal(_SCALES.get(text[:1], 1))
+    pattern, values, _ = _numerals(language)
+    match = pattern.match(text.lower())
+    value = values[match.lastindex or 0] if match else Decimal(1)
+    return value if value >= _LEAST_SCALE else Decimal(1)
+
+
+_LEAST_SCALE = 1000
+_SCALES = {
+    **dict.fromkeys("千천", 1000),
+    **dict.fromkeys("万萬만", 10**4),
+    **dict.fromkeys("億亿억", 10**8),
+}
+_LONGEST_JOIN = 12
+_LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéèąćęłńóśźżãñç"
+
+
+def _goes_on(part: Decimal, value: Decimal, gap: str, joins: Collection[str]) -> bool:
+    """Tells whether a value goes on with the number before it."""
+    gap = gap.lstrip(_LETTERS) or gap
+    if gap not in joins:
+        return False
+    if value >= 100:
+        return part < value
+    if value < 1:
+        return gap != " "
+    rest = part % 100
+    if value < 10:
+        return not rest % 10 and not 0 < rest < 20
+    # "soixante-dix", "fünfundzwanzig"
+    return not rest or (rest in (60, 80) and value < 20) or (rest < 10 and gap in _BEFORE_TENS)
+
+
+_BEFORE_TENS = ("und", "en")
+
+
+@cache
+def _numerals(language: str) -> _Numerals:
+    words, join = _words(language)
+    pattern = re.compile("|".join(f"({word})" for _, word, _ in words))
+    return _Numerals(pattern, [Decimal(0), *(value for _, _, value in words)], join)
+
+
+def _words(language: str) -> tuple[list[tuple[int, str, Decimal]], str]:
+    *numerals, join = _table()[language]["numerals"].split()
+    words = [
+        (len(_CLASS.sub(".", word)), word, value)
+        for each, value in zip(numerals, _VALUES, strict=True)
+        for word in _ALTERNATIVE.findall(each)
+    ]
+    # "vierzig" before "vier".
+    return sorted(words, reverse=True), join

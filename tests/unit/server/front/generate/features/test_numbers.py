@@ -1,0 +1,154 @@
+"""Numbers: which sources are checked, what an answer tells, and how it is decoded again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.generate.features.asking import asked, part
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
+from seqserve_server.contract.options import Sampling
+from seqserve_server.front.generate.alignment import Link, message_of
+from seqserve_server.front.generate.features.numbers import MOST_LISTED, numbers
+from seqserve_server.front.generate.options import compile_options
+from seqserve_server.front.generate.records import Feature, Part, Span
+from seqserve_server.front.generate.source import SourceReader
+from seqserve_server.front.overload.turns import run_now
+
+TOKENIZER = byte_tokenizer()
+PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
+MODEL = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
+SOURCE = "Order 85642 of 20 July"
+
+
+def ids(text: str) -> list[int]:
+    return TOKENIZER.encode(text)[:-1]
+
+
+def check(**options: Any) -> Feature:
+    feature = numbers(asked(model=MODEL, **options))
+    assert feature is not None
+    return feature
+
+
+def answer(text: str, score: float | None = -1.0) -> Finished:
+    return Finished([Hypothesis(ids(text), score, StopReason.EOS)])
+
+
+def written(text: str, source: str = SOURCE, **fields: Any) -> generation_pb2.Hypothesis:
+    message = generation_pb2.Hypothesis(text=text, confidence=0.8, **fields)
+    check().write(part(source), answer(text).best, message)
+    return message
+
+
+def test_only_sources_with_a_digit_are_checked() -> None:
+    options = compile_options(generation_pb2.GenerationOptions(), MODEL)
+    reader = SourceReader(MODEL, options)
+
+    def checks(text: str) -> tuple[Feature, ...]:
+        [only] = run_now(reader.read(text)).parts
+        return only.checks
+
+    assert options.features == ()
+    assert checks("Two dogs.") == ()
+    assert checks("2 dogs.") == checks("٢ dogs.") == options.checks != ()
+
+
+def test_a_model_without_languages_is_checked_on_request() -> None:
+    plain = echo_model()
+    assert numbers(asked(model=plain)) is None
+    assert numbers(asked(model=plain, verify_numbers=True)) is not None
+    assert numbers(asked(model=plain, target_language="de")) is not None
+
+
+def test_a_difference_is_listed_and_halves_the_confidence() -> None:
+    message = written("Bestellung 20. Juli 1234")
+    assert message.confidence == pytest.approx(0.4)
+    [warning] = message.warnings
+    assert warning.kind == generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER
+    assert (warning.source_text, warning.source_begin, warning.source_end) == ("85642", 6, 11)
+    assert (warning.target_text, warning.target_begin, warning.target_end) == ("1234", 20, 24)
+
+
+def test_an_answer_that_says_the_same_stays() -> None:
+    message = written("Bestellung 85642 vom 20. Juli")
+    assert not message.warnings and message.confidence == pytest.approx(0.8)
+
+
+def test_the_alignment_gives_the_place_of_what_is_missing() -> None:
+    links = [Link(Span(6, 9), Span(11, 13)), Link(Span(9, 11), Span(14, 16))]
+    [warning] = written("Bestellung vom 20. Juli", alignment=message_of(links)).warnings
+    assert (warning.target_text, warning.target_begin, warning.target_end) == ("", 11, 16)
+
+
+def test_what_a_stop_sequence_cuts_off_is_not_missed() -> None:
+    assert not written("", stop_reason=generation_pb2.STOP_REASON_STOP_SEQUENCE).warnings
+
+
+def test_the_list_is_bounded() -> None:
+    source = " ".join(str(number) for number in range(1000, 1100))
+    message = written("nichts", source + "7" * 300)
+    assert len(message.warnings) == MOST_LISTED
+    plain = generation_pb2.Hypothesis(text="nichts", confidence=0.8)
+    assert message.ByteSize() - plain.ByteSize() <= check().max_bytes(part(source))
+
+
+def again(source: str, target: str, **options: Any) -> Part | None:
+    asking = asked(model=MODEL, verify_numbers=True, **options)
+    feature = numbers(asking)
+    assert feature is not None
+    return feature.second_try(part(source, asking.decoding), answer(target))
+
+
+def test_what_is_missing_becomes_a_term_of_the_second_try() -> None:
+    second = again(SOURCE, "Bestellung vom 20. Juli")
+    assert second is not None
+    decoding = second.decoding
+    assert decoding.terms == (tuple(ids("85642")),) and decoding.beam_size == 8
+    # 85642 is no part of a longer number.
+    assert (*ids("85642"), *ids("7")) in decoding.suppressed
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(SOURCE, "85642 am 20. Juli"), ("Order 5", "Bestellung 5, 6"), ("5 " * 40, "nichts")],
+)
+def test_without_anything_missing_or_room_for_it_there_is_none(source: str, target: str) -> None:
+    assert again(source, target) is None
+
+
+def test_without_the_option_there_is_none() -> None:
+    assert check().second_try(part(SOURCE), answer("nichts")) is None
+
+
+def test_a_search_without_terms_is_not_repeated() -> None:
+    plain = asked().decoding
+    sampling = Sampling(1.0, 0, 1.0, 0.0, 7)
+    for decoding in (
+        replace(plain, sampling=sampling),
+        replace(plain, return_alternatives=True),
+        replace(plain, prefix_bias_beta=0.5),
+    ):
+        feature = numbers(asked(decoding, MODEL, verify_numbers=True))
+        assert feature and feature.second_try(part(SOURCE), answer("nichts")) is None
+
+
+def test_what_is_protected_is_not_missed() -> None:
+    feature = check(verify_numbers=True)
+    kept = part("Order KX7 now")._replace(protected=[Span(6, 9)])
+    assert feature.second_try(kept, answer("Bestellung")) is None
+
+
+def test_the_answer_that_differs_less_is_better_unless_it_is_far_less_probable() -> None:
+    feature, source = check(), part(SOURCE)
+    right, wrong = "85642 vom 20. Juli", "vom 20. Juli"
+    assert feature.is_better(source, answer(wrong), answer(right))
+    assert not feature.is_better(source, answer(right), answer(wrong))
+    assert not feature.is_better(source, answer(wrong), answer(wrong))
+    assert not feature.is_better(source, answer(wrong), answer(right, score=-40.0))
+    assert feature.is_better(source, answer(wrong, None), answer(right, None))

@@ -1,0 +1,192 @@
+"""Quantities that languages write otherwise are the same; others are differences."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqserve_server.text.quantities.comparison import differences
+from seqserve_server.text.quantities.reading import has_digit
+
+SAME = {
+    ("en", "de"): [
+        ("It costs $1,250.50.", "Es kostet 1.250,50 $."),
+        ("He owes me €1,250.", "Er schuldet mir 1250 €."),
+        ("about 186,000 people", "etwa 186 000 Menschen"),
+        ("1,500 people", "1’500 Menschen"),
+        ("12.5 kilometers", "12,5 Kilometer"),
+        ("4.847 km", "4,847 km"),
+        ("3 dogs", "drei Hunde"),
+        ("25 years old", "fünfundzwanzig Jahre alt"),
+        ("a dozen eggs, 12 cups", "12 Eier, ein Dutzend Tassen"),
+        ("1 book", "ein Buch"),
+        ("one egg at 7:00", "1 Ei um 7 Uhr"),
+        ("200 dollars", "zweihundert Dollar"),
+        ("1984 was a year", "neunzehnhundertvierundachtzig war ein Jahr"),
+        ("5 million people", "fünf Millionen Menschen"),
+        ("2.5 million people", "2,5 Millionen Menschen"),
+        ("2 billion dollars", "2 Milliarden Dollar"),
+        ("20 July 2019", "20. Juli 2019"),
+        ("July 20th, 2019", "20.07.2019"),
+        ("07/20/2019", "20. Juli 2019"),
+        ("2019-07-20", "20.7.2019"),
+        ("on May 5th", "am 5. Mai"),
+        ("since the 1990s", "seit den 90er Jahren"),
+        ("in the 1980s", "in den Achtzigern"),
+        ("in the 19th century", "im 19. Jahrhundert"),
+        ("World War II in 1939", "der 2. Weltkrieg 1939"),
+        ("at 3:30 p.m.", "um 15:30 Uhr"),
+        ("at 3:30 p.m.", "um 15.30 Uhr"),
+        ("at 2:30", "um halb drei"),
+        ("at 2:30", "um halb 3"),
+        ("at 6:45", "um Viertel vor sieben"),
+        ("at 10:30", "um zehn Uhr dreißig"),
+        ("9 am to 6 pm", "von 9 bis 18 Uhr"),
+        ("12 a.m. and 12 p.m.", "0 Uhr und 12 Uhr"),
+        ("at 4 p.m.", "um sechzehn Uhr"),
+        ("for 30 minutes", "eine halbe Stunde"),
+        ("50% of 80", "die Hälfte von 80"),
+        ("85 percent", "85 %"),
+        ("room A4, floor 2", "Zimmer A4, zweiter Stock"),
+        ("the G20 summit", "der G-20-Gipfel"),
+        ("flight KX7-4492", "Flug KX7 4492"),
+        ("version 3.5.1", "Version 3.5.1"),
+        ("Call 403-6578.", "Rufen Sie 4036578 an."),
+        ("IBAN DE89 3704 0044", "IBAN DE89 3704 0044"),
+        ("won 5-2", "gewann 5:2"),
+        ("a 10-year-old", "ein Zehnjähriger"),
+        ("We sell 3Ds and MP3s.", "Wir verkaufen 3D und MP3."),
+        ("CO2 in 2020", "CO₂ im Jahr 2020"),
+        ("1,800 billionaires", "1800 Milliardäre"),
+        ("I ran 3 kilometers in 36 minutes.", "Ich lief in 36 Minuten 3 Kilometer."),
+        ("order 1215472 of September 21", "Bestellung 1215472 vom 21. September"),
+        ("€17, from USD 61,502.23 it is free", "17 €, ab 61.502,23 $ kostenlos"),
+    ],
+    ("en", "fr"): [
+        ("July 20th, 2019", "le 20 juillet 2019"),
+        ("on May 1st", "le 1er mai"),
+        ("$12,500", "12\u202f500 dollars"),
+        ("97 percent", "quatre-vingt-dix-sept pour cent"),
+        ("71 cats", "soixante et onze chats"),
+        ("at 3:30", "à 15h30"),
+        ("the 19th century", "le XIXe siècle"),
+        ("the 1920s", "les années 20"),
+        ("the 4th floor", "le quatrième étage"),
+        ("50 miles", "50 miles"),
+        ("95 cents", "95 centimes"),
+    ],
+    ("en", "es"): [
+        ("22 cats", "veintidós gatos"),
+        ("35 cats", "treinta y cinco gatos"),
+        ("500 people", "quinientas personas"),
+        ("July 20, 2019", "20 de julio de 2019"),
+        ("at 3:30", "a las tres y media"),
+        ("the 21st century", "el siglo XXI"),
+        ("1,250.5", "1.250,5"),
+    ],
+    ("en", "pt"): [
+        ("230 cats", "duzentos e trinta gatos"),
+        ("16 cats", "dezesseis gatos"),
+        ("3 March 2020", "3 de março de 2020"),
+    ],
+    ("en", "it"): [
+        ("22 cats", "ventidue gatti"),
+        ("3,000 cats", "tremila gatti"),
+        ("3 March 2020", "3 marzo 2020"),
+        ("at 3:30", "alle tre e mezza"),
+    ],
+    ("en", "nl"): [
+        ("25 cats", "vijfentwintig katten"),
+        ("at 3:30", "om half vier"),
+        ("3 March 2020", "3 maart 2020"),
+    ],
+    ("en", "pl"): [
+        ("25 cats", "dwadzieścia pięć kotów"),
+        ("3 March 2020", "3 marca 2020"),
+        ("in July 2019", "w lipcu lub lipiec 2019"),
+        ("1,250.5", "1 250,5"),
+    ],
+    ("en", "ko"): [
+        ("20,000 yen", "2만 엔"),
+        ("at 2:30", "2시 30분에"),
+        ("in March 2003", "2003년 3월에"),
+        ("3 dogs", "개 세 마리"),
+    ],
+    ("en", "ar"): [("In 2019 there were 450.", "في ٢٠١٩ كان هناك ٤٥٠.")],
+    ("ja", "en"): [("２０１９年に３７人", "37 people in 2019")],
+}
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "target"),
+    [(pair, *texts) for pair, each in SAME.items() for texts in each],
+)
+def test_other_forms_are_no_difference(
+    languages: tuple[str, str], source: str, target: str
+) -> None:
+    one, other = languages
+    assert differences(source, target, one, other) == []
+    if has_digit(target):
+        assert differences(target, source, other, one) == []
+
+
+def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[tuple[str, str]]:
+    return [
+        (source[a.begin : a.end] if a else "", target[b.begin : b.end] if b else "")
+        for a, b in differences(source, target, one, other)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "found"),
+    [
+        (
+            "Your order 85642 was shipped on 20 July 2019.",
+            "Ihre Bestellung 20. Juli 2019 wurde am 2019 verschickt.",
+            [("85642", "2019")],
+        ),
+        ("from 9 am to 6 pm", "von 21 Uhr bis 18 Uhr", [("9", "21")]),
+        ("until 12 AM", "bis 12 Uhr", [("12", "12")]),
+        ("for €5.643", "für 5.643 €", [("5.643", "5.643")]),
+        ("Two dogs and 3 cats", "Zwei Hunde und Katzen", [("3", "")]),
+        ("In 2019 it rained.", "2019 regnete es 14 Tage.", [("", "14")]),
+        ("room M11", "Zimmer M1", [("M11", "M1")]),
+        ("room 1F", "Zimmer 1", [("1F", "1")]),
+        ("on 20 July", "am 20. Juni", [("July", "Juni")]),
+        ("in 1916", "im Jahr 19916", [("1916", "19916")]),
+        ("version 3.5.1", "Version 3.5", [("1", "")]),
+        ("Between 7 and 9 the door is open.", "Von 9 bis 7 Uhr.", [("7", "9"), ("9", "7")]),
+        ("They lost 3 to 0.", "Sie verloren 0 zu 3.", [("3", "0"), ("0", "3")]),
+        ("bus 8M", "Bus 8Mund", [("", "8Mund")]),
+        ("5% of 20 kg", "20 % von 5 kg", [("5", "20"), ("20", "5")]),
+        ("12 eggs, 12 cups", "12 Eier und Tassen", [("12", "")]),
+    ],
+)
+def test_what_differs_is_found_in_both_texts(
+    source: str, target: str, found: list[tuple[str, str]]
+) -> None:
+    assert shown(source, target) == found
+
+
+def test_words_of_an_unknown_language_are_not_missed() -> None:
+    assert shown("3 cats", "kolme kissaa", "en", "fi") == []
+    assert shown("order 85642", "tilaus", "en", "fi") == [("85642", "")]
+    assert shown("room KX7", "huone", "en", "fi") == [("KX7", "")]
+
+
+def test_marks_of_an_unknown_language_may_mean_either() -> None:
+    for number in ("1250", "1.25", "1,25"):
+        assert shown(number, "1.250", "", "") == []
+    assert shown("1251", "1.250", "", "") == [("1251", "")]
+
+
+def test_numbers_of_any_length_are_compared() -> None:
+    for length in (17, 24, 25, 5000):
+        number = "9" * length
+        assert shown(f"{number} millions İ", f"{number} Millionen", "en", "de") == []
+        assert shown(f"{number} millions", "viele Millionen", "en", "de") == [(number, "")]
+        assert shown(number, "", "en", "fi") == [(number, "")]
+
+
+def test_texts_of_many_numbers_take_no_time_for_each_pair() -> None:
+    text = "1, 2. 3: " * 4000
+    assert differences(text, text + "7", "en", "de")[0].target is not None
