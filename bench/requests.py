@@ -23,6 +23,8 @@ from seqserve.requests import generate_request
 _FOLDER = Path(__file__).parent
 MAX_DECODING_LENGTH = 64
 """Most target tokens of every request."""
+PAIRS = 14_400
+"""Of everyday sentences."""
 
 
 def caller_of(
@@ -55,7 +57,7 @@ def everyday() -> list[str]:
 def mixed(count: int) -> list[str]:
     """Makes texts as long as everyday sentences: the first half of one, the second of another.
 
-    All pairs come before one comes again.
+    All :data:`PAIRS` come before one comes again.
     """
     halves = [
         (words[: len(words) // 2], words[len(words) // 2 :]) for words in map(str.split, everyday())

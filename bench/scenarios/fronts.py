@@ -16,7 +16,7 @@ from typing import Any
 from bench.drivers.scripted_engine import scripted_server
 from bench.drivers.server_process import ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
-from bench.requests import mixed
+from bench.requests import PAIRS, mixed
 from bench.served import Served, served_table
 from bench.tables import Table
 from seqserve.processes import available_cores
@@ -44,7 +44,7 @@ def measure(plan: Plan, artifact: Path | None = None) -> Iterator[dict[str, Any]
         plan: What is measured.
         artifact: Gives the tokenizer; the shipped one if None.
     """
-    texts = mixed(10_000)
+    texts = mixed(PAIRS)
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         plain = seqserve_server(artifact or shipped_artifacts()[0], Path(place))
         served = Served(

@@ -23,7 +23,7 @@ from bench import base_size_copy
 from bench.drivers.seqserve import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
-from bench.requests import mixed
+from bench.requests import PAIRS, mixed
 from bench.served import Served, served_table
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
@@ -165,7 +165,7 @@ def measure_artifact(artifact: Path, plan: Plan) -> Iterator[dict[str, Any]]:
                 server = ServerProcess(_server(plain, layout, fronts), log)
                 servers[fronts] = stack.enter_context(server)
             cases.append(_Case(layout, team, Served(servers)))
-        texts = mixed(each)
+        texts = mixed(PAIRS)
         # Round 0 only warms up.
         for round_ in range(plan.rounds + 1):
             for case in cases:
