@@ -62,9 +62,13 @@ class _Part:
                 folder=options.folder / "gpu",
             )
             yield from measure(plan)
-        elif self.scenario == "scaling":
-            folder = options.folder / "scaling"
-            yield from measure(options.rounds, options.turn_s, options.layouts, folder)
+        elif self.scenario in ("scaling", "fronts"):
+            names = ["rounds", "turn_s", "fronts", "callers"]
+            facts = {name: getattr(options, name) for name in names}
+            if self.scenario == "scaling":
+                layouts = [self.function("Layout").parse(text) for text in options.layouts]  # type: ignore[attr-defined]
+                facts |= {"layouts": layouts, "folder": options.folder / "scaling"}
+            yield from measure(self.function("Plan")(**facts))
         else:
             yield measure(options.rounds)
 
@@ -90,7 +94,7 @@ _PARTS = {
         *("online", "measure_large"),
         is_apart=True,
     ),
-    "overhead": _Part("what the server adds to its engine: speed, start, memory", "overhead"),
+    "start": _Part("the start of a server, and its memory", "start"),
     "gateway": _Part(
         "over HTTP beside LibreTranslate on the same weights; needs build/libretranslate",
         "gateway",
@@ -102,8 +106,16 @@ _PARTS = {
         is_apart=True,
     ),
     "scaling": _Part(
-        "one core and more, in one engine process or in several", "scaling", is_apart=True
+        "one core and more, in one engine process or in several, alone and behind a server",
+        "scaling",
+        is_apart=True,
     ),
+    "scaling-base": _Part(
+        "the same with a copy of the shipped model at Marian's base size",
+        *("scaling", "measure_large"),
+        is_apart=True,
+    ),
+    "fronts": _Part("front processes, and an engine that answers at once", "fronts", is_apart=True),
     "gpu": _Part(
         "shapes of usual models on a GPU, random weights, 32 target tokens",
         "gpu",
@@ -234,7 +246,7 @@ def _options() -> argparse.Namespace:
         metavar="FOLDER",
         help="keeps the models of scaling and gpu for a later run; build/bench",
     )
-    scaling = parser.add_argument_group("scaling")
+    scaling = parser.add_argument_group("scaling and fronts")
     scaling.add_argument(
         "--layouts",
         nargs="+",
@@ -242,6 +254,23 @@ def _options() -> argparse.Namespace:
         metavar="PROCESSES,WORKERS",
         help="engine processes, and workers of each; if not given, one core, then twice as many"
         " each time up to all, in one process and in one each",
+    )
+    scaling.add_argument(
+        "--fronts",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="front processes of a server; if not given, a server's default for scaling, and 1, 2,"
+        " 4 .. for fronts",
+    )
+    scaling.add_argument(
+        "--callers",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="requests in flight; if not given, two for each row for scaling, 16 and 64 for fronts",
     )
     scaling.add_argument(
         "--turn-s", type=float, default=2.0, metavar="S", help="length of a turn, about; 2"

@@ -6,10 +6,12 @@ Servers take turns at several rates; a figure is the highest rate that holds a l
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,19 @@ from seqserve.requests import generate_request
 _FOLDER = Path(__file__).parent
 MAX_DECODING_LENGTH = 64
 """Most target tokens of every request."""
+PAIRS = 14_400
+"""Of everyday sentences."""
 
 
-def caller_of(address: str, *, streamed: bool = False) -> GrpcCaller:
+def caller_of(
+    address: str, *, streamed: bool = False, connections: int | None = None
+) -> GrpcCaller:
     """Makes a caller of one server, for answers at once or streamed."""
     # The other engines compute no scores and divide no texts.
     request = generate_request(
         "", max_decoding_length=MAX_DECODING_LENGTH, return_scores=False, segmentation="none"
     )
-    return GrpcCaller(address, request, streamed=streamed)
+    return GrpcCaller(address, request, streamed=streamed, connections=connections)
 
 
 def http_caller_of(address: str) -> HttpCaller:
@@ -46,6 +52,19 @@ def check_answers(answers: Iterable[Answer]) -> None:
 def everyday() -> list[str]:
     """Reads 120 everyday sentences in English."""
     return _read("sentences.txt")
+
+
+def mixed(count: int) -> list[str]:
+    """Makes texts as long as everyday sentences: the first half of one, the second of another.
+
+    All :data:`PAIRS` come before one comes again.
+    """
+    halves = [
+        (words[: len(words) // 2], words[len(words) // 2 :]) for words in map(str.split, everyday())
+    ]
+    pairs = [" ".join(first + second) for first, _ in halves for _, second in halves]
+    random.Random(1).shuffle(pairs)
+    return [*islice(cycle(pairs), count)]
 
 
 def news() -> list[str]:

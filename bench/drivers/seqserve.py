@@ -59,6 +59,7 @@ class SeqserveDriver(Driver[list[int]]):
 class LoopRun:
     """One decoding of all sources."""
 
+    sources: int
     tokens: int
     wall_s: float
     cpu_s: float
@@ -123,6 +124,7 @@ class ClosedLoop(Observer):
         if self._error:
             raise self._error
         return LoopRun(
+            sources=len(self._sources),
             tokens=self._tokens,
             wall_s=time.perf_counter() - wall_s,
             cpu_s=time.process_time() - cpu_s,

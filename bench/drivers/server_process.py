@@ -22,6 +22,7 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.tokenizer import Tokenizer
 
 _READY = re.compile(r".*(?:ready|gateway) on (?:http://)?([^\s,]+)(?:, metrics ([^\s,]+))?")
+_FRONT = "seqserve_server.front.fronts"
 # Within it calls under way may end.
 _PATIENCE_S = 30.0
 # A proxy does not know the way to this machine.
@@ -140,13 +141,11 @@ class ServerProcess(Closing):
         """Reads the CPU seconds of all threads of all its processes."""
         return sum(_cpu_s(Path(f"/proc/{pid}/stat")) for pid in self._pids())
 
-    def front_cpu_s(self) -> float:
-        """Reads the CPU seconds of its first process, which in ours runs no model."""
-        return _cpu_s(self._front / "stat")
-
-    def main_thread_cpu_s(self) -> float:
-        """Reads the CPU seconds of its first thread, which runs our event loop."""
-        return _cpu_s(self._front / "task" / str(self._process.pid) / "stat")
+    def front_cpu_s(self) -> list[float]:
+        """Reads the CPU seconds of its first process, and of each further front of ours."""
+        first, *others = self._pids()
+        fronts = [first, *(pid for pid in others if _FRONT in _command(pid))]
+        return [_cpu_s(Path(f"/proc/{pid}/stat")) for pid in fronts]
 
     def resident_bytes(self) -> int:
         """Reads how much memory of all its processes is in RAM, each page counted once."""
@@ -165,13 +164,14 @@ class ServerProcess(Closing):
         assert samples, f"{name} is not among the metrics"
         return sum(samples)
 
-    @property
-    def _front(self) -> Path:
-        return Path(f"/proc/{self._process.pid}")
-
     def _pids(self) -> list[int]:
-        lists = [file.read_text(encoding="utf-8") for file in self._front.glob("task/*/children")]
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        lists = [file.read_text(encoding="utf-8") for file in tasks.glob("*/children")]
         return [self._process.pid, *(int(pid) for pids in lists for pid in pids.split())]
+
+
+def _command(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
 
 
 def _cpu_s(stat: Path) -> float:

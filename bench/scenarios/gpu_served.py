@@ -18,9 +18,11 @@ from typing import Any
 
 from bench.drivers.server_process import Server, ServerProcess
 from bench.models import random_sources
+from bench.served import connections_for
 from seqserve.processes import available_cores
 from seqserve_model.config import TransformerConfig
 from seqserve_server.artifact.manifest import WEIGHTS, Manifest
+from seqserve_server.front.config import ServeOptions
 
 _SECONDS = 10.0
 """How long requests are sent. The first of them are those that a new server gets."""
@@ -50,7 +52,7 @@ def served(
             with ServerProcess(server, folder / "log") as process:
                 result = _load(process.address, texts, callers)
                 ready_s = process.ready_after_s
-                front_cores = process.main_thread_cpu_s() / result["duration"]
+                front_cores = sum(process.front_cpu_s()) / result["duration"]
                 first_token_s = _mean(process, "time_to_first_token_seconds")
                 step_s = _mean(process, "step_duration_seconds")
         except (SystemExit, subprocess.CalledProcessError) as error:
@@ -91,9 +93,10 @@ def _server(artifact: Path, repository: Path, callers: int, length: int, device:
 
 def _load(address: str, texts: Path, callers: int) -> dict[str, Any]:
     processes = min(-(-callers // _CALLERS_A_PROCESS), max(1, available_cores() - _LEFT_CORES))
+    connections = connections_for(ServeOptions().front_count(), processes)
     options = ["--target", address, "--dataset-path", str(texts), "--num-warmups", "0"]
     options += ["--max-concurrency", str(callers), "--processes", str(processes)]
-    options += ["--duration", str(_SECONDS), "--json"]
+    options += ["--connections", str(connections), "--duration", str(_SECONDS), "--json"]
     command = [sys.executable, "-m", "seqserve", "load", *options]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     result: dict[str, Any] = json.loads(answer.stdout)

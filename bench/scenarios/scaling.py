@@ -1,36 +1,41 @@
-"""How throughput grows with cores: workers of one engine process, or of several.
+"""How throughput grows with cores: of the engine's processes alone, and behind a server.
 
 Workers of one process share an interpreter. While one of them is outside ONNX Runtime, the others
 that need to be there wait. So the share of a step outside it bounds how many workers a process can
-keep busy, and tells from few cores what becomes of many.
+keep busy, and tells from few cores what becomes of many. A server has the same processes, its
+fronts beside them, and callers on the same machine.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import base_size_copy
-from bench.comparison import take_turns
 from bench.drivers.seqserve import EngineProcess, LoopRun
+from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
-from bench.requests import everyday
+from bench.requests import PAIRS, mixed
+from bench.served import Served, served_table
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.runtime import doubling
+from seqserve_server.front.config import ServeOptions
 from seqserve_server.text.tokenizer import Tokenizer
 
 _ROWS = 32
-_SEED = 1
+_TRIED = 120
+_CALLERS_OF_A_ROW = 2
+"""So that a request waits for each row that is free."""
 
 
 class Layout(NamedTuple):
@@ -41,9 +46,10 @@ class Layout(NamedTuple):
     """Of each process."""
 
     @property
-    def cores(self) -> int:
-        """One a worker."""
-        return self.processes * self.workers
+    def rows(self) -> int:
+        """Sentences that run at once."""
+        slots = ServeOptions(workers=self.workers).slot_count()
+        return self.processes * min(_ROWS * self.workers, slots)
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -58,9 +64,15 @@ class Plan:
 
     rounds: int = 5
     turn_s: float = 2.0
-    """How long a turn takes, about; at least all sentences are decoded once for each core."""
+    """How long a turn takes, about."""
     layouts: Sequence[Layout] = ()
     """All of :func:`layouts` if there are none; one core alone is always among them."""
+    fronts: Sequence[int] = ()
+    """Numbers of front processes; a server's default if there are none."""
+    callers: Sequence[int] = ()
+    """Numbers of requests in flight; two for each row if there are none."""
+    folder: Path = Path("build/bench/scaling")
+    """Keeps the copy of the model for a later run."""
 
 
 def layouts(cores: int) -> list[Layout]:
@@ -69,15 +81,14 @@ def layouts(cores: int) -> list[Layout]:
     return list(dict.fromkeys(pair for n in sizes for pair in (Layout(1, n), Layout(n, 1))))
 
 
-def measure(
-    rounds: int, turn_s: float, layouts: Sequence[str], folder: Path
-) -> Iterator[list[dict[str, Any]]]:
-    """Measures the shipped model, and its copy at Marian's base size; yields after each."""
-    parsed = [Layout.parse(text) for text in layouts]
-    plan = Plan(rounds=rounds, turn_s=turn_s, layouts=parsed)
-    report = [measure_artifact(shipped_artifacts()[0], plan)]
-    yield report
-    yield [*report, measure_artifact(_larger(folder), plan)]
+def measure(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Measures the shipped model; yields after each round."""
+    return measure_artifact(shipped_artifacts()[0], plan)
+
+
+def measure_large(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Measures its copy at Marian's base size, as :func:`measure` does."""
+    return measure_artifact(_larger(plan.folder), plan)
 
 
 def _larger(folder: Path) -> Path:
@@ -88,88 +99,151 @@ def _larger(folder: Path) -> Path:
     return place
 
 
-def measure_artifact(artifact: Path, plan: Plan) -> dict[str, Any]:
-    """Lets every layout decode everyday sentences in turn."""
+@dataclass(slots=True)
+class _Case:
+    """A layout with its engines, its servers, and what they did in each round."""
+
+    layout: Layout
+    team: Sequence[EngineProcess]
+    served: Served
+    alone: list[LoopRun] = field(default_factory=list)
+
+    def decode(self) -> None:
+        """Lets the engines decode their sentences, all at the same time."""
+        began_s = time.perf_counter()
+        with ThreadPoolExecutor(len(self.team)) as threads:
+            runs: list[LoopRun] = list(threads.map(EngineProcess.decode, self.team))
+        total = LoopRun(
+            sources=sum(run.sources for run in runs),
+            tokens=sum(run.tokens for run in runs),
+            wall_s=time.perf_counter() - began_s,
+            cpu_s=sum(run.cpu_s for run in runs),
+            step_s=sum(run.step_s for run in runs),
+            outside_s=sum(run.outside_s for run in runs),
+        )
+        self.alone.append(total)
+
+    def report(self, one: Sequence[LoopRun]) -> dict[str, Any]:
+        """Computes medians of all rounds but the first, and ratios within them."""
+        alone, speeds = self.alone[1:], [run.tokens_per_s for run in self.alone[1:]]
+        sentences = [run.sources / run.wall_s for run in alone]
+        return {
+            **self.layout._asdict(),
+            "tokens_per_s": statistics.median(speeds),
+            "by_one_core": spread_of_ratios(speeds, [run.tokens_per_s for run in one]),
+            "sentences_per_s": statistics.median(sentences),
+            "engine_ms": statistics.median(1e3 * run.cpu_s / run.sources for run in alone),
+            "served": self.served.report(by_engine=sentences),
+        }
+
+
+def measure_artifact(artifact: Path, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Lets every layout decode, then serve, in turn; yields after each round."""
     manifest = Manifest.read(artifact)
     chosen = dict.fromkeys([Layout(1, 1), *(plan.layouts or layouts(available_cores()))])
-    copies = max(1, round(plan.turn_s / _seconds(artifact)))
-    with ExitStack() as stack, ThreadPoolExecutor(available_cores()) as starters:
+    each = round(_TRIED * max(1.0, plan.turn_s / _seconds(artifact)))
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ExitStack() as stack,
+        ThreadPoolExecutor(available_cores()) as starters,
+    ):
+        plain = seqserve_server(artifact, Path(place))
         # Most of a start waits for files or runs on one core.
-        started = {
+        starts: dict[Layout, list[Future[EngineProcess]]] = {
             layout: [
-                starters.submit(_engine, artifact, layout, copies, number)
+                starters.submit(_engine, artifact, layout, each, number)
                 for number in range(layout.processes)
             ]
             for layout in chosen
         }
-        turns = {
-            layout: partial(_decode, [stack.enter_context(engine.result()) for engine in engines])
-            for layout, engines in started.items()
-        }
-        # Unmeasured: the first only warms up.
-        take_turns(turns, 1)
-        runs = take_turns(turns, plan.rounds)
-    one = runs[Layout(1, 1)]
+        cases = []
+        for layout, engines in starts.items():
+            team = [stack.enter_context(engine.result()) for engine in engines]
+            servers = {}
+            for fronts in plan.fronts or [ServeOptions().front_count()]:
+                log = Path(place) / f"{_name(layout._asdict())}, {fronts}.log"
+                server = ServerProcess(_server(plain, layout, fronts), log)
+                servers[fronts] = stack.enter_context(server)
+            cases.append(_Case(layout, team, Served(servers)))
+        texts = mixed(PAIRS)
+        # Round 0 only warms up.
+        for round_ in range(plan.rounds + 1):
+            for case in cases:
+                case.decode()
+                callers = plan.callers or [_CALLERS_OF_A_ROW * case.layout.rows]
+                case.served.take_turns(texts, callers, plan.turn_s)
+            if round_:
+                yield _report(manifest, cases)
+
+
+def _report(manifest: Manifest, cases: Sequence[_Case]) -> dict[str, Any]:
+    one = cases[0].alone[1:]
     share = statistics.median(run.outside_s / run.step_s for run in one)
     return {
         "model": manifest.label,
         "precision": manifest.precision,
-        "rows": _ROWS,
         "outside_share": share,
         "busy_workers_at_most": 1 / share,
-        "layouts": [
-            {
-                **layout._asdict(),
-                "tokens_per_s": statistics.median(run.tokens_per_s for run in several),
-                "by_one_core": spread_of_ratios(
-                    [run.tokens_per_s for run in several], [run.tokens_per_s for run in one]
-                ),
-            }
-            for layout, several in runs.items()
-        ],
+        "layouts": [case.report(one) for case in cases],
     }
 
 
-def _engine(artifact: Path, layout: Layout, copies: int, number: int) -> EngineProcess:
-    """Starts one process of a layout; all have as many copies of all sentences for each worker.
+def _server(plain: Server, layout: Layout, fronts: int) -> Server:
+    """Adds options: the layout, and the rows of the engines alone."""
+    counts = {
+        "--engine-processes": layout.processes,
+        "--workers": layout.processes * layout.workers,
+        "--slots": layout.rows,
+        "--front-processes": fronts,
+        "--max-queue": 1 << 16,
+    }
+    options = [str(part) for pair in counts.items() for part in pair]
+    return replace(plain, arguments=[*plain.arguments, *options])
+
+
+def _engine(artifact: Path, layout: Layout, each: int, number: int) -> EngineProcess:
+    """Starts one process of a layout; all have the same sentences for each worker, in other orders.
 
     Shares of one shuffled list would differ, and the slowest decides.
     """
     tokenizer = Tokenizer.load(artifact / "tokenizer.json")
-    sources = [tokenizer.encode(text) for text in everyday()] * (copies * layout.workers)
-    random.Random(_SEED + number).shuffle(sources)
+    sources = [tokenizer.encode(text) for text in mixed(each)] * layout.workers
+    random.Random(number).shuffle(sources)
     return EngineProcess(artifact, sources, _ROWS * layout.workers, layout.workers)
 
 
 def _seconds(artifact: Path) -> float:
-    with _engine(artifact, Layout(1, 1), 1, 0) as engine:
+    with _engine(artifact, Layout(1, 1), _TRIED, 0) as engine:
         engine.decode()
         return engine.decode().wall_s
 
 
-def _decode(team: Sequence[EngineProcess]) -> LoopRun:
-    began_s = time.perf_counter()
-    with ThreadPoolExecutor(len(team)) as threads:
-        runs: list[LoopRun] = list(threads.map(EngineProcess.decode, team))
-    return LoopRun(
-        tokens=sum(run.tokens for run in runs),
-        wall_s=time.perf_counter() - began_s,
-        cpu_s=sum(run.cpu_s for run in runs),
-        step_s=sum(run.step_s for run in runs),
-        outside_s=sum(run.outside_s for run in runs),
+def tables(report: dict[str, Any]) -> list[Table]:
+    """Lays out what :func:`measure` yielded: the engines alone, then what callers get."""
+    model = f"{report['model']}, {report['precision']}"
+    rows = [
+        [
+            _name(layout),
+            f"{layout['tokens_per_s']:,.0f}",
+            f"{layout['sentences_per_s']:,.0f}",
+            f"{layout['engine_ms']:.2f}",
+            shown(layout["by_one_core"]),
+        ]
+        for layout in report["layouts"]
+    ]
+    head = [model, "tokens/s", "sentences/s", "CPU ms each", "times one core"]
+    share, busy = report["outside_share"], report["busy_workers_at_most"]
+    note = (
+        f"{_ROWS} sentences in flight on each core; {share:.1%} of a step is outside ONNX Runtime,"
+        f" so a process keeps {busy:.0f} workers busy at most."
     )
-
-
-def tables(report: list[dict[str, Any]]) -> list[Table]:
-    """Lays out what :func:`measure` returned: a column for each model."""
-    rows = [[_name(layout)] for layout in report[0]["layouts"]]
-    for row, *columns in zip(rows, *(model["layouts"] for model in report), strict=True):
-        row += [f"{one['tokens_per_s']:,.0f}, {shown(one['by_one_core'])}" for one in columns]
-    rows.append(["of a step outside ONNX Runtime", *(f"{m['outside_share']:.1%}" for m in report)])
-    busy = [f"{model['busy_workers_at_most']:.0f}" for model in report]
-    rows.append(["workers that a process keeps busy at most", *busy])
-    title = f"{_ROWS} sentences in flight on each core; tokens/s, times one core"
-    return [Table([title, *(f"{m['model']}, {m['precision']}" for m in report)], rows)]
+    served = [
+        run | {"name": _name(layout), "ratio": shown(run["by_engine"])}
+        for layout in report["layouts"]
+        for run in layout["served"]
+    ]
+    after = {"times the engines' sentences/s": "{ratio}"}
+    return [Table(head, rows, note), served_table(served, {"served": "{name}"}, after)]
 
 
 def _name(layout: dict[str, Any]) -> str:

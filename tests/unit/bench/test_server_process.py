@@ -51,9 +51,9 @@ def test_ready_server_tells_where_and_what_it_costs(module: Path, tmp_path: Path
         assert server.address == "127.0.0.1:5"
         assert server.ready_after_s >= 0.2
         # Two clocks, each of whole ticks.
-        assert server.front_cpu_s() >= 0.18
-        assert server.main_thread_cpu_s() == pytest.approx(server.front_cpu_s(), abs=0.05)
-        assert server.cpu_s() - server.front_cpu_s() >= 0.38
+        [first_s] = server.front_cpu_s()
+        assert first_s >= 0.18
+        assert server.cpu_s() - first_s >= 0.38
         # Both use all of it, but it is there once.
         assert SHARED_BYTES < server.resident_bytes() < 1.9 * SHARED_BYTES
 

@@ -42,6 +42,9 @@ class HostProcess(Protocol):
 class EngineProcess:
     """A process that runs one engine, and the front's end of its socket."""
 
+    module = "seqserve_server.engine"
+    """What the process runs."""
+
     def __init__(
         self,
         setup: Setup,
@@ -68,7 +71,7 @@ class EngineProcess:
         with ExitStack() as stack:
             descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
             self._process = child_process.start(
-                "seqserve_server.engine",
+                self.module,
                 *(log_format.value, log_level.value, *map(str, descriptors)),
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,

@@ -117,7 +117,7 @@ class Front:
         """
         if self._channel is None or self._closed:
             raise StartupError("the server stops")
-        self._read, self._pids = set(), {}
+        self._read, self._pids, self._beating = set(), {}, None
         handlers = {**self.handlers, "reconnect": self._reconnect}
         peer = self._peer = Peer(self._channel, handlers, self._gone)
         try:
@@ -138,11 +138,11 @@ class Front:
         self._beating = asyncio.create_task(self._beat())
 
     def _gone(self) -> None:
-        if not self.is_serving:
-            return
         self.is_serving = False
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._beating is None:
+            # Its start fails.
+            return
+        self._beating.cancel()
         self.on_end(self)
         if not self._closed:
             logs.event("front has ended", {"front": self.number}, logging.ERROR)
@@ -192,8 +192,8 @@ class Front:
             except SeqserveError as error:
                 faults.append(error)
         await self.call("show", state.snapshot)
-        for each in faults:
-            raise each
+        if faults:
+            raise faults[0]
 
     async def _introduce(self, name: str, version: int, engine: LaunchedGroup) -> None:
         if (name, version) not in self._read:
