@@ -138,9 +138,9 @@ def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: 
         processes[1].begin()
         await front.start()
         assert front.is_serving
+        assert front._beating is not None
+        front._beating.cancel()
         processes[1].peer.close()
-        front._beating.cancel() if front._beating else None
-        front._supervisor.stop()
         front.terminate()
 
     run(test)
