@@ -46,7 +46,7 @@ class AsyncModelClient:
         self, name: str | None = None, version: int | None = None, *, timeout_s: float | None = None
     ) -> Model:
         """Describes one version of a model, by default the highest one of the default model."""
-        request = requests.get_model_request(name, version)
+        request = requests.get_model_request(model=name, version=version)
         return await self._unary(Method.GET_MODEL, request, _model_of, timeout_s)
 
     async def load_model(
@@ -64,7 +64,7 @@ class AsyncModelClient:
         Raises:
             FailedPrecondition: The version cannot be loaded; the message says why.
         """
-        request = requests.load_model_request(name, version)
+        request = requests.load_model_request(model=name, version=version)
         return await self._unary(Method.LOAD_MODEL, request, _model_of, timeout_s)
 
     async def unload_model(
@@ -78,7 +78,7 @@ class AsyncModelClient:
             name: Name of the model; the server's default if None.
             version: The version.
         """
-        request = requests.unload_model_request(name, version)
+        request = requests.unload_model_request(version, model=name)
         return await self._unary(Method.UNLOAD_MODEL, request, _model_of, timeout_s)
 
     async def set_traffic(
@@ -94,7 +94,7 @@ class AsyncModelClient:
         Returns:
             Every version of the model, with its ``traffic_share``.
         """
-        request = requests.set_traffic_request(name, weights)
+        request = requests.set_traffic_request(weights, model=name)
         return await self._unary(Method.SET_TRAFFIC, request, responses.models_of, timeout_s)
 
     async def glossaries(self, *, timeout_s: float | None = None) -> list[Glossary]:
@@ -122,7 +122,9 @@ class AsyncModelClient:
         Raises:
             InvalidArgument: There is none, or several may be meant.
         """
-        request = requests.get_glossary_request(name, source_language, target_language)
+        request = requests.get_glossary_request(
+            name, source_language=source_language, target_language=target_language
+        )
         return await self._unary(Method.GET_GLOSSARY, request, responses.glossary_of, timeout_s)
 
     async def _unary(

@@ -146,7 +146,7 @@ class Client(ModelClient):
         Returns:
             For each source, in order, its result or its own error.
         """
-        request = requests.generate_batch_request(sources, **options)
+        request = requests.with_sources(requests.generate_request("", **options), sources)
         read = partial(responses.outcomes_of, sources=len(sources))
         return self._unary(Method.GENERATE_BATCH, request, read, timeout_s)
 
@@ -233,7 +233,7 @@ class Client(ModelClient):
             target: The target text; the output of greedy search if None.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.attention_request(source, target, **options)
+        request = requests.attention_request(source, target=target, **options)
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     def tokenize(
@@ -251,7 +251,7 @@ class Client(ModelClient):
             is_target: Divide it as a target, not as a source.
             **options: See :class:`~seqserve.SourceOptions`.
         """
-        request = requests.tokenize_request(text, is_target=is_target, **options)
+        request = requests.tokenize_request(text, is_target, **options)
         return self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
 
     def detokenize(
