@@ -1,8 +1,5 @@
 """``seqserve gateway``: opens a server to HTTP until Ctrl-C or SIGTERM."""
 
-# Each default declares an option, which makes a dataclass field.
-# ruff: noqa: RUF009
-
 from __future__ import annotations
 
 import sys
