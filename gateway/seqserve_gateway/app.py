@@ -104,7 +104,6 @@ def app_of(
 
     Args:
         gateway: The server and the limits; closed when the application ends.
-        forms: The forms that it speaks.
         routes: Further routes, such as the files of a page.
         allowed_hosts: Names by which it is called, in addition to localhost and addresses; any if
             None.
@@ -185,14 +184,7 @@ class Guard:
     def __init__(
         self, app: ASGIApp, allowed_hosts: Iterable[str] | None, origins: Collection[str] = ()
     ) -> None:
-        """Wraps an application.
-
-        Args:
-            app: The application.
-            allowed_hosts: Names of the application, in addition to localhost and addresses; any if
-                None.
-            origins: Origins of other sites whose scripts may send requests; ``*`` for all.
-        """
+        """Wraps an application; :func:`app_of` explains the rest."""
         self._app, self._origins = app, origins
         self._names = None
         if allowed_hosts is not None:

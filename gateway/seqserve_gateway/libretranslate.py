@@ -46,9 +46,7 @@ class Downloads:
         """Opens those of a folder, which several processes may share; None for memory.
 
         Args:
-            folder: Where they are.
             max_bytes: Size of all files; the oldest make room.
-            kept_s: How long a file can be fetched.
             clock: Seconds, from an origin that all processes have.
         """
         self._max_bytes, self._kept_s, self._clock = max_bytes, kept_s, clock

@@ -101,8 +101,6 @@ async def translated(
         job: The texts, and how they are read.
         field: Their field of the request.
         source: Code of the language of the texts, or AUTO.
-        target: Code of the language to translate to.
-        options: Further options of every call.
         alternatives: Most other translations of each text.
     """
     if alternatives:

@@ -57,9 +57,6 @@ def written_whole(
             print(text, file=file)
 
     Args:
-        path: The file; there may be none yet.
-        mode: ``"wb"`` for bytes, ``"w"`` for text.
-        encoding: Encoding of text.
         newline: How ends of lines are written, as :func:`open` takes it.
         option: Begins the messages of errors; empty if no option names the path.
         instead: What to do if the path must not be replaced, for the error.

@@ -31,7 +31,6 @@ class TopToken:
     token: str
     """The token as the tokenizer writes it."""
     token_id: int
-    """Its id in the vocabulary."""
     score: float
     """Its natural log-probability."""
 
@@ -42,13 +41,9 @@ class AlignedToken:
     in a segment from its own beginning, and leave out white space."""
 
     source_begin: int
-    """Where the source token begins in the source."""
     source_end: int
-    """Where it ends."""
     target_begin: int
-    """Where the target token begins in the text."""
     target_end: int
-    """Where it ends."""
 
 
 class Placement(Enum):
@@ -72,17 +67,12 @@ class KeptText:
     own beginning."""
 
     text: str
-    """The part."""
     source_begin: int
-    """Where it begins in the source."""
     source_end: int
-    """Where it ends."""
     target_begin: int
-    """Where it begins in the text."""
     target_end: int
     """Where it ends; as ``target_begin`` if it is lost."""
     placement: Placement
-    """How it came to its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +80,9 @@ class Hypothesis:
     """One generated text."""
 
     text: str
-    """The text."""
     tokens: tuple[str, ...]
     """Its tokens as the tokenizer writes them, without the end token."""
     token_ids: tuple[int, ...]
-    """Their ids in the vocabulary."""
     score: float | None
     """Sum of the natural log-probabilities of the tokens, the end token included if it was
     generated, a prefix left out; None if scores were not computed."""
@@ -102,7 +90,6 @@ class Hypothesis:
     """The score divided by the length to the power of the length penalty; hypotheses are ranked by
     it. None if scores were not computed."""
     stop_reason: StopReason
-    """Why decoding stopped."""
     token_scores: tuple[float, ...] = ()
     """The natural log-probability of each token, then of the end token if it was generated;
     NaN for tokens of a prefix. Empty unless requested."""
@@ -128,13 +115,9 @@ class Segment:
     """A part of the source, such as a sentence, and its answer. Offsets count characters."""
 
     source_begin: int
-    """Where it begins in the source."""
     source_end: int
-    """Where it ends in the source."""
     target_begin: int
-    """Where its text begins in the text of the result."""
     target_end: int
-    """Where its text ends in the text of the result."""
     is_wrapped: bool
     """Whether it is only a part of a line or sentence, which is longer than the model reads."""
     hypotheses: tuple[Hypothesis, ...]
@@ -154,9 +137,7 @@ class Leg:
     """What one model did where an answer goes through a language between source and target."""
 
     model: str
-    """Name of the model."""
     version: int
-    """Version of the model."""
     source_language: str
     """Code of the language that it read."""
     target_language: str
@@ -214,7 +195,6 @@ class Result:
     generated_tokens: int
     """Number of generated tokens in all hypotheses, without end tokens."""
     timings: Timings
-    """Durations on the server."""
     source_pieces: tuple[str, ...] = ()
     """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
     requested."""

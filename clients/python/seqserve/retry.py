@@ -86,7 +86,6 @@ class Attempts:
         """Starts the clock.
 
         Args:
-            policy: How to retry.
             timeout_s: Time for all attempts and delays; no limit if ``math.inf`` or more than
                 thirty years.
             availability: Of the server; it learns how the attempts end.

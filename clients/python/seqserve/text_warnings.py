@@ -35,20 +35,15 @@ class TextWarning:
     own beginning."""
 
     kind: TextWarningKind
-    """What is wrong."""
     source_text: str
     """The part of the source that it concerns; empty if the text has something that the source
     lacks."""
     source_begin: int
-    """Where it begins in the source."""
     source_end: int
-    """Where it ends."""
     target_text: str
     """The part of the text that it concerns; empty if the text lacks something."""
     target_begin: int
-    """Where it begins in the text."""
     target_end: int
-    """Where it ends."""
 
     def __str__(self) -> str:
         """Shows it in words."""

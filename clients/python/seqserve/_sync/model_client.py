@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 class ModelClient:
     """Lists the models of a server, loads and unloads them, splits traffic among versions, and
-    lists glossaries."""
+    lists glossaries. A model whose name is None is the server's default."""
 
     def __init__(
         self, calls: CallGroup, retry: RetryPolicy, timeout_s: float, availability: Availability
@@ -59,7 +59,6 @@ class ModelClient:
         the time runs out, the server still goes on loading.
 
         Args:
-            name: Name of the model; the server's default if None.
             version: The version; the highest one in the server's repository if None.
 
         Raises:
@@ -74,10 +73,6 @@ class ModelClient:
         """Unloads a version of a model and returns it when its calls have ended.
 
         The version stays unloaded until :meth:`load_model`, whatever the server's own rules are.
-
-        Args:
-            name: Name of the model; the server's default if None.
-            version: The version.
         """
         request = requests.unload_model_request(version, model=name)
         return self._unary(Method.UNLOAD_MODEL, request, _model_of, timeout_s)
@@ -88,7 +83,6 @@ class ModelClient:
         """Splits the calls that name no version among the versions of a model.
 
         Args:
-            name: Name of the model; the server's default if None.
             weights: Weight by version, such as ``{1: 90, 2: 10}``; if empty, all calls go to the
                 highest version that is ready.
 
@@ -113,10 +107,7 @@ class ModelClient:
     ) -> Glossary:
         """Returns a glossary with its entries.
 
-        Args:
-            name: Its name.
-            source_language: Code of its source language; not needed if no other has its name.
-            target_language: Code of its target language; not needed if no other has its name.
+        The languages are not needed if no other glossary has its name.
 
         Raises:
             InvalidArgument: There is none, or several may be meant.

@@ -115,9 +115,7 @@ class AsyncChannels(Balancer[S]):
     def __init__(self, connection: Connection, stubs: Callable[[grpc.aio.Channel], S]) -> None:
         """Stores the settings; the first call connects, so no event loop need run before.
 
-        Args:
-            connection: The settings.
-            stubs: Returns what makes calls on a channel.
+        ``stubs`` returns what makes calls on a channel.
         """
         super().__init__(connection.connections, connection.servers)
         self._connection, self._stubs = connection, stubs

@@ -77,12 +77,7 @@ def advice_on(error: SeqserveError) -> str:
 
 
 def advice_on_text(text: str, segmentation: str | None) -> str:
-    """Returns what is wrong with sending a text undivided; empty if nothing is.
-
-    Args:
-        text: A source.
-        segmentation: The option as its user gave it; the server knows best where it is None.
-    """
+    """Returns what is wrong with sending a text undivided; empty if nothing is."""
     import re  # not before interrupts are handled
 
     return _UNDIVIDED if segmentation == "none" and re.search(_SENTENCES, text) else ""

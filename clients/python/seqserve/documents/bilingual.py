@@ -22,8 +22,6 @@ def target(
     """Returns the passage of a place for a translation.
 
     Args:
-        source: The text to translate.
-        syntax: How the document writes it.
         kept: What is in the place; it stays there without a translation.
         opening: What is written before a translation.
         closing: What is written after it.

@@ -101,7 +101,6 @@ def read(
     """Reads a document; returns a node with all of it.
 
     Args:
-        source: The document.
         namespaces: Prefixes by which its elements are named, whatever the document writes; those of
             other namespaces are named without. None for names as they are, in a part of a document.
         blocks: Names of elements that are texts for themselves.
