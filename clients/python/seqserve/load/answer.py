@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,10 +29,15 @@ class Reply:
     details: str = ""
     """What the server said of the error."""
 
-
-def gaps_of(moments_s: Sequence[float]) -> tuple[float, ...]:
-    """Returns the times between moments."""
-    return tuple(after - before for before, after in pairwise(moments_s))
+    @classmethod
+    def at(cls, moments_s: Sequence[float], tokens: int = 0, source_tokens: int = 0) -> Self:
+        """Returns the reply whose pieces came at some moments; without a piece it came now."""
+        return cls(
+            first_at_s=moments_s[0] if moments_s else time.perf_counter(),
+            gaps_s=tuple(after - before for before, after in pairwise(moments_s)),
+            tokens=tokens,
+            source_tokens=source_tokens,
+        )
 
 
 class Caller(Protocol):

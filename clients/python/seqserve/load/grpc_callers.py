@@ -23,7 +23,7 @@ from seqserve._transport.connection import Connection
 from seqserve._transport.status import error_of_call
 from seqserve.arguments import MAX_MESSAGE_BYTES
 from seqserve.errors import OptionError, Unreachable
-from seqserve.load.answer import Reply, gaps_of
+from seqserve.load.answer import Reply
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.tls import TLS
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
@@ -121,7 +121,7 @@ class GrpcCaller(ChannelCaller):
         if self._streamed:
             return await self._stream(stub.GenerateStream(request, **call))
         response = await stub.Generate(request, **call)
-        return _reply_of(response, time.perf_counter())
+        return Reply.at([], response.generated_tokens, response.source_tokens)
 
     async def _stream(self, messages: Any) -> Reply:
         at_s: list[float] = []
@@ -133,17 +133,7 @@ class GrpcCaller(ChannelCaller):
                 at_s.append(time.perf_counter())
         if result is None:
             return Reply(error="INTERNAL", details="the stream ended without a result")
-        gaps_s = gaps_of(at_s)
-        return _reply_of(result, at_s[0] if at_s else time.perf_counter(), gaps_s)
-
-
-def _reply_of(response: Any, first_at_s: float, gaps_s: tuple[float, ...] = ()) -> Reply:
-    return Reply(
-        first_at_s=first_at_s,
-        gaps_s=gaps_s,
-        tokens=response.generated_tokens,
-        source_tokens=response.source_tokens,
-    )
+        return Reply.at(at_s, result.generated_tokens, result.source_tokens)
 
 
 Request = open_inference_pb2.ModelInferRequest
@@ -200,7 +190,7 @@ class OpenInferenceCaller(ChannelCaller):
         if self._streamed:
             return await _pieces_of(stub.ModelStreamInfer(iter([request]), **call))
         await stub.ModelInfer(request, **call)
-        return Reply(first_at_s=time.perf_counter())
+        return Reply.at([])
 
 
 async def _pieces_of(messages: Any) -> Reply:
@@ -211,7 +201,7 @@ async def _pieces_of(messages: Any) -> Reply:
             return Reply(error="UNKNOWN", details=message.error_message)
         if _has_text(message.infer_response):
             at_s.append(time.perf_counter())
-    return Reply(first_at_s=at_s[0] if at_s else time.perf_counter(), gaps_s=gaps_of(at_s))
+    return Reply.at(at_s)
 
 
 def _has_text(response: Any) -> bool:
