@@ -37,7 +37,6 @@ class Shared:
     """A number of places, or bytes, that callers share."""
 
     def __init__(self, size: int) -> None:
-        """Starts with all of it free."""
         self.free = size
         """What is left."""
         self._held: Counter[str] = Counter()
@@ -122,7 +121,6 @@ class Body:
     """The body of a request, and the memory that its request holds."""
 
     def __init__(self, memory: Shared, caller: str, content: bytes = b"") -> None:
-        """Takes no memory yet."""
         self.caller, self.content = caller, content
         self._memory, self._size = memory, 0
 

@@ -213,12 +213,11 @@ def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None 
     from seqserve_gateway.metrics import Metrics
     from seqserve_gateway.processes import listener_at
     from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
-    from seqserve_gateway.upstream import Upstream, UpstreamSettings
+    from seqserve_gateway.upstream import Upstream
 
     folder = parent.folder if parent else None
-    settings = UpstreamSettings(**options.upstream(), processes=share.processes)
     gateway = Gateway(
-        upstream=Upstream(settings),
+        upstream=Upstream(**options.upstream(), processes=share.processes),
         admission=Admission(share.of(options.max_requests), rate=float("inf")),
         bodies=Bodies(options.max_body_bytes, share.of(MAX_MEMORY_BYTES)),
         metrics=Metrics(share.index, folder),

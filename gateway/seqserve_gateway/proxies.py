@@ -64,7 +64,6 @@ class Proxied:
     def __init__(
         self, app: ASGIApp, trusted: Sequence[str], public: PublicAddress | None = None
     ) -> None:
-        """Wraps an application; every request has the ``public`` address, if there is one."""
         self._app, self._public = app, public
         networks = [ip_network(each) for each in trusted]
 

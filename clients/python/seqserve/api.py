@@ -38,11 +38,11 @@ from seqserve.results import Piece as Piece
 from seqserve.results import Placement as Placement
 from seqserve.results import Result as Result
 from seqserve.results import Segment as Segment
+from seqserve.results import SourceWarning as SourceWarning
 from seqserve.results import StopReason as StopReason
+from seqserve.results import TextWarning as TextWarning
+from seqserve.results import TextWarningKind as TextWarningKind
 from seqserve.results import Timings as Timings
 from seqserve.results import TopToken as TopToken
 from seqserve.retry import RetryPolicy as RetryPolicy
-from seqserve.text_warnings import SourceWarning as SourceWarning
-from seqserve.text_warnings import TextWarning as TextWarning
-from seqserve.text_warnings import TextWarningKind as TextWarningKind
 from seqserve.tls import TLS as TLS

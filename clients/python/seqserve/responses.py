@@ -21,7 +21,7 @@ from seqserve.attention import (
 )
 from seqserve.errors import CallError, InternalError
 from seqserve.model import Glossary, LanguagePair, Model, ModelState
-from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
+from seqserve.results import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from seqserve import notebook
-from seqserve.text_warnings import SourceWarning, TextWarning
 
 
 class StopReason(Enum):
@@ -50,7 +49,6 @@ class Placement(Enum):
     """How a part of the source that is kept came to its place in the text."""
 
     UNSPECIFIED = "unspecified"
-    """A way that this client does not know."""
     GENERATED = "generated"
     """The model wrote it."""
     ALIGNED = "aligned"
@@ -73,6 +71,48 @@ class KeptText:
     target_end: int
     """Where it ends; as ``target_begin`` if it is lost."""
     placement: Placement
+
+
+class SourceWarning(Enum):
+    """Why a source is probably not what its model reads; the answer may be fluent nonsense."""
+
+    UNSPECIFIED = "unspecified"
+    UNKNOWN_CHARACTERS = "unknown_characters"
+    """It has letters or symbols, such as emoji, that the vocabulary of the model lacks."""
+    OTHER_SCRIPT = "other_script"
+    """At least three in ten of its letters are of scripts that the vocabulary does not have."""
+    MARKUP = "markup"
+    """It has tags of HTML or XML; they are read as text."""
+
+
+class TextWarningKind(Enum):
+    """What may be wrong with a text."""
+
+    UNSPECIFIED = "unspecified"
+    NUMBERS_DIFFER = "numbers_differ"
+    """A number, date, time or code of the source is missing or another one, or the text has one
+    that the source lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextWarning:
+    """Something that is probably wrong with a text. Places count characters, in a segment from its
+    own beginning."""
+
+    kind: TextWarningKind
+    source_text: str
+    """The part of the source that it concerns; empty if the text has something that the source
+    lacks."""
+    source_begin: int
+    source_end: int
+    target_text: str
+    """The part of the text that it concerns; empty if the text lacks something."""
+    target_begin: int
+    target_end: int
+
+    def __str__(self) -> str:
+        reason = self.kind.value.replace("_", " ")
+        return f"{reason}: {self.source_text or 'nothing'} -> {self.target_text or 'nothing'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,17 +179,13 @@ class Leg:
     model: str
     version: int
     source_language: str
-    """Code of the language that it read."""
     target_language: str
-    """Code of the language that it wrote."""
     text: str
     """The text that it wrote for the next leg; empty for the last one."""
     stop_reason: StopReason
     """Why decoding of its text stopped."""
     source_tokens: int
-    """Number of tokens that it read."""
     generated_tokens: int
-    """Number of tokens that it wrote."""
     confidence: float | None = None
     """Confidence of its own text alone; None if scores were not computed."""
 
@@ -189,7 +225,6 @@ class Result:
     model: str
     """Name of the model that answered; over a pivot, of the second one."""
     version: int
-    """Version of the model that answered."""
     source_tokens: int
     """Number of source tokens, including the end token."""
     generated_tokens: int
@@ -250,7 +285,6 @@ class Result:
         return self.hypotheses[0].warnings
 
     def _repr_html_(self) -> str:
-        """Draws the result in a notebook: text, scores, and attention where it was requested."""
         return notebook.page_of_result(self)
 
 
@@ -261,6 +295,5 @@ class Piece:
     text: str
     """New text, which is final; empty in the last piece."""
     token_ids: tuple[int, ...] = ()
-    """The tokens of the new text."""
     result: Result | None = None
     """The result, in the last piece; None before."""

@@ -25,8 +25,6 @@ class AsyncModelClient:
     def __init__(
         self, calls: CallGroup, retry: RetryPolicy, timeout_s: float, availability: Availability
     ) -> None:
-        """Stores the group that sends the calls, the client's settings for them, and what they
-        know about the server."""
         self._calls = calls
         self._retry = retry
         self._timeout_s = timeout_s

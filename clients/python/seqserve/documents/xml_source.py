@@ -38,7 +38,6 @@ class Node:
     def __init__(
         self, source: bytes, begin: int, name: str, attributes: Mapping[str, str] | None = None
     ) -> None:
-        """Begins at a byte of the source; the parser fills in the rest."""
         self.name = name
         self.attributes = attributes or _NO_ATTRIBUTES
         """By their names without prefixes."""
