@@ -279,8 +279,4 @@ def _probes_of(gateway: Gateway) -> list[Route]:
         media_type = "text/plain; version=0.0.4; charset=utf-8"
         return Response(gateway.metrics.text(), media_type=media_type)
 
-    return [
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/metrics", metrics),
-    ]
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]

@@ -106,10 +106,7 @@ async def translated(
     if alternatives:
         call.take_memory(_BYTES_OF_ANSWER * alternatives * len(call.body))
         count = alternatives + 1
-        beams: GenerateOptions = {
-            "num_hypotheses": count,
-            "beam_size": max(count, _LEAST_BEAMS),
-        }
+        beams: GenerateOptions = {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
         options = (options or {}) | beams
     reading = Reading(call, job._replace(languages=Languages(source, target)), field)
     sources, answers = await _answers_of(call, reading, source, target, options)

@@ -7,14 +7,7 @@ checks only types; the server checks values.
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Iterable,
-    Mapping,
-    MutableMapping,
-    MutableSequence,
-    Sequence,
-)
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from enum import Enum
 from typing import Any, TypeVar, Unpack
 

@@ -60,9 +60,7 @@ class Client(ModelClient):
         Args:
             target: Address of the server, ``host:port``, or of several: ``host:port,host:port``.
             timeout_s: Default time for a call and its retries; ``math.inf`` for no limit.
-            tls: Encryption of the connection; none by default.
             token: Token for a server that requires one; never sent over a network unencrypted.
-            retry: How to retry calls.
             max_message_bytes: Maximum size of a response.
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.

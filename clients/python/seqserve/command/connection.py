@@ -174,9 +174,7 @@ class ConnectionOptions:
             yield client
 
     def settings(
-        self,
-        default_timeout_s: float = DEFAULT_TIMEOUT_S,
-        default_attempts: int | None = None,
+        self, default_timeout_s: float = DEFAULT_TIMEOUT_S, default_attempts: int | None = None
     ) -> dict[str, Any]:
         """Returns the arguments of a client."""
         attempts = default_attempts if self.max_attempts is None else self.max_attempts

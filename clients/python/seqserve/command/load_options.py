@@ -62,8 +62,7 @@ class LoadOptions(GenerateCallOptions):
         " the protocol of Triton and KServe over gRPC.",
     )
     input_name: str | None = option(
-        None,
-        help="With open-inference: the tensor for the text; by default the only one of texts.",
+        None, help="With open-inference: the tensor for the text; by default the only one of texts."
     )
     stream: bool = option(False, help="Ask for streams, and time their first token and pieces.")
     dataset_path: Path | None = option(
@@ -246,13 +245,13 @@ class LoadOptions(GenerateCallOptions):
 
     def caller(self) -> Caller:
         """Makes what sends the requests."""
-        settings = self.settings()
-        tls, token = settings["tls"], settings["token"]
+        settings = {name: self.settings()[name] for name in ("tls", "token", "connections")}
         if self.backend in _OVER_HTTP:
             form = self.form()
-            if self.backend is Backend.LIBRETRANSLATE and token is not None:
-                form = replace(form, fields={**form.fields, "api_key": token})
-            return HttpCaller(self.address, form, tls=tls, token=token)
+            del settings["connections"]
+            if self.backend is Backend.LIBRETRANSLATE and settings["token"] is not None:
+                form = replace(form, fields={**form.fields, "api_key": settings["token"]})
+            return HttpCaller(self.address, form, **settings)
         request = generate_request("", **self.call())
         if self.backend is Backend.OPEN_INFERENCE:
             return OpenInferenceCaller(
@@ -262,15 +261,6 @@ class LoadOptions(GenerateCallOptions):
                 parameters=parameters_of(request.options),
                 input_name=self.input_name,
                 streamed=self.stream,
-                tls=tls,
-                token=token,
-                connections=self.connections,
+                **settings,
             )
-        return GrpcCaller(
-            self.address,
-            request,
-            streamed=self.stream,
-            tls=tls,
-            token=token,
-            connections=self.connections,
-        )
+        return GrpcCaller(self.address, request, streamed=self.stream, **settings)

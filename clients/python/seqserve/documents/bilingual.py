@@ -12,12 +12,7 @@ from seqserve.documents.syntax import Syntax
 
 
 def target(
-    source: Iterable[Piece],
-    syntax: Syntax,
-    *,
-    kept: str = "",
-    opening: str = "",
-    closing: str = "",
+    source: Iterable[Piece], syntax: Syntax, *, kept: str = "", opening: str = "", closing: str = ""
 ) -> Passage:
     """Returns the passage of a place for a translation.
 
