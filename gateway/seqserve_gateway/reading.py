@@ -237,7 +237,6 @@ def xml(
     """Returns the passages of XML as translators exchange it: tags follow the words they enclose.
 
     Args:
-        text: XML, or a part of it.
         ignored: Names of elements that stay as they are, with their content.
         splitting: Names of elements that divide the text.
         non_splitting: Names of elements that do not.

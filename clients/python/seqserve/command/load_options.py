@@ -245,7 +245,8 @@ class LoadOptions(GenerateCallOptions):
 
     def caller(self) -> Caller:
         """Makes what sends the requests."""
-        settings = {name: self.settings()[name] for name in ("tls", "token", "connections")}
+        given = self.settings()
+        settings = {name: given[name] for name in ("tls", "token", "connections")}
         if self.backend in _OVER_HTTP:
             form = self.form()
             del settings["connections"]

@@ -14,11 +14,7 @@ REFUSALS = {"RESOURCE_EXHAUSTED", "HTTP 429"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What came back for one text; moments are of :func:`time.perf_counter`."""
-
-    first_at_s: float = math.inf
-    """The first message; the only one, where the answer is not streamed."""
+class _Received:
     gaps_s: tuple[float, ...] = ()
     """Seconds between the pieces of a stream."""
     tokens: int = 0
@@ -28,6 +24,14 @@ class Reply:
     """Name of the status; empty where it went well."""
     details: str = ""
     """What the server said of the error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(_Received):
+    """What came back for one text; moments are of :func:`time.perf_counter`."""
+
+    first_at_s: float = math.inf
+    """The first message; the only one, where the answer is not streamed."""
 
     @classmethod
     def at(cls, moments_s: Sequence[float], tokens: int = 0, source_tokens: int = 0) -> Self:
@@ -54,7 +58,7 @@ class Caller(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(_Received):
     """One request. Times are seconds since it was due."""
 
     due_s: float
@@ -66,14 +70,6 @@ class Answer:
     """The first message; the only one, where the answer is not streamed."""
     total_s: float = math.inf
     """The complete answer; infinite where it failed."""
-    gaps_s: tuple[float, ...] = ()
-    """Between the pieces of a stream."""
-    tokens: int = 0
-    source_tokens: int = 0
-    error: str = ""
-    """Name of the status; empty where it went well."""
-    details: str = ""
-    """What the server said of the error."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
