@@ -54,7 +54,8 @@ def read_details(data: bytes) -> dict[str, Any]:
                 found["reason"] = _ERROR_INFO.FromString(detail.value).reason
             elif detail.type_url.endswith("/google.rpc.BadRequest"):
                 violations = _BAD_REQUEST.FromString(detail.value).field_violations
-                found |= {"field": each.field for each in violations[:1]}
+                if violations:
+                    found["field"] = violations[0].field
             elif detail.type_url.endswith("/google.rpc.RetryInfo"):
                 delay = _RETRY_INFO.FromString(detail.value).retry_delay
                 found["retry_after_s"] = max(0.0, delay.seconds + delay.nanos * 1e-9)

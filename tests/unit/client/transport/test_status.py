@@ -158,5 +158,5 @@ def retry_info(seconds: int, nanos: int) -> error_details_pb2.RetryInfo:
         (b"\x1a\x7f", {}),
     ],
 )
-def test_reads_what_googleapis_writes(data: bytes, details: dict[str, Any]) -> None:
+def test_reads_what_googleapis_writes(data: bytes, details: dict[str, object]) -> None:
     assert read_details(data) == details
