@@ -125,11 +125,7 @@ class Body:
         self._memory, self._size = memory, 0
 
     def take_memory(self, size: int) -> None:
-        """Takes memory before it is used, until the request ends.
-
-        Raises:
-            Failure: There is too little.
-        """
+        """Takes memory before it is used, until the request ends; raises if there is too little."""
         self._memory.take(self.caller, size, "UNAVAILABLE", "long requests")
         self._size += size
 

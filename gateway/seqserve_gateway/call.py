@@ -106,11 +106,7 @@ class Call:
         return json.loads(self.body.decode("utf-8-sig"), **hooks)
 
     def take_memory(self, size: int) -> None:
-        """Takes memory until the request ends, before it is used.
-
-        Raises:
-            Failure: There is too little, or the caller has too much.
-        """
+        """Takes memory before it is used, until the request ends; raises if there is too little."""
         self._held.take_memory(size)
 
     async def reading(self, function: str, *given: Any) -> Any:

@@ -59,11 +59,7 @@ class Downloads:
         )
 
     def add(self, file: File) -> str:
-        """Stores a file; returns its key, which nobody can guess.
-
-        Raises:
-            Failure: The system has no room for it.
-        """
+        """Stores a file, if there is room for it; returns its key, which nobody can guess."""
         key = secrets.token_urlsafe(16)
         row = (key, self._clock(), file.name, file.content)
         try:

@@ -30,11 +30,7 @@ class AttentionWeights:
     """``[layers, heads, queries, keys]``, flattened."""
 
     def of(self, layer: int, head: int) -> Rows:
-        """Returns the weights of one head; each row sums to 1.
-
-        Raises:
-            IndexError: There is no such layer or head.
-        """
+        """Returns the weights of one head; each row sums to 1."""
         layer = _index("layer", layer, self.layers)
         head = _index("head", head, self.heads)
         start = (layer * self.heads + head) * self.queries * self.keys
@@ -44,11 +40,7 @@ class AttentionWeights:
         ]
 
     def mean(self, layer: int = -1) -> Rows:
-        """Returns the mean over the heads of a layer, by default the last.
-
-        Raises:
-            IndexError: There is no such layer.
-        """
+        """Returns the mean over the heads of a layer, by default the last."""
         heads = [self.of(layer, head) for head in range(self.heads)]
         return [
             [sum(weights) / self.heads for weights in zip(*rows, strict=True)]

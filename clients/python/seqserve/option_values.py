@@ -42,11 +42,7 @@ def variable_of(name: str) -> str:
 def misspelt_variables(
     options: type[Any], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Finds variables that are no options but are written nearly like one.
-
-    Returns:
-        The variable that was probably meant, by the one that is set.
-    """
+    """Returns variables that were probably meant, by those that are set and are no options."""
     known = [
         variable_of(each.name)
         for each in dataclasses.fields(options)

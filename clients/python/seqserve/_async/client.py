@@ -129,12 +129,9 @@ class AsyncClient(AsyncModelClient):
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Result | CallError]:
-        """Generates from up to 1024 sources in one call.
+        """Generates from up to 1024 sources in one call; each has its result or its own error.
 
         :meth:`generate_bulk` takes any number of sources.
-
-        Returns:
-            For each source, in order, its result or its own error.
         """
         request = requests.with_sources(requests.generate_request("", **options), sources)
         read = partial(responses.outcomes_of, sources=len(sources))
