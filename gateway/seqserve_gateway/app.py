@@ -99,7 +99,6 @@ def app_of(
 
     Args:
         gateway: The server and the limits; closed when the application ends.
-        routes: Further routes, such as the files of a page.
         allowed_hosts: Names by which it is called, in addition to localhost and addresses; any if
             None.
         cors_origins: Origins whose pages may call it, such as ``https://example.com``; ``*`` for

@@ -97,8 +97,6 @@ async def translated(
     A source language is detected once for each text, not for each passage of it.
 
     Args:
-        call: The request; its calls share a window.
-        job: The texts, and how they are read.
         field: Their field of the request.
         source: Code of the language of the texts, or AUTO.
         alternatives: Most other translations of each text.

@@ -39,7 +39,6 @@ def written_whole(
             print(text, file=file)
 
     Args:
-        newline: How ends of lines are written, as :func:`open` takes it.
         option: Begins the messages of errors; empty if no option names the path.
         instead: What to do if the path must not be replaced, for the error.
 

@@ -69,11 +69,9 @@ def option(
 
     Args:
         default: Value without flag and variable; an option without default is required.
-        help: What the option does and why one would change it.
         fault: Says of a value what it is not, where it is not allowed; for rules that two bounds do
             not express.
         short: A second flag of one letter, such as ``-o``.
-        positional: Make it a positional argument instead of a flag.
         metavar: Name of the value in ``--help``; depends on the type if None.
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from seqserve.attention import AttentionResult, Kind, ScoreResult, TokenizeResult, parts_of
 from seqserve.command.connection import PairCallOptions
@@ -210,12 +209,8 @@ def _default_style() -> Style:
 
 
 def _json_of(result: AttentionResult) -> str:
-    facts: dict[str, Any] = {
-        "model": result.model,
-        "version": result.version,
-        "source_tokens": result.source_tokens,
-        "target_tokens": result.target_tokens,
-    }
+    names = ("model", "version", "source_tokens", "target_tokens")
+    facts = {name: getattr(result, name) for name in names}
     for kind in Kind:
         weights = getattr(result, kind.value)
         facts[kind.value] = [
