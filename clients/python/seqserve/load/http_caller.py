@@ -213,9 +213,8 @@ async def _stream(connection: HttpConnection, path: str, facts: Mapping[str, Any
 
 def _reply(answer: Any, at_s: list[float]) -> Reply:
     facts = answer if isinstance(answer, dict) else {}
-    return Reply.at(
-        at_s, *(int(facts.get(f"{each}_tokens", 0)) for each in ("generated", "source"))
-    )
+    counts = (int(facts.get(name, 0)) for name in ("generated_tokens", "source_tokens"))
+    return Reply.at(at_s, *counts)
 
 
 def _details(body: str) -> str:
