@@ -19,7 +19,7 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
 
     Args:
         model: The folder of a version or of a model, or the name of a model of the repository, with
-            its version or without: ``models/en-de``, ``en-de/4``, ``en-de``. None is the default of
+            its version or without: ``models/en-de``, ``en-de/5``, ``en-de``. None is the default of
             the repository, or its only model.
         repository: Folder of the repository; if None, that of a server which is told none.
     """
