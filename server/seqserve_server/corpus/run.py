@@ -44,11 +44,8 @@ class CorpusRun:
         self.answered = sum(1 for _ in _known(self._journal, self._corpus.places()))
 
     def answer(self, pool: Pool, progress: Progress) -> None:
-        """Answers all places that have no answer yet.
-
-        Raises:
-            SeqserveError: It cannot go on; what the journal has is not lost.
-        """
+        """Answers all places that have no answer yet; after an error, what the journal has is
+        not lost."""
         rest = islice(self._corpus.places(), self.answered, None)
         chunks = in_order(pool, _chunks(rest), _texts)
         with closing(chunks):
@@ -59,11 +56,8 @@ class CorpusRun:
                 progress.advance(len(chunk))
 
     def write(self) -> int:
-        """Writes the output, and next to it a list of what failed, if anything has.
-
-        Returns:
-            How many places failed.
-        """
+        """Writes the output, and beside it a list of what failed; returns how many places
+        failed."""
         count = 0
         if any(answer.fault for answer in self._answers()):
             with written_whole(self._list, "w") as file:
@@ -83,11 +77,7 @@ class CorpusRun:
 
 
 def failures_of(out: Path) -> Path:
-    """Returns the file that lists what failed.
-
-    Raises:
-        OptionError: There is one by that name that no run has written.
-    """
+    """Returns the file that lists what failed; OptionError if another file has its name."""
     place = out.with_name(f"{out.name}.failed")
     reason = "is no list of texts that failed, which belongs there; move it away"
     try:
@@ -160,10 +150,8 @@ def in_order(
 ) -> Generator[tuple[C, list[Answer]], None, None]:
     """Yields chunks with the answers to their texts, in the order of the chunks.
 
-    Only so many chunks are read ahead as keep the engines busy.
-
-    Raises:
-        SeqserveError: The pool has failed; what was yielded before is answered.
+    Only so many chunks are read ahead as keep the engines busy. If the pool fails, what was yielded
+    before is answered.
     """
     waiting: deque[tuple[C, Future[list[Answer]]]] = deque()
     for chunk in chunks:

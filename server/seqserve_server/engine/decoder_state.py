@@ -158,9 +158,6 @@ def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Allocates zeros that take memory page by page, as they are written.
 
     Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
-
-    Raises:
-        MemoryError: The system has no room for them.
     """
     num_bytes = max(math.prod(shape) * dtype.itemsize, 1)
     try:
@@ -187,11 +184,7 @@ _ON_HOST = StateTypes(SelfAttentionCache, CrossAttentionCache, CellState, untouc
 def allocate_state(
     manifest: Manifest, slots: int, dtype: np.dtype[Any], types: StateTypes = _ON_HOST
 ) -> tuple[TargetState, CrossAttentionCache]:
-    """Allocates what the decoder's layers keep of all slots, from the model's limits.
-
-    Raises:
-        MemoryError: It does not fit into memory.
-    """
+    """Allocates what the decoder's layers keep of all slots; MemoryError if it does not fit."""
     shape, limits, allocate = manifest.architecture, manifest.limits, types.allocate
     source = max(limits.max_source_length, MIN_LENGTH)
     cross = types.cross(shape, slots, source, dtype, allocate)

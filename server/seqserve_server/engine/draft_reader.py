@@ -31,16 +31,15 @@ class DraftReader:
         self._is_opened = threading.Lock()
 
     def read(self, inputs: dict[str, Array]) -> list[Array] | None:
-        """Reads tokens that follow each other in one target.
+        """Reads R tokens that follow each other in one target.
 
-        Args:
-            inputs: Those of a step of R rows, but ``self_`` caches have the entries read before,
-                ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
+        The inputs are those of a step of R rows, but ``self_`` caches have the entries read before,
+        ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
 
         Returns:
             The next tokens ``[R, 1]``, their log-probabilities ``[R]``, or ``[0]`` unless asked
-            for, and new keys and values in the order of their caches. None while the graph is not
-            open.
+                for, and new keys and values in the order of their caches. None while the graph is
+                not open.
         """
         if self._session is None:
             if self._is_opened.acquire(blocking=False):

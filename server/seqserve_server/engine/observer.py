@@ -22,12 +22,9 @@ class Observer:
         """Sources of these lengths, in tokens, were encoded together."""
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
-        """A worker ran one step: every running row has one more token.
+        """A worker ran one step, encoding included: every running row has one more token.
 
-        Args:
-            rows: Running rows.
-            duration_s: The whole step, encoding included; running rows waited for it.
-            outside_s: The part of it that was spent outside ONNX Runtime.
+        Of its time, ``outside_s`` was spent outside ONNX Runtime.
         """
 
     def drafted(self, drafted: int, accepted: int) -> None:

@@ -89,8 +89,7 @@ class RowTable:
     def compact(self, move: Callable[[int, int], None]) -> None:
         """Moves the last rows into the holes, so that a step runs over no empty row.
 
-        Args:
-            move: Takes the last row and the hole that it goes to.
+        ``move`` takes the last row and the hole that it goes to.
         """
         for row in self._holes:
             last = len(self.requests) - 1

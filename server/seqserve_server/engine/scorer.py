@@ -134,9 +134,7 @@ class Scorer:
     def _attention(self, request: Request, answer: Finished) -> list[Array]:
         """Computes the attention to the source, averaged over the heads of the last layer.
 
-        Returns:
-            For each hypothesis the weights of its tokens, and of the end token where it was
-            generated, float32 ``[T, S]``.
+        Float32 ``[T, S]`` for each hypothesis, with the end token where it was generated.
         """
         eos = self._runtime.manifest.tokens.eos
         # The attention of a step does not depend on the token that it chooses.

@@ -35,8 +35,8 @@ class Shortlist:
 
         Args:
             frequent: Tokens that every request may choose, ``[F]``.
-            offsets: Where the translations of each source token begin, and the last ones end,
-                ``[S + 1]``.
+            offsets: Where the translations of each source token begin, and the last ones end, ``[S
+                + 1]``.
             translations: Of all source tokens, one after the other, ``[N]``.
         """
         self.frequent, self.offsets, self.translations = frequent, offsets, translations
@@ -56,12 +56,10 @@ class Shortlist:
         return int(np.diff(self.offsets.astype(np.int64)).max(initial=0))
 
     def candidates(self, source: Sequence[int], needed: Iterable[int], size: int) -> Array:
-        """Lists the tokens that a request may choose, rising, int64 ``[N]``.
+        """Lists the tokens that a request may choose, rising, int64 ``[N]``; those needed are in
+        it.
 
-        Args:
-            source: Its source tokens.
-            needed: Tokens that it must be able to choose besides.
-            size: Of the vocabulary.
+        ``size`` is that of the vocabulary.
         """
         is_listed = np.zeros(size, np.bool_)
         is_listed[self.frequent] = True
@@ -83,11 +81,7 @@ class Shortlist:
 
     @classmethod
     def read(cls, path: Path, vocabulary_size: int) -> Shortlist:
-        """Reads the file.
-
-        Raises:
-            ArtifactError: It is no shortlist, is damaged, or names tokens that the model lacks.
-        """
+        """Reads the file; ArtifactError if it is damaged or names tokens that the model lacks."""
         size = path.stat().st_size
         with path.open("rb") as file:
             header = file.read(_HEADER.size)

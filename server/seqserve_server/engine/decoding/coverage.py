@@ -19,8 +19,7 @@ Attended = tuple[Hypothesis, Array]
 def coverage(weights: Array) -> float:
     """Sums the logarithms of the attention that each source token got, at most 1 each.
 
-    Args:
-        weights: Attention of each target token to the source, ``[T, S]``.
+    ``weights`` are those of each target token to the source, ``[T, S]``.
     """
     attention = weights.sum(axis=0, dtype=np.float64)
     return float(np.log(np.minimum(attention[attention > 0], 1.0)).sum())

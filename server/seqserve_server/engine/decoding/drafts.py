@@ -32,15 +32,12 @@ class DraftPass:
         self._reader, self._cache = reader, cache
 
     def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
-        """Reads tokens in a row: it gets their keys and values, but is no longer than before.
+        """Reads 2 to :data:`MAX_TOKENS` tokens in a row, the newest one and those that may come
+        next.
 
-        Args:
-            row: A row that chooses among all tokens.
-            tokens: Its newest token, and those that may come next; 2 to :data:`MAX_TOKENS`.
-
-        Returns:
-            The best next token after each of them, and its log-probability; zeros where the last
-            step of the cache computed none. None while drafts are not read.
+        The row gets their keys and values, but is no longer than before. Returns the best next
+        token after each of them, and its log-probability; zeros where the last step of the cache
+        computed none. None while drafts are not read.
         """
         outputs = self._reader.read(self._inputs(row, tokens))
         if outputs is None:

@@ -58,12 +58,7 @@ Rank = tuple[bool, int, float]
 
 
 def rank_of(hypothesis: Hypothesis, score: float) -> Rank:
-    """Ranks a hypothesis: interrupted ones last, then by unmet terms, then by score.
-
-    Args:
-        hypothesis: An interrupted one lacks the rest of its score.
-        score: The normalised score; the highest is the best.
-    """
+    """Ranks a hypothesis: interrupted ones last, then by unmet terms, then by normalised score."""
     is_cut = hypothesis.stop_reason is StopReason.TIME_LIMIT
     return is_cut, len(hypothesis.unmet_terms), -score
 

@@ -45,15 +45,9 @@ class LexicalConstraints:
     def continuations(
         self, scores: Array, distributions: Sequence[Distribution], outputs: Sequence[list[int]]
     ) -> Continuations:
-        """Ranks the continuations of all beams, each bank by itself.
+        """Ranks the continuations of beams with scores ``[B]``, each bank by itself.
 
-        Args:
-            scores: Of the beams, ``[B]``.
-            distributions: Of the next token of each.
-            outputs: The tokens of each.
-
-        Returns:
-            At most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
+        Returns at most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
         """
         beams = len(scores)
         # End tokens may be struck out below: as many more are listed, so that 2 B are left.

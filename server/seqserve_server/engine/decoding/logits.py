@@ -45,10 +45,7 @@ def normalized(score: float | None, length: int, penalty: float) -> float | None
 def normalized(score: float | None, length: int, penalty: float) -> float | None:
     """Divides a score by the length to the power of the penalty, as CTranslate2 does.
 
-    Args:
-        score: Sum of log-probabilities.
-        length: Tokens of the hypothesis, prefix and end token included.
-        penalty: 0 leaves the score as it is.
+    The length counts the prefix and the end token.
     """
     if score is None:
         return None

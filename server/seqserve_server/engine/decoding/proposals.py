@@ -67,8 +67,7 @@ def alternative(
 ) -> tuple[int, float] | None:
     """Returns the first token of the alternative of this index, the most probable first.
 
-    Returns:
-        None where it is too improbable; the first alternative never is.
+    None where it is too improbable; the first alternative never is.
     """
     pairs = choices.pairs(index + 1)
     if index == 0:

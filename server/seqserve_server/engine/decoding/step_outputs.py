@@ -25,9 +25,7 @@ class StepOutputs(NamedTuple):
     def of(cls, options: DecodingOptions, *, is_limited: bool = False) -> StepOutputs:
         """Reads what a request needs from its options.
 
-        Args:
-            options: Of the request.
-            is_limited: Whether it chooses among some tokens only, whose logits every step gives.
+        One that ``is_limited`` chooses among some tokens only, whose logits every step gives.
         """
         if options.is_plain:
             return PLAIN

@@ -53,11 +53,7 @@ class Admission:
         self._alpha = share / (1.0 - share) if share < 1.0 else math.inf
 
     def check(self, request: Request, now_s: float, free: int) -> None:
-        """Accepts a request that may wait.
-
-        Raises:
-            QueueFull: It may not wait.
-        """
+        """Accepts a request that may wait; raises QueueFull for others."""
         objection = self._objection(request, now_s, free)
         if objection:
             raise self._refusal(request, *objection)

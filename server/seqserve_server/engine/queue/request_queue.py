@@ -50,12 +50,8 @@ class RequestQueue:
         self._queue.assert_idle()
 
     def submit(self, request: Request) -> None:
-        """Adds a request to the queue.
-
-        Raises:
-            QueueFull: The queue is full, or the wait would be too long for the request.
-            Draining: The engine takes no new requests.
-        """
+        """Adds a request; raises QueueFull if it may not wait, and Draining once the engine
+        stops."""
         with self._changed:
             if self._stopped:
                 raise Draining
@@ -67,11 +63,7 @@ class RequestQueue:
         raise NotImplementedError
 
     def cancel(self, request: Request) -> bool:
-        """Removes a request that waits.
-
-        Returns:
-            Whether it was waiting, and so has left.
-        """
+        """Removes a request that waits; returns whether it was waiting, and so has left."""
         with self._changed:
             if request.state is not RequestState.WAITING:
                 return False

@@ -73,8 +73,7 @@ class Scheduler(RequestQueue):
     def cancel(self, request: Request) -> bool:
         """Cancels a request: at once if it waits, before the next step if it runs.
 
-        Returns:
-            Whether it was waiting, and so has left already.
+        Returns whether it was waiting, and so has left already.
         """
         with self._changed:
             if request.state is RequestState.RUNNING:
@@ -114,11 +113,9 @@ class Scheduler(RequestQueue):
     def take_ahead(self, budget_tokens: int) -> list[Request]:
         """Gives waiting requests whose sources a worker should encode now, the next ones first.
 
-        There are none while slots are free for all that wait. The requests go on waiting; no
-        other worker takes them until :meth:`note_encoded`.
-
-        Args:
-            budget_tokens: Maximum number of their source tokens, and of those that wait encoded.
+        There are none while slots are free for all that wait. The requests go on waiting; no other
+        worker takes them until :meth:`note_encoded`. The budget is for their source tokens, and for
+        those that wait encoded.
         """
         ahead: list[Request] = []
         if self._queue.rows <= self._slots - self.running:
@@ -214,12 +211,7 @@ class Scheduler(RequestQueue):
         return own
 
     def finish(self, requests: Iterable[Request], *, answered: bool = True) -> None:
-        """Notes that requests have left their slots.
-
-        Args:
-            requests: The requests.
-            answered: Whether their work was done; only such requests count for the pace.
-        """
+        """Notes that requests have left their slots; only answered ones count for the pace."""
         with self._changed:
             for request in requests:
                 self._cancelled.discard(request)

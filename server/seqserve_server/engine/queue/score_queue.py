@@ -69,11 +69,8 @@ class ScoreQueue(RequestQueue):
         self._queue.add(request)
 
     def check_backlog(self, max_answers: int) -> None:
-        """Refuses a request that will need attention while too many answers wait for theirs.
-
-        Raises:
-            QueueFull: ``max_answers`` answers wait.
-        """
+        """Raises QueueFull for a request that will need attention if ``max_answers`` wait for
+        theirs."""
         if len(self._answers) >= max_answers:
             reason = (
                 f"{len(self._answers)} answers wait for their attention already, which"
@@ -93,11 +90,8 @@ class ScoreQueue(RequestQueue):
         return [*self._answers, *self._queue]
 
     def take(self, timeout_s: float) -> list[Request]:
-        """Waits for requests and hands out the ones that run together next.
-
-        Args:
-            timeout_s: Longest wait; after it, and after :meth:`stop`, the list is empty.
-        """
+        """Waits for requests and hands out the ones that run together next; none after a
+        timeout."""
         with self._changed:
             self._is_busy = False
             self._changed.wait_for(lambda: self._stopped or self.queue_depth, timeout_s)

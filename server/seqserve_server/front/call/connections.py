@@ -99,12 +99,9 @@ def _open_files() -> int:
 
 
 def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key: str) -> str:
-    """Names the peer of a call.
+    """Names the peer of a call by its metadata ``key``, if that is not empty, or by its address.
 
-    Args:
-        peer: As gRPC writes it: ``ipv4:127.0.0.1:4321``, ``ipv6:%5B::1%5D:4321``, ``unix:``.
-        metadata: The metadata of the call.
-        key: The metadata key that names the client; empty for none.
+    gRPC writes ``peer`` as ``ipv4:127.0.0.1:4321``, ``ipv6:%5B::1%5D:4321`` or ``unix:``.
     """
     if key:
         for name, value in metadata or ():

@@ -37,13 +37,8 @@ class RemoteEngine(EngineLink):
     ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
-        Args:
-            launch: Starts a host; called again when the host has died.
-            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
-            label: Model and version, for the log: ``en-de/1``.
-            breaker: Decides about restarts.
-            refusals: Keeps recent refusals.
-            request_ids: Shared by the engines of one version.
+        A host that has died is launched again. One with a thread that hangs for ``stall_s`` is
+        killed; 0 for never. The other arguments are those of :class:`EngineLink`.
         """
         super().__init__(label, refusals, request_ids)
         self._launch = launch
@@ -117,11 +112,7 @@ class RemoteEngine(EngineLink):
             self._watching = asyncio.create_task(self._watch())
 
     def further_socket(self) -> socket.socket:
-        """Connects another front to the host; returns the front's end.
-
-        Raises:
-            OSError: The host has ended.
-        """
+        """Connects another front; returns the front's end. Raises OSError if the host has ended."""
         if self._host is None:
             raise BrokenPipeError
         return self._host.connect()

@@ -138,12 +138,7 @@ class LaunchedGroup(EngineGroup):
     ) -> None:
         """Launches all processes at once, so that they load in parallel.
 
-        Args:
-            launches: Start one host each; called again when the host has died.
-            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
-            label: Model and version, for the log: ``en-de/1``.
-            new_breaker: Makes the circuit breaker of each process.
-            refusals: Keeps the engines' refusals.
+        The arguments are those of :class:`RemoteEngine`, with a launch for each process.
         """
         self.engines: list[RemoteEngine] = []
         """The engines, one a process."""

@@ -54,15 +54,10 @@ class EngineProcess:
         is_shared: bool = False,
         end_timeout_s: float = 10.0,
     ) -> None:
-        """Starts the process and sends it the setup.
+        """Starts the process and sends it the setup; :meth:`connect` is for one that ``is_shared``.
 
-        Args:
-            setup: The model to load.
-            log_format: Format of its log lines, which go to the same stream as the front's.
-            log_level: Level of its log lines.
-            is_shared: Whether :meth:`connect` will be called.
-            end_timeout_s: How long :meth:`end` waits before it kills the process; a step may be
-                under way, and warming up takes a while on a slow machine.
+        :meth:`end` kills it after ``end_timeout_s``: a step may be under way, and warming up takes
+        a while on a slow machine.
         """
         self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s

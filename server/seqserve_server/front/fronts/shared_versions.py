@@ -61,13 +61,10 @@ class SharedVersions:
     """The versions in a front; the same for its services as a :class:`Rollout`."""
 
     def __init__(self, loader: Loader, metrics: Metrics, first: int, main: Callable[[], Peer]):
-        """Knows no version before the main process tells of some.
+        """Knows no version before the main process tells of some; ``main`` returns it.
 
-        Args:
-            loader: Reads artifacts.
-            metrics: Of this front.
-            first: Which engine process of a version gets a request when all have equally many.
-            main: Returns the main process, once it is connected.
+        When all engine processes of a version have equally many requests, the ``first`` gets the
+        next.
         """
         self.repository = Repository()
         self.on_change: Callable[[], None] = lambda: None

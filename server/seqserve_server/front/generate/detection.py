@@ -106,16 +106,10 @@ class LanguageDetector:
         return self._process.pid if self._process else None
 
     async def detect(self, text: str, codes: Iterable[str], caller: str = "") -> list[Detected]:
-        """Tells in which of some languages a text may be.
+        """Tells in which of some languages a text may be, the most probable first.
 
-        Args:
-            text: The text, of which the first :data:`MAX_CHARACTERS` are looked at.
-            codes: Of the languages, in any form; the first of several for one language counts.
-            caller: Whose turn it is; callers that wait are served in turn.
-
-        Returns:
-            The languages that the detector knows, the most probable first; none where the text has
-            nothing by which to tell them apart.
+        Of several codes for one language the first counts. There are none where the first
+        :data:`MAX_CHARACTERS` do not tell. Callers that wait are served in turn.
 
         Raises:
             QueueFull: Too many texts of the caller wait.

@@ -44,11 +44,7 @@ async def read(
 ) -> Job:
     """Reads the sources of a request, and waits until there is memory for their answers.
 
-    Args:
-        request: A request for one source or for a batch.
-        route: The models that answer it.
-        call: The call that it came in; it holds the memory.
-        window: The window of the call, if it has more requests.
+    The call holds the memory; it has a window if it has more requests.
     """
     hop, *others = route.hops
     reader = SourceReader(hop.model, hop.options)

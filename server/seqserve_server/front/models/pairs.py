@@ -66,15 +66,8 @@ class Pairs:
         """Finds the models for the languages of a request, one of which may be empty.
 
         If one is empty, the default model serves the request if it knows the other one, or else the
-        only model that does.
-
-        Args:
-            source: Code of the source language.
-            target: Code of the target language.
-            section: What comes before the names of the fields in errors.
-
-        Returns:
-            The legs; none where no model declares a language, so that any may serve the request.
+        only model that does. There are none where no model declares a language, so that any may
+        serve the request. Errors have ``section`` before the names of the fields.
         """
         if not self._translators:
             return ()

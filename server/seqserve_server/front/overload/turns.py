@@ -93,12 +93,7 @@ class TextScheduler:
     ) -> Result:
         """Reads the texts of a request: short ones at once, long ones in turns with other callers.
 
-        Args:
-            caller: Whose turn and share of the memory it is.
-            steps: Reads the texts.
-            num_characters: Length of all texts.
-            held_bytes: What is held meanwhile, and counted nowhere else.
-            max_wait_s: Longest wait for memory.
+        Long texts wait for memory; ``held_bytes`` are held meanwhile, and counted nowhere else.
         """
         if num_characters <= _FEW_CHARACTERS:
             return run_now(steps)

@@ -61,15 +61,8 @@ def differences(
 ) -> list[Difference]:
     """Compares the quantities of a source that has a digit with those of its translation.
 
-    Args:
-        source: The source.
-        target: The translation.
-        source_language: Code of its language, of ISO 639; empty if it is not known.
-        target_language: The same of the translation.
-
-    Returns:
-        The differences, in the order of the source, then of the target; none for a translation that
-        says the same, be it in another form.
+    Languages are codes of ISO 639, empty if not known. The differences are in the order of the
+    source, then of the target; there is none if the translation says the same in another form.
     """
     read, written = _Side(source, source_language), _Side(target, target_language)
     pairs = [*_paired(read, written, _exact_keys), *_paired(read, written, _keys)]
