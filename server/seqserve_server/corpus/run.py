@@ -44,8 +44,7 @@ class CorpusRun:
         self.answered = sum(1 for _ in _known(self._journal, self._corpus.places()))
 
     def answer(self, pool: Pool, progress: Progress) -> None:
-        """Answers all places that have no answer yet; after an error, what the journal has is
-        not lost."""
+        """Answers all places that have no answer yet; an error loses nothing of the journal."""
         rest = islice(self._corpus.places(), self.answered, None)
         chunks = in_order(pool, _chunks(rest), _texts)
         with closing(chunks):
@@ -56,8 +55,7 @@ class CorpusRun:
                 progress.advance(len(chunk))
 
     def write(self) -> int:
-        """Writes the output, and beside it a list of what failed; returns how many places
-        failed."""
+        """Writes the output, and beside it a list of what failed; returns their number."""
         count = 0
         if any(answer.fault for answer in self._answers()):
             with written_whole(self._list, "w") as file:

@@ -184,8 +184,7 @@ class SlotCache:
         return self._masks.by_row.get(row, ())
 
     def set_outputs(self, *, top_k: int, logits: bool) -> None:
-        """Sets what the next steps compute for every row: a number of top tokens, and all
-        logits."""
+        """Sets what the next steps compute for every row: some top tokens, and all logits."""
         self.top_k = min(top_k, MAX_TOP_K, self.vocabulary_size)
         self.num_logits = self.vocabulary_size if logits else 0
         self._sizes = None

@@ -61,8 +61,7 @@ class CandidateBlock:
         weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates room for ``capacity`` tokens of all groups; memory is touched when it is
-        written.
+        """Allocates room for ``capacity`` tokens; memory is touched when it is first written.
 
         At most ``slots`` rows share a set. ``weights_of`` gathers the weights of groups of tokens
         ``[K, 64]``, an array for each table.

@@ -116,8 +116,7 @@ class Choice:
     """What R rows choose in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best candidate of each row by logits ``[R, N]``, minus infinity where there
-        is none."""
+        """Finds the best of the logits ``[R, N]``, minus infinity where there is no candidate."""
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         best = logits.argmax(axis=1)
@@ -146,8 +145,7 @@ class Choice:
         return totals
 
     def top(self, count: int, log_totals: Array, eos: int) -> tuple[Array, Array]:
-        """Lists the best tokens of each row and their log-probabilities, ``[R, count]``, best
-        first.
+        """Lists the best tokens of each row and their log-probabilities, ``[R, count]``.
 
         Among equals the first comes first. A row with fewer candidates has suppressed end tokens
         after them.

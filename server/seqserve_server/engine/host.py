@@ -52,8 +52,7 @@ class Host:
     def __init__(
         self, channel: socket.socket, load: Load, door: socket.socket | None = None
     ) -> None:
-        """Takes the socket, whose other end sends a :class:`Setup` first, and gets errors of
-        ``load``.
+        """Takes the socket; its other end sends a :class:`Setup` and gets errors of ``load``.
 
         The door brings the sockets of further fronts, one with each byte.
         """

@@ -141,8 +141,7 @@ class Runtime:
         return max(groups, self._threads) if groups else 0, self._group
 
     def candidate_weights(self, tokens: Array) -> list[Array]:
-        """Gathers what steps are given of groups of candidates, int64 ``[G, 64]``, for each
-        table."""
+        """Gathers each table's weights of groups of candidates, int64 ``[G, 64]``."""
         if self._candidates is None:
             return []
         return self._candidates.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]

@@ -56,10 +56,9 @@ class Shortlist:
         return int(np.diff(self.offsets.astype(np.int64)).max(initial=0))
 
     def candidates(self, source: Sequence[int], needed: Iterable[int], size: int) -> Array:
-        """Lists the tokens that a request may choose, rising, int64 ``[N]``; those needed are in
-        it.
+        """Lists the tokens that a request may choose, rising, int64 ``[N]``.
 
-        ``size`` is that of the vocabulary.
+        They include those needed; ``size`` is that of the vocabulary.
         """
         is_listed = np.zeros(size, np.bool_)
         is_listed[self.frequent] = True

@@ -74,10 +74,9 @@ class Worker:
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
-        """Steps with rows of one source of one token, in several numbers, copies some, and empties
-        the slots.
+        """Steps with several numbers of rows of a one-token source, and empties the slots.
 
-        The rows choose from the candidates, rising, or from all tokens.
+        It copies some rows. They choose from the candidates, rising, or from all tokens.
         """
         self._runtime.warm_up()
         for rows, return_logprobs in self._warm_up_steps:

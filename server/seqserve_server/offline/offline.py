@@ -176,8 +176,7 @@ class Offline:
     def generate_iter(
         self, texts: Iterable[str], **options: Unpack[GenerationOptions]
     ) -> Generator[Result | CallError, None, None]:
-        """Generates from any number of texts, and yields for each its result, or its own error, in
-        order.
+        """Generates from any number of texts; yields each result, or its error, in their order.
 
         Texts are read as the results of earlier ones are taken, a few hundred ahead, in the thread
         of the caller: an endless iterable needs no more memory than a short one. Leaving the loop,

@@ -115,8 +115,7 @@ class Tokenizer:
         )
 
     def save(self, path: Path) -> list[str]:
-        """Writes the ``tokenizer.json``, and that of targets if there is one; returns their
-        names."""
+        """Writes the ``tokenizer.json``, and that of targets if there is one; returns names."""
         files = {path: self._source.library}
         if self._target.library is not self._source.library:
             files[path.with_name(TARGET_FILE)] = self._target.library

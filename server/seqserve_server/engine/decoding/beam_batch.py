@@ -45,8 +45,7 @@ class BeamBatch:
         self._searches += [BeamSearch(self._rows, first) for first in rows[:: self._size]]
 
     def advance(self) -> tuple[list[int], list[tuple[Request, Finished]]]:
-        """Takes in the step just run; returns the rows that are free now, and requests with
-        answers."""
+        """Takes in the step just run; returns the rows that are free, and the answers."""
         searches = self._searches = [search for search in self._searches if search.rows]
         if not searches:
             return [], []

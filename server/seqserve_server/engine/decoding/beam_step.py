@@ -46,8 +46,7 @@ class Continuations(NamedTuple):
         return list(zip(*(array[search].tolist() for array in self), strict=True))
 
     def put(self, search: int, others: Continuations) -> None:
-        """Replaces the continuations of a search by at most as many, ``[1, M]``; the rest do not
-        count."""
+        """Replaces the continuations of a search by as many, ``[1, M]``, or fewer."""
         self.totals[search] = -np.inf
         for array, other in zip(self, others, strict=True):
             array[search, : other.shape[1]] = other[0]

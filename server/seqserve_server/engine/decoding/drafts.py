@@ -32,8 +32,7 @@ class DraftPass:
         self._reader, self._cache = reader, cache
 
     def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
-        """Reads 2 to :data:`MAX_TOKENS` tokens in a row, the newest one and those that may come
-        next.
+        """Reads 2 to :data:`MAX_TOKENS` tokens in a row: the newest, and what may come next.
 
         The row gets their keys and values, but is no longer than before. Returns the best next
         token after each of them, and its log-probability; zeros where the last step of the cache

@@ -50,8 +50,7 @@ class RequestQueue:
         self._queue.assert_idle()
 
     def submit(self, request: Request) -> None:
-        """Adds a request; raises QueueFull if it may not wait, and Draining once the engine
-        stops."""
+        """Adds a request; raises QueueFull, or Draining once the engine stops."""
         with self._changed:
             if self._stopped:
                 raise Draining

@@ -69,8 +69,7 @@ class ScoreQueue(RequestQueue):
         self._queue.add(request)
 
     def check_backlog(self, max_answers: int) -> None:
-        """Raises QueueFull for a request that will need attention if ``max_answers`` wait for
-        theirs."""
+        """Raises QueueFull if ``max_answers`` answers wait for their attention."""
         if len(self._answers) >= max_answers:
             reason = (
                 f"{len(self._answers)} answers wait for their attention already, which"
@@ -90,8 +89,7 @@ class ScoreQueue(RequestQueue):
         return [*self._answers, *self._queue]
 
     def take(self, timeout_s: float) -> list[Request]:
-        """Waits for requests and hands out the ones that run together next; none after a
-        timeout."""
+        """Waits for requests that run together next; returns none after a timeout."""
         with self._changed:
             self._is_busy = False
             self._changed.wait_for(lambda: self._stopped or self.queue_depth, timeout_s)

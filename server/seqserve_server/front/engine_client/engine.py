@@ -30,8 +30,7 @@ class AnsweringEngine(Protocol):
         """Requests that have not ended."""
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        """Begins a request, whose events ``receive`` gets in the loop; returns its id for
-        :meth:`cancel`.
+        """Begins a request, whose events ``receive`` gets in the loop; returns its id.
 
         Raises Draining if no new requests are taken, and ModelUnavailable if every process has
         ended and is being restarted.

@@ -39,8 +39,7 @@ class Front:
     """A front process, which is started again when it has ended."""
 
     def __init__(self, number: int, options: ServeOptions, state: Callable[[], FrontState]) -> None:
-        """Launches the process at once; ``state`` returns what it must know, whenever it is
-        told."""
+        """Launches the process at once; ``state`` returns what it must know."""
         self.number = number
         self._options = options
         self._state = state

@@ -67,8 +67,7 @@ class Peer:
         self._loop.add_reader(channel, self._readable)
 
     async def call(self, name: str, *arguments: Any, channel: socket.socket | None = None) -> Any:
-        """Calls a handler of the other end, and raises what it raises; closes a socket that it is
-        given.
+        """Calls a handler of the other end, and raises its error; closes a socket that it is given.
 
         Raises PeerGoneError if the other process has ended.
         """

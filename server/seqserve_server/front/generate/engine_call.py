@@ -43,8 +43,7 @@ class EngineCall(asyncio.Future[Result]):
         make: Callable[[EngineCall[Any]], Result],
         wants_attention: Callable[[Finished], bool] | None = None,
     ) -> None:
-        """Does nothing before :meth:`begin`; ``make`` makes the result of the call, which has its
-        answer.
+        """Does nothing before :meth:`begin`; ``make`` makes the result of an answered call.
 
         ``wants_attention`` tells of an answer whether it is better with its attention, which the
         request does not ask for. The record of the call leaves that out.
