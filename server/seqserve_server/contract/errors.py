@@ -45,7 +45,6 @@ class ServiceError(SeqserveError):
     """The message, with the names of fields in braces; empty if the argument is the message."""
 
     def __str__(self) -> str:
-        """Returns the message."""
         return self.template.format_map(vars(self)) if self.template else super().__str__()
 
     def __reduce__(self) -> tuple[object, ...]:

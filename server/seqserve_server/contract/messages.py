@@ -168,7 +168,6 @@ class Frames:
     """Divides bytes that arrive in pieces of any size into the bodies of :func:`frame`."""
 
     def __init__(self) -> None:
-        """Starts with no bytes."""
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[bytearray]:
@@ -190,7 +189,6 @@ class MessageDecoder:
     """Decodes messages from bytes that arrive in pieces of any size."""
 
     def __init__(self) -> None:
-        """Starts with no bytes."""
         self._frames = Frames()
 
     def feed(self, data: bytes) -> list[Message]:

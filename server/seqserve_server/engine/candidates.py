@@ -68,12 +68,10 @@ class Candidates:
     """The candidates of each row that does not choose among all tokens."""
 
     def __init__(self) -> None:
-        """Starts with no such row."""
         self._by_row: dict[int, Array] = {}
         self._layout: Layout | None = None
 
     def __len__(self) -> int:
-        """Counts the rows."""
         return len(self._by_row)
 
     def of(self, row: int) -> Array | None:

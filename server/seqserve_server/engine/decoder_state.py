@@ -83,7 +83,6 @@ class CellState:
     """States of recurrent layers, ``[B, W]`` each, whatever the number of tokens read."""
 
     def __init__(self, shape: Architecture, slots: int, allocate: Allocate) -> None:
-        """Allocates a vector for each layer and slot."""
         size = (shape.decoder_layers, slots, shape.cell_width or 0)
         self.layers = allocate(size, np.dtype(np.float32))
         """Of all layers, ``[L, B, W]``."""

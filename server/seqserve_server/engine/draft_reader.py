@@ -25,7 +25,6 @@ class DraftReader:
     """
 
     def __init__(self, open_graph: Callable[[], ort.InferenceSession]) -> None:
-        """Opens nothing yet."""
         self._open_graph = open_graph
         self._session: ort.InferenceSession | None = None
         self._is_opened = threading.Lock()

@@ -65,7 +65,6 @@ class LoadingLog:
     """Logs the stage of a load at an interval, from a thread of its own, until the load ends."""
 
     def __init__(self, label: str, interval_s: float = 5.0) -> None:
-        """``label`` is name/version of the model."""
         self._label = label
         self._interval_s = interval_s
         self._began_s = time.monotonic()
@@ -74,12 +73,10 @@ class LoadingLog:
         self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 
     def __enter__(self) -> LoadingLog:
-        """Begins."""
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends; nothing is logged after this."""
         self._ended.set()
         self._thread.join()
 

@@ -128,11 +128,9 @@ class LocalEngine:
         self._engine = self._stack.enter_context(running(self.runtime, self.tokenizer, limits))
 
     def __enter__(self) -> LocalEngine:
-        """Returns the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stops the engine."""
         self.close()
 
     def close(self) -> None:

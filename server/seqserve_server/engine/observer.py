@@ -44,7 +44,6 @@ class StatsRecorder(Observer):
     """Keeps the statistics of one engine."""
 
     def __init__(self) -> None:
-        """Starts at zero."""
         self._stats = EngineStats()
         self._lock = Lock()
 

@@ -15,7 +15,6 @@ class RowTable:
     """The requests of the leading rows of a cache."""
 
     def __init__(self) -> None:
-        """Starts with no rows."""
         self.requests: list[Request | None] = []
         """The request of each row, None where it has left."""
         # The lowest last; a step runs only when there are none.

@@ -50,7 +50,6 @@ class Scorer:
     """Runs the forced-decoding graph on sources and their targets."""
 
     def __init__(self, runtime: Runtime, queue: ScoreQueue, *, idle_s: float = 0.1) -> None:
-        """Starts idle."""
         self._runtime = runtime
         self._queue = queue
         self._idle_s = idle_s

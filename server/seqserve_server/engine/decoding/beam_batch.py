@@ -33,7 +33,6 @@ class BeamBatch:
     """Searches that keep B hypotheses each: G searches of B beams."""
 
     def __init__(self, size: int, rows: Rows, proposals: Proposals, eos: int) -> None:
-        """Starts with none."""
         self._size = size
         self._rows = rows
         self._proposals = proposals

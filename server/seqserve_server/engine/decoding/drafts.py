@@ -28,7 +28,6 @@ class DraftPass:
     """Passes over single rows of a cache."""
 
     def __init__(self, reader: DraftReader, cache: SlotCache) -> None:
-        """Takes the cache."""
         self._reader, self._cache = reader, cache
 
     def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
@@ -91,7 +90,6 @@ class Draft:
     """A draft, and where the output stands in it."""
 
     def __init__(self, tokens: tuple[int, ...]) -> None:
-        """Expects its first token next."""
         self._tokens = tokens
         # The place of the token that comes next; of the first one that may, after a mismatch.
         self._next = 0
@@ -150,12 +148,10 @@ class Drafts:
     """The drafts of running rows."""
 
     def __init__(self, rows: Rows, row_decoder: RowDecoder, draft_pass: DraftPass) -> None:
-        """Starts with none."""
         self._rows, self._row_decoder, self._draft_pass = rows, row_decoder, draft_pass
         self._drafts: dict[RowState, Draft] = {}
 
     def __len__(self) -> int:
-        """Counts the rows that have one."""
         return len(self._drafts)
 
     def put(self, row: int, tokens: tuple[int, ...]) -> None:

@@ -35,7 +35,6 @@ class LexicalConstraints:
     """Shares out the beams of one request over its banks."""
 
     def __init__(self, terms: tuple[Term, ...], end_ids: Iterable[int]) -> None:
-        """Takes the terms."""
         self._terms = terms
         self._tokens = frozenset(chain(*terms))
         self._end_ids = frozenset(end_ids)

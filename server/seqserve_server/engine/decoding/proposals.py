@@ -32,7 +32,6 @@ class Proposals:
     """Reads the outputs of the last step, row by row."""
 
     def __init__(self, rows: Rows) -> None:
-        """Takes the rows."""
         self._rows = rows
 
     def of(self, row: int) -> Proposal:

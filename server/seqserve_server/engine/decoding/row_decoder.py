@@ -28,7 +28,6 @@ class RowDecoder:
     """One hypothesis a row. Rows of beam searches are left alone."""
 
     def __init__(self, rows: Rows, proposals: Proposals, eos: int) -> None:
-        """Takes the rows."""
         self._rows = rows
         self._proposals = proposals
         self._eos = eos

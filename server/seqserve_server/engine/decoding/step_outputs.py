@@ -48,7 +48,6 @@ class RequestedOutputs:
     """Counts what rows need, and sets up the cache's steps accordingly."""
 
     def __init__(self, cache: SlotCache) -> None:
-        """Starts with no row."""
         self._cache = cache
         self._rows: Counter[StepOutputs] = Counter()
 

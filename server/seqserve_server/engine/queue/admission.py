@@ -43,7 +43,6 @@ class Admission:
     """Admits requests to one queue. Times are those of the scheduler's clock, in seconds."""
 
     def __init__(self, queue: FairQueue, pace: Pace, limits: QueueLimits) -> None:
-        """Takes the bounds."""
         self._queue = queue
         self._pace = pace
         self._limits = limits

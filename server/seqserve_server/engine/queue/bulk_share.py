@@ -21,7 +21,6 @@ class BulkShare:
     """Counts the slots in use, by bulk and by single calls."""
 
     def __init__(self, slots: int) -> None:
-        """Starts with all slots free."""
         self._slots = slots
         self._rows = {is_bulk: 0 for is_bulk in (False, True)}
         self._single_ended_s = -math.inf

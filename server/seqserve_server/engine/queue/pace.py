@@ -17,7 +17,6 @@ class Pace:
     """Averages over the requests that have ended."""
 
     def __init__(self, slots: int) -> None:
-        """Starts without an estimate."""
         self._slots = slots
         self._slot_seconds = self._work = 0.0
         self._ended = 0

@@ -21,7 +21,6 @@ class RequestQueue:
     def __init__(
         self, limits: QueueLimits, slots: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Starts empty."""
         self._clock = clock
         self._slots = slots
         self._queue = FairQueue()

@@ -36,7 +36,6 @@ class Scheduler(RequestQueue):
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts empty."""
         super().__init__(limits, slots, clock)
         self._workers = workers
         # When each running request started.

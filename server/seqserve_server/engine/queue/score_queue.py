@@ -29,7 +29,6 @@ class ScoreQueue(RequestQueue):
     """The queue in front of the scorer."""
 
     def __init__(self, limits: QueueLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts empty."""
         super().__init__(limits, MAX_SCORE_BATCH, clock)
         # Answers that wait for their attention; the fair queue holds the targets.
         self._answers: dict[Request, None] = {}

@@ -27,7 +27,6 @@ class FrontProcess:
     """What the main process calls, one after the other: open, .., serve, .., drain."""
 
     def __init__(self, channel: socket.socket) -> None:
-        """Takes the socket of the main process."""
         self._over = asyncio.Event()
         self._drained = False
         self._metrics = Metrics()

@@ -35,7 +35,6 @@ class Turns:
     """Whose turn it is at something that one uses at a time; each caller has its own queue."""
 
     def __init__(self) -> None:
-        """Starts with nobody's turn."""
         self._is_taken = False
         self._last_caller = ""
         # Callers in the order of their turns.
