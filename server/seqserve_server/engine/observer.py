@@ -49,10 +49,8 @@ class StatsRecorder(Observer):
 
     def snapshot(self) -> EngineStats:
         """Copies the statistics."""
-        copy = EngineStats()
         with self._lock:
-            copy.add(self._stats)
-        return copy
+            return EngineStats() + self._stats
 
     def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
         """Counts sources that were encoded together."""

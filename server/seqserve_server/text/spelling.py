@@ -66,6 +66,7 @@ class Spelling:
         self._form = lru_cache(_MAX_CACHED)(partial(_form, reads))
 
     def __call__(self, text: str) -> Spelled:
+        """Spells a text."""
         if text.isascii() or self._is_plain(text):
             return Spelled(text)
         hidden = {match.start() for match in _LAYOUT.finditer(text)}

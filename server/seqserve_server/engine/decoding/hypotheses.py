@@ -37,15 +37,16 @@ class PartialHypothesis(NamedTuple):
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
         """Returns what the request asked for of it, as far as it counts."""
         # Coverage is added to the score later.
-        score = self.score if options.return_scores or options.coverage_penalty else None
+        is_scored = options.return_scores or options.coverage_penalty
+        by_length = normalized(self.score, len(self.token_ids), options.length_penalty)
         terms = options.terms
         # The end token was generated too, but not what comes after a stop sequence.
         generated = end.length + (end.reason is StopReason.EOS)
         return Hypothesis(
             token_ids=self.token_ids[: end.length],
-            score=score,
+            score=self.score if is_scored else None,
             stop_reason=end.reason,
-            normalized_score=normalized(score, len(self.token_ids), options.length_penalty),
+            normalized_score=by_length if is_scored else None,
             token_scores=self.log_probabilities[:generated] if options.return_token_scores else (),
             top_tokens=self.top_tokens[:generated] if options.return_top_tokens else (),
             text_length=end.text_length,

@@ -117,10 +117,7 @@ class StatsClient:
 
     def receive(self, reply: StatsReply) -> None:
         """Handles the reply to the oldest question."""
-        total = EngineStats()
-        total.add(self._past)
-        total.add(reply.stats)
-        self.last_reply = reply._replace(stats=total)
+        self.last_reply = reply._replace(stats=self._past + reply.stats)
         self._answer_next()
 
     def lost(self) -> None:

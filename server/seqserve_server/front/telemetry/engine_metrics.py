@@ -54,7 +54,7 @@ class EnginesCollector(Collector):
         with self._lock:
             engine = self._engines.pop(version)
             stats, restarts = self._before(version)
-            stats.add(engine.last_reply.stats)
+            stats += engine.last_reply.stats
             self._past[version] = stats, restarts + engine.status.restarts
 
     def forget(self, version: VersionLabels) -> None:
@@ -72,10 +72,7 @@ class EnginesCollector(Collector):
         yield from _histograms(reports)
 
     def _before(self, version: VersionLabels) -> tuple[EngineStats, int]:
-        copy = EngineStats()
-        stats, restarts = self._past.get(version, (EngineStats(), 0))
-        copy.add(stats)
-        return copy, restarts
+        return self._past.get(version, (EngineStats(), 0))
 
     def _ask(self) -> _Reports:
         # All questions are sent first, so that the engines answer in parallel.
@@ -96,7 +93,7 @@ class EnginesCollector(Collector):
                 report.reply = future.result(max(0.0, end_s - time.monotonic()))
             except TimeoutError:
                 report.reply = report.engine.last_reply
-            report.stats.add(report.reply.stats)
+            report.stats += report.reply.stats
         return reports
 
 
