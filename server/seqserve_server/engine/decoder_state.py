@@ -11,7 +11,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,25 +24,6 @@ Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 MIN_LENGTH = 2
 """Tokens that a cache has room for at least: the attention operator takes a maximum length of 1 for
 the start of a prompt."""
-
-
-class TargetState(Protocol):
-    """What a row has read of its target: keys and values, or states of recurrent layers."""
-
-    arrays: dict[str, Array]
-    """Read and written by each step, in place."""
-
-    def start(self, row: int) -> None:
-        """Makes a row one that has read nothing."""
-
-    def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copies a row over another one, as far as they differ: entries ``begin`` to ``end``."""
-
-    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
-        """Copies rows over other rows, none of them among the sources, as :meth:`copy` does."""
-
-    def clear(self, length: int) -> None:
-        """Empties all rows, none of which has read more than ``length`` tokens."""
 
 
 class SelfAttentionCache:
@@ -105,6 +86,10 @@ class CellState:
     def clear(self, length: int) -> None:
         """Empties all rows."""
         self.layers[:] = 0.0
+
+
+TargetState: TypeAlias = SelfAttentionCache | CellState
+"""What a row has read of its target."""
 
 
 class CrossAttentionCache:

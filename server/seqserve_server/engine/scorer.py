@@ -17,7 +17,7 @@ import numpy as np
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, StopReason, TargetScored
 from seqserve_server.contract.request import ScoreSpec
-from seqserve_server.engine.decoding.coverage import ranked_by_coverage
+from seqserve_server.engine.decoding.hypotheses import ranked_by_coverage
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Events, Request

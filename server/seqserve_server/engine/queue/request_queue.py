@@ -9,9 +9,8 @@ from collections.abc import Callable
 from seqserve_server.contract.errors import Draining
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.request import Priority
-from seqserve_server.engine.queue.admission import Admission
+from seqserve_server.engine.queue.admission import Admission, Pace
 from seqserve_server.engine.queue.fair_queue import FairQueue
-from seqserve_server.engine.queue.pace import Pace
 from seqserve_server.engine.request import Request, RequestState
 
 

@@ -17,7 +17,7 @@ from seqserve_server.contract.errors import EngineFault
 from seqserve_server.contract.messages import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.process import HostProcess
+from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import logs
 
@@ -27,7 +27,7 @@ class RemoteEngine(EngineLink):
 
     def __init__(
         self,
-        launch: Callable[[], HostProcess],
+        launch: Callable[[], EngineProcess],
         stall_s: float = 0.0,
         *,
         label: str,
@@ -45,7 +45,7 @@ class RemoteEngine(EngineLink):
         self._stall_s = stall_s
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
         self._watching: asyncio.Task[None] | None = None
-        self._host: HostProcess | None = launch()
+        self._host: EngineProcess | None = launch()
 
     def load(self) -> None:
         """Waits until the host is ready; blocks."""

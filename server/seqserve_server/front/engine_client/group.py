@@ -21,7 +21,7 @@ from seqserve_server.contract.request import Spec
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.process import HostProcess
+from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0
@@ -129,7 +129,7 @@ class LaunchedGroup(EngineGroup):
 
     def __init__(
         self,
-        launches: Sequence[Callable[[], HostProcess]],
+        launches: Sequence[Callable[[], EngineProcess]],
         stall_s: float = 0.0,
         *,
         label: str,

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from typing import Protocol
 
 from seqserve_server.contract.messages import GetStats, Message, Setup, StatsReply, encode_message
 from seqserve_server.contract.stats import EngineStats
@@ -20,23 +19,6 @@ from seqserve_server.process.logs import LogFormat, LogLevel
 # Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
 # of a suspended VM, fails one comparison, not all.
 _STALL_CHECKS = 10
-
-
-class HostProcess(Protocol):
-    """The process of an engine."""
-
-    channel: socket.socket
-    """Our end of the socket; the setup message has been sent."""
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-
-    def connect(self) -> socket.socket:
-        """Returns our end of a further socket, for another front."""
-
-    def end(self) -> None:
-        """Waits until the process has ended, and kills it after a timeout; blocks."""
 
 
 class EngineProcess:

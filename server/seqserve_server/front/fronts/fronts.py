@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.samples import Sample
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import StartupError
@@ -23,7 +24,6 @@ from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.fronts.front import Front, FrontState
 from seqserve_server.front.fronts.peer import Handler, PeerGoneError
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
-from seqserve_server.front.fronts.sums import added, lasting
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Weights
@@ -236,3 +236,44 @@ def process_families(fronts: Iterable[Front]) -> Iterable[Metric]:
             memory.add_metric(label, usage.resident_bytes)
             cpu.add_metric(label, usage.cpu_s)
     return memory, cpu, restarts
+
+
+# Of these the worst front counts; all other values are sums.
+_SMALLEST = (
+    "seqserve_reload_successful",
+    "seqserve_reload_success_timestamp_seconds",
+    "seqserve_certificate_expiry_timestamp_seconds",
+)
+_NEVER_FALL = ("counter", "histogram")
+
+
+def added(fronts: Iterable[Iterable[Metric]]) -> list[Metric]:
+    """Adds the values of equal labels; of exemplars the newest stays."""
+    totals: dict[str, Metric] = {}
+    samples: dict[str, dict[tuple[str, frozenset[tuple[str, str]]], Sample]] = {}
+    for families in fronts:
+        for family in families:
+            if family.name not in totals:
+                totals[family.name] = Metric(family.name, family.documentation, family.type)
+            combined = samples.setdefault(family.name, {})
+            combine: Callable[[float, float], float] = (
+                min if family.name in _SMALLEST else float.__add__
+            )
+            for sample in family.samples:
+                key = sample.name, frozenset(sample.labels.items())
+                before = combined.get(key)
+                combined[key] = _combined(before, sample, combine) if before else sample
+    for name, total in totals.items():
+        total.samples = list(samples[name].values())
+    return list(totals.values())
+
+
+def _combined(a: Sample, b: Sample, combine: Callable[[float, float], float]) -> Sample:
+    exemplars = [each.exemplar for each in (a, b) if each.exemplar]
+    newest = max(exemplars, key=lambda each: each.timestamp or 0.0, default=None)
+    return a._replace(value=combine(float(a.value), float(b.value)), exemplar=newest)
+
+
+def lasting(families: Iterable[Metric]) -> list[Metric]:
+    """Returns the families that must not fall when a front has ended."""
+    return [family for family in families if family.type in _NEVER_FALL]

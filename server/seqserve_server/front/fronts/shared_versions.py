@@ -93,7 +93,7 @@ class SharedVersions:
         engine = EngineGroup([*links[first:], *links[:first]], refusals)
         engine.capacity = Ready.total(capacities)
         model = await asyncio.to_thread(self._loader.read, name, version, engine)
-        entry = self._entry(name, version)
+        entry = self.repository.entry(name, version)
         entry.model = self._loader.caching(model)
         self._links[name, version] = links
         self._metrics.show_model(name, version)
@@ -106,7 +106,7 @@ class SharedVersions:
         """Takes the states of all versions; those that are missing are gone."""
         repository = self.repository
         for record in snapshot.versions:
-            entry = self._entry(record.name, record.version)
+            entry = self.repository.entry(record.name, record.version)
             entry.state, entry.reason = record.state, record.reason
             if entry.is_ready and entry.model is None:
                 entry.state = ModelState.LOADING
@@ -125,7 +125,7 @@ class SharedVersions:
 
     async def until_idle(self, name: str, version: int, timeout_s: float) -> bool:
         """Waits for the calls of a version that takes no new ones, and forgets it."""
-        entry = self._entry(name, version)
+        entry = self.repository.entry(name, version)
         model = entry.model
         if model is None:
             return True
@@ -137,14 +137,6 @@ class SharedVersions:
         del self._links[name, version]
         self._metrics.forget_model_later(name, version)
         return finished
-
-    def _entry(self, name: str, version: int) -> Entry:
-        for entry in self.repository.versions(name):
-            if entry.version == version:
-                return entry
-        entry = Entry(name=name, version=version)
-        self.repository.add(entry)
-        return entry
 
     async def start(self) -> None:
         """Does nothing: the main process starts engines."""
