@@ -38,6 +38,11 @@ class _Answer(NamedTuple):
     error: BaseException | None
 
 
+def handlers_of(*functions: Handler) -> dict[str, Handler]:
+    """Returns what the other end may call, by name."""
+    return {each.__name__.lstrip("_"): each for each in functions}
+
+
 class PeerGoneError(ConnectionError):
     """The other process has ended."""
 

@@ -17,7 +17,7 @@ from seqserve_server.contract.messages import Ready
 from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngine
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.fronts.peer import Peer
+from seqserve_server.front.fronts.peer import Handler, Peer, handlers_of
 from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, Weights
@@ -75,14 +75,9 @@ class SharedVersions:
         self._main = main
         self._links: dict[tuple[str, int], list[EngineLink]] = {}
 
-    def handlers(self) -> dict[str, Callable[..., object]]:
+    def handlers(self) -> dict[str, Handler]:
         """What the main process calls."""
-        return {
-            "read": self.read,
-            "connect": self.connect,
-            "show": self.show,
-            "until_idle": self.until_idle,
-        }
+        return handlers_of(self.read, self.connect, self.show, self.until_idle)
 
     async def read(self, name: str, version: int, capacities: list[Ready]) -> None:
         """Reads a version, whose engine processes have these capacities."""

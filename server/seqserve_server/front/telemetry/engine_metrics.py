@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
@@ -66,7 +66,11 @@ class EnginesCollector(Collector):
         """Yields every family with its current values."""
         reports = self._ask()
         yield from _gauges(reports)
-        yield from _processes(reports)
+        processes = (
+            (version, report.restarts, report.engine.status.pids if report.engine else ())
+            for version, report in reports.items()
+        )
+        yield from process_families("engine", processes, NAMES)
         yield from _counters(reports)
         yield from _labelled_counters(reports)
         yield from _histograms(reports)
@@ -126,16 +130,25 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
     yield from (waiting, in_use, slots, cache_bytes, gpu_used, gpu_total, unrecorded)
 
 
-def _processes(reports: _Reports) -> Iterator[core.Metric]:
-    restarts = _counter("engine_restarts", "Times that an engine was started again.")
-    memory = _gauge("engine_resident_memory_bytes", "Resident memory of the engine processes.")
-    cpu = _counter("engine_cpu_seconds", "CPU time of the engine processes.")
-    for version, report in reports.items():
-        restarts.add_metric(version, report.restarts)
-        usage = usage_of(report.engine.status.pids) if report.engine else None
-        if usage is not None:
-            memory.add_metric(version, usage.resident_bytes)
-            cpu.add_metric(version, usage.cpu_s)
+def process_families(
+    kind: str, processes: Iterable[tuple[Sequence[str], int, Sequence[int]]], names: Sequence[str]
+) -> Iterator[core.Metric]:
+    """Measures processes of a kind: the values of their labels, their restarts and their ids."""
+    text = f"the {kind} processes."
+    restarts = core.CounterMetricFamily(
+        f"seqserve_{kind}_restarts", f"Restarts of {text}", labels=names
+    )
+    memory = core.GaugeMetricFamily(
+        f"seqserve_{kind}_resident_memory_bytes", f"Resident memory of {text}", labels=names
+    )
+    cpu = core.CounterMetricFamily(
+        f"seqserve_{kind}_cpu_seconds", f"CPU time of {text}", labels=names
+    )
+    for labels, count, pids in processes:
+        restarts.add_metric(labels, count)
+        if usage := usage_of(pids):
+            memory.add_metric(labels, usage.resident_bytes)
+            cpu.add_metric(labels, usage.cpu_s)
     yield from (restarts, memory, cpu)
 
 

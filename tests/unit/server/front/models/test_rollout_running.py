@@ -497,9 +497,9 @@ async def test_version_with_a_share_is_kept(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, traffic={"m": {1: 1}}, keep=1) as watched:
         assert watched.states() == {1: READY, 2: READY}
         assert watched.called() == 1
-        watched.rollout.set_traffic("m", {})
+        await watched.rollout.set_traffic("m", {})
         await watched.until(v1=AVAILABLE, v2=READY)
-        watched.rollout.set_traffic("m", {1: 1, 2: 1})
+        await watched.rollout.set_traffic("m", {1: 1, 2: 1})
         await watched.until(v1=READY, v2=READY)
         # A version that vanishes takes its share with it.
         shutil.rmtree(tmp_path / "m" / "1")
@@ -542,7 +542,7 @@ async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> No
         with pytest.raises(Draining):
             await watched.rollout.unload("m", 2)
         with pytest.raises(Draining):
-            watched.rollout.set_traffic("m", {1: 1})
+            await watched.rollout.set_traffic("m", {1: 1})
         assert watched.states() == states
         assert watched.repository.weighted("m") == []
         assert watched.loader.loads == [2]
