@@ -16,7 +16,7 @@ from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
 from seqserve_server.front.engine_client.engine import ServingEngine
-from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels
+from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels, counter, gauge
 
 _TIMEOUT_S = 2.0
 
@@ -102,17 +102,14 @@ class EnginesCollector(Collector):
 
 
 def _gauges(reports: _Reports) -> Iterator[core.Metric]:
-    waiting = core.GaugeMetricFamily(
-        "seqserve_queue_depth",
-        "Requests that wait, for a slot or for the scorer.",
-        labels=[*NAMES, "priority"],
-    )
-    in_use = _gauge("slots_in_use", "Rows that run.")
-    slots = _gauge("slots", "Rows that may run at once.")
-    cache_bytes = _gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
-    gpu_used = _gauge("gpu_memory_used_bytes", "Memory of the GPUs in use, by any process.")
-    gpu_total = _gauge("gpu_memory_bytes", "Memory of the GPUs.")
-    unrecorded = _gauge("gpu_unrecorded_steps", "Sizes of steps that run without a CUDA graph.")
+    text = "Requests that wait, for a slot or for the scorer."
+    waiting = gauge("queue_depth", text, [*NAMES, "priority"])
+    in_use = gauge("slots_in_use", "Rows that run.")
+    slots = gauge("slots", "Rows that may run at once.")
+    cache_bytes = gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
+    gpu_used = gauge("gpu_memory_used_bytes", "Memory of the GPUs in use, by any process.")
+    gpu_total = gauge("gpu_memory_bytes", "Memory of the GPUs.")
+    unrecorded = gauge("gpu_unrecorded_steps", "Sizes of steps that run without a CUDA graph.")
     for version, report in reports.items():
         engine, reply = report.engine, report.reply
         if engine is None or reply is None:
@@ -135,15 +132,9 @@ def process_families(
 ) -> Iterator[core.Metric]:
     """Measures processes of a kind: the values of their labels, their restarts and their ids."""
     text = f"the {kind} processes."
-    restarts = core.CounterMetricFamily(
-        f"seqserve_{kind}_restarts", f"Restarts of {text}", labels=names
-    )
-    memory = core.GaugeMetricFamily(
-        f"seqserve_{kind}_resident_memory_bytes", f"Resident memory of {text}", labels=names
-    )
-    cpu = core.CounterMetricFamily(
-        f"seqserve_{kind}_cpu_seconds", f"CPU time of {text}", labels=names
-    )
+    restarts = counter(f"{kind}_restarts", f"Restarts of {text}", names)
+    memory = gauge(f"{kind}_resident_memory_bytes", f"Resident memory of {text}", names)
+    cpu = counter(f"{kind}_cpu_seconds", f"CPU time of {text}", names)
     for labels, count, pids in processes:
         restarts.add_metric(labels, count)
         if usage := usage_of(pids):
@@ -159,15 +150,15 @@ def _counters(reports: _Reports) -> Iterator[core.Metric]:
             # OpenMetrics names a counter without its suffix, so both families would have one name.
             family = core.UnknownMetricFamily(f"seqserve_{name}_total", text, labels=NAMES)
         else:
-            family = _counter(name, text)
+            family = counter(name, text)
         for version, report in reports.items():
             family.add_metric(version, report.stats.totals[name])
         yield family
 
 
 def _labelled_counters(reports: _Reports) -> Iterator[core.CounterMetricFamily]:
-    late = _counter("deadline_exceeded", "Requests whose deadline passed.", "where")
-    stops = _counter("stop", "Answers by why they stopped.", "reason")
+    late = counter("deadline_exceeded", "Requests whose deadline passed.", [*NAMES, "where"])
+    stops = counter("stop", "Answers by why they stopped.", [*NAMES, "reason"])
     for version, report in reports.items():
         for where, count in report.stats.deadlines.items():
             late.add_metric([*version, where], count)
@@ -184,14 +175,6 @@ def _histograms(reports: _Reports) -> Iterator[core.HistogramMetricFamily]:
             buckets, total = report.stats.histograms[name].buckets()
             family.add_metric(version, buckets, total)
         yield family
-
-
-def _gauge(name: str, text: str) -> core.GaugeMetricFamily:
-    return core.GaugeMetricFamily(f"seqserve_{name}", text, labels=NAMES)
-
-
-def _counter(name: str, text: str, *labels: str) -> core.CounterMetricFamily:
-    return core.CounterMetricFamily(f"seqserve_{name}", text, labels=[*NAMES, *labels])
 
 
 class ProcessUsage(NamedTuple):
