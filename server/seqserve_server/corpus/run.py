@@ -50,7 +50,9 @@ class CorpusRun:
         with closing(chunks):
             for chunk, answers in chunks:
                 entries = zip(chunk, _placed(chunk, answers), strict=True)
-                self._journal.append(*(_entry(each, answer) for each, answer in entries))
+                self._journal.append(
+                    *([key_of(each.text).hex(), *answer] for each, answer in entries)
+                )
                 self.answered += len(chunk)
                 progress.advance(len(chunk))
 
@@ -107,10 +109,6 @@ def _is_answer(entry: list[Any]) -> bool:
     return (
         isinstance(text, str | None) and isinstance(score, float | None) and isinstance(fault, str)
     )
-
-
-def _entry(place: Place, answer: Answer) -> list[object]:
-    return [key_of(place.text).hex(), *answer]
 
 
 def _chunks(places: Iterable[Place]) -> Generator[list[Place], None, None]:

@@ -58,11 +58,12 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
     Idle connections stay open: each costs only tens of KiB, and gRPC's clients write a line to
     standard error when one is closed.
     """
+    most = max(1, _open_files() - _OWN_FILES)
     return [
         ("grpc.so_reuseport", int(options.front_count() > 1)),
         ("grpc.max_receive_message_length", options.max_message_bytes),
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
-        ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),
+        ("grpc.max_allowed_incoming_connections", options.max_connections or most),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
         ("grpc.server.max_pending_requests", _MAX_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
@@ -83,10 +84,6 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         # For a ping that has to wait for data that the network does not take.
         ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
     ]
-
-
-def _max_connections() -> int:
-    return max(1, _open_files() - _OWN_FILES)
 
 
 def _open_files() -> int:
