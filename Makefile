@@ -57,6 +57,9 @@ test-marian: $(VENV)/.ready build/marian/.ready ## Compare with Marian itself an
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker tests/docker
 
+test-fronts: $(VENV)/.ready ## Run what callers and operators do most against servers of three fronts.
+	FRONTS=3 $(BIN)/pytest tests/e2e/test_service.py tests/e2e/test_lifecycle.py tests/e2e/test_rollout.py
+
 test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two servers, 130 MB of packages.
 	$(BIN)/pytest -m envoy tests/e2e/test_envoy.py
 
@@ -242,4 +245,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-envoy test-helm test-foreign test-release test-ray test-gpu dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker test-fronts test-envoy test-helm test-foreign test-release test-ray test-gpu dist sbom bench figures docs check format lint types proto check-proto manifests clients check-clients clean build/stubs

@@ -106,26 +106,29 @@ class Front:
         """Has the process open the port, take all versions and serve; StartupError if it cannot."""
         if self._channel is None or self._closed:
             raise StartupError("the server stops")
-        self._read, self._pids = set(), {}
+        self._read, self._pids, self._beating = set(), {}, None
         self._peer = Peer(self._channel, self.handlers, self._gone)
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 self.port = await self._peer.call("open", self.number, self._options)
                 await self.tell()
                 await self._peer.call("serve")
+                self.is_serving = True
+                # What has changed meanwhile was told only to fronts that serve.
+                await self.tell()
         except (PeerGoneError, TimeoutError) as error:
+            self.is_serving = False
             how = "has ended" if isinstance(error, PeerGoneError) else "stands still"
             raise StartupError(f"front {self.number} {how} while it starts") from None
-        self.is_serving = True
         self._supervisor.started()
         self._beating = asyncio.create_task(self._beat())
 
     def _gone(self) -> None:
-        if not self.is_serving:
-            return
         self.is_serving = False
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._beating is None:
+            # Its start fails.
+            return
+        self._beating.cancel()
         self.on_end(self)
         if not self._closed:
             logs.event("front has ended", {"front": self.number}, logging.ERROR)
