@@ -69,6 +69,9 @@ class RayPool:
             settings: Of each engine; each worker takes a CPU of the cluster.
             engines: How many engines; None for as many as the cluster has CPUs for.
             report: Tells that the run waits for the cluster.
+
+        Raises ModuleNotFoundError without Ray, and OptionError if there is no such cluster or it
+        has too few CPUs.
         """
         # Ray reads it when it is imported: it is to report nothing to its makers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

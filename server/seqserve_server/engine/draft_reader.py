@@ -37,8 +37,8 @@ class DraftReader:
 
         Returns:
             The next tokens ``[R, 1]``, their log-probabilities ``[R]``, or ``[0]`` unless asked
-                for, and new keys and values in the order of their caches. None while the graph is
-                not open.
+            for, and new keys and values in the order of their caches. None while the graph is not
+            open.
         """
         if self._session is None:
             if self._is_opened.acquire(blocking=False):

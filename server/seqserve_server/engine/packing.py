@@ -56,9 +56,9 @@ def pack(sources: Sequence[Sequence[int]], longest: int = 0) -> dict[str, Array]
 
     Returns:
         ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``
-            int64 ``[B, S]``, the packed index of each place of the padded batch, where a source
-            that has ended repeats its last token; ``unpad_index`` int64 ``[T]``, the place of each
-            packed token in the flattened padded batch.
+        int64 ``[B, S]``, the packed index of each place of the padded batch, where a source that
+        has ended repeats its last token; ``unpad_index`` int64 ``[T]``, the place of each packed
+        token in the flattened padded batch.
     """
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths

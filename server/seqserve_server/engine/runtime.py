@@ -208,6 +208,7 @@ class Runtime:
                 (no layers where the decoder is recurrent), ``cross_attention`` ``[L, B, H, T, S]``.
 
         Raises:
+            NoScorer: There is no scorer graph.
             ArtifactError: The graph was not open, and its files have changed since they were
                 checked.
         """

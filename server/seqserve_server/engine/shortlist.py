@@ -35,8 +35,8 @@ class Shortlist:
 
         Args:
             frequent: Tokens that every request may choose, ``[F]``.
-            offsets: Where the translations of each source token begin, and the last ones end, ``[S
-                + 1]``.
+            offsets: Where the translations of each source token begin, and the last ones end,
+                ``[S + 1]``.
             translations: Of all source tokens, one after the other, ``[N]``.
         """
         self.frequent, self.offsets, self.translations = frequent, offsets, translations

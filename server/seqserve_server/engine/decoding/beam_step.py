@@ -99,8 +99,8 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Continua
 def select_next(is_end: Array, beams: int) -> Array:
     """Selects the continuations that go on: the first ``beams``, ended ones replaced by later ones.
 
-    ``is_end`` is ``[G, N]``, N at least ``beams``. Returns the column of each next beam, ``[G,
-    B]``. Where too few are left that do not end, some that do stay.
+    ``is_end`` is ``[G, N]``, N at least ``beams``. Returns the columns ``[G, B]`` of the next
+    beams. Where too few are left that do not end, some that do stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     # Few searches have one that ends, as a rule.
