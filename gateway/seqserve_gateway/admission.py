@@ -37,7 +37,6 @@ class Shared:
     """A number of places, or bytes, that callers share."""
 
     def __init__(self, size: int) -> None:
-        """Starts with all of it free."""
         self.free = size
         """What is left."""
         self._held: Counter[str] = Counter()
@@ -75,10 +74,8 @@ class Admission:
         """Starts with a full bucket.
 
         Args:
-            calls: Maximum number of calls at once.
             rate: Calls a second, in the long run; ``math.inf`` for no limit.
             burst: Calls that may start at once after a pause.
-            clock: Seconds, from any origin.
         """
         self.is_open = self.is_whole = True
         """Whether calls are admitted, and whether all processes of the gateway have served."""
@@ -124,16 +121,11 @@ class Body:
     """The body of a request, and the memory that its request holds."""
 
     def __init__(self, memory: Shared, caller: str, content: bytes = b"") -> None:
-        """Takes no memory yet."""
         self.caller, self.content = caller, content
         self._memory, self._size = memory, 0
 
     def take_memory(self, size: int) -> None:
-        """Takes memory before it is used, until the request ends.
-
-        Raises:
-            Failure: There is too little.
-        """
+        """Takes memory before it is used, until the request ends; raises if there is too little."""
         self._memory.take(self.caller, size, "UNAVAILABLE", "long requests")
         self._size += size
 
@@ -154,7 +146,6 @@ class Bodies:
         """Starts with no body.
 
         Args:
-            max_bytes: Maximum size of one body.
             max_memory_bytes: Memory for all requests that have no answer yet, at least for one.
             timeout_s: Time that a client has to send its body.
         """
@@ -210,13 +201,7 @@ class Turns:
     """
 
     def __init__(self, places: int, own_places: int, most_waiting: float = math.inf) -> None:
-        """Starts with all places free.
-
-        Args:
-            places: Of all tasks at a time.
-            own_places: Of the tasks of one caller.
-            most_waiting: Most tasks of one caller that wait.
-        """
+        """Starts with all places free; ``most_waiting`` limits the waiting tasks of one caller."""
         self._free, self._own, self._most_waiting = places, own_places, most_waiting
         self._running: Counter[str] = Counter()
         self._waiting: dict[str, deque[_Waiting]] = {}
@@ -226,7 +211,6 @@ class Turns:
         """Waits for places, and holds them until the block ends.
 
         Args:
-            caller: Whose turn it is.
             size: How many places the task takes; no more than one caller may have.
 
         Raises:

@@ -16,18 +16,13 @@ write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :
         results = await call.generate_all(texts, read, beam_size=4)  # windowed, low priority
         return JSONResponse(results)
 
-- **The server** is ``call.client``, a :class:`seqserve.AsyncClient`; or ``call.message`` and
-  ``call.messages`` for messages of ``seqserve.v1`` as they are. Pass ``timeout_s=call.left_s``.
-- **Bodies** are bytes; ``call.check_json()`` refuses one that is not said to be JSON, and
-  ``call.json()`` counts its values before it makes them.
-- **Documents** are read by ``call.reading``, in processes with limits, once the server has accepted
-  the token.
+What an endpoint needs is in its :class:`~seqserve_gateway.call.Call`: the server, bounded bodies,
+readers of documents, windows for arrays, recent listings.
+
 - **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
   sets ``call.token`` before its first call. It reaches the server with every call of the request.
 - **Cancellation**: if the client disconnects, or the deadline passes, the endpoint is cancelled,
   and with it the calls that it awaits. A generator of the client that is left needs ``aclosing``.
-- **Arrays** go through ``call.generate_all``, and listings that change rarely through
-  ``call.recent``.
 - **State** that outlives a request belongs to the application: ``call.request.app.state``.
 - **Errors**: raise :class:`~seqserve_gateway.failure.Failure`, or let a
   :class:`~seqserve.CallError` pass; ``Form.error`` writes both, and those of limits, in the form's
@@ -104,8 +99,6 @@ def app_of(
 
     Args:
         gateway: The server and the limits; closed when the application ends.
-        forms: The forms that it speaks.
-        routes: Further routes, such as the files of a page.
         allowed_hosts: Names by which it is called, in addition to localhost and addresses; any if
             None.
         cors_origins: Origins whose pages may call it, such as ``https://example.com``; ``*`` for
@@ -185,14 +178,6 @@ class Guard:
     def __init__(
         self, app: ASGIApp, allowed_hosts: Iterable[str] | None, origins: Collection[str] = ()
     ) -> None:
-        """Wraps an application.
-
-        Args:
-            app: The application.
-            allowed_hosts: Names of the application, in addition to localhost and addresses; any if
-                None.
-            origins: Origins of other sites whose scripts may send requests; ``*`` for all.
-        """
         self._app, self._origins = app, origins
         self._names = None
         if allowed_hosts is not None:
@@ -293,8 +278,4 @@ def _probes_of(gateway: Gateway) -> list[Route]:
         media_type = "text/plain; version=0.0.4; charset=utf-8"
         return Response(gateway.metrics.text(), media_type=media_type)
 
-    return [
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/metrics", metrics),
-    ]
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]

@@ -97,9 +97,6 @@ class Call:
     def json(self, **hooks: Any) -> Any:
         """Returns the body as JSON, once there is memory for its values.
 
-        Args:
-            hooks: As :func:`json.loads` takes them.
-
         Raises:
             ValueError: It is not JSON, or not UTF-8.
             RecursionError: It is nested too deeply.
@@ -109,11 +106,7 @@ class Call:
         return json.loads(self.body.decode("utf-8-sig"), **hooks)
 
     def take_memory(self, size: int) -> None:
-        """Takes memory until the request ends, before it is used.
-
-        Raises:
-            Failure: There is too little, or the caller has too much.
-        """
+        """Takes memory before it is used, until the request ends; raises if there is too little."""
         self._held.take_memory(size)
 
     async def reading(self, function: str, *given: Any) -> Any:
@@ -154,10 +147,8 @@ class Call:
         them the slots that callers of single texts leave. Batches of callers take turns.
 
         Args:
-            sources: The texts.
             needed: Called with each result as it comes: whole ones of a long array would take
                 much memory.
-            **options: Of every text.
         """
         if len(sources) == 1:
             result = await self.client.generate(sources[0], timeout_s=self.left_s, **options)

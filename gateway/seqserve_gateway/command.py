@@ -1,8 +1,5 @@
 """``seqserve gateway``: opens a server to HTTP until Ctrl-C or SIGTERM."""
 
-# Each default declares an option, which makes a dataclass field.
-# ruff: noqa: RUF009
-
 from __future__ import annotations
 
 import sys
@@ -216,12 +213,11 @@ def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None 
     from seqserve_gateway.metrics import Metrics
     from seqserve_gateway.processes import listener_at
     from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
-    from seqserve_gateway.upstream import Upstream, UpstreamSettings
+    from seqserve_gateway.upstream import Upstream
 
     folder = parent.folder if parent else None
-    settings = UpstreamSettings(**options.upstream(), processes=share.processes)
     gateway = Gateway(
-        upstream=Upstream(settings),
+        upstream=Upstream(**options.upstream(), processes=share.processes),
         admission=Admission(share.of(options.max_requests), rate=float("inf")),
         bodies=Bodies(options.max_body_bytes, share.of(MAX_MEMORY_BYTES)),
         metrics=Metrics(share.index, folder),

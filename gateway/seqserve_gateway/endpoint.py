@@ -162,7 +162,7 @@ class _EndpointApp:
 
     async def _answer(self, request: Request, request_id: str, send: Send) -> None:
         gateway = self._gateway
-        timeout_s = timeout_of(request, gateway.upstream.settings.timeout_s, gateway.max_timeout_s)
+        timeout_s = timeout_of(request, gateway.upstream.timeout_s, gateway.max_timeout_s)
         async with gateway.bodies.read(request) as body:
             with gateway.admission.call(body.caller):
                 # The calls report the deadline themselves; this ends what a slow reader holds.

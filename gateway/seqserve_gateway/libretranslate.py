@@ -46,9 +46,7 @@ class Downloads:
         """Opens those of a folder, which several processes may share; None for memory.
 
         Args:
-            folder: Where they are.
             max_bytes: Size of all files; the oldest make room.
-            kept_s: How long a file can be fetched.
             clock: Seconds, from an origin that all processes have.
         """
         self._max_bytes, self._kept_s, self._clock = max_bytes, kept_s, clock
@@ -61,11 +59,7 @@ class Downloads:
         )
 
     def add(self, file: File) -> str:
-        """Stores a file; returns its key, which nobody can guess.
-
-        Raises:
-            Failure: The system has no room for it.
-        """
+        """Stores a file, if there is room for it; returns its key, which nobody can guess."""
         key = secrets.token_urlsafe(16)
         row = (key, self._clock(), file.name, file.content)
         try:

@@ -32,11 +32,7 @@ _TICKS_OF_LOOK = 10
 
 
 def within_files(limits: ListenerLimits) -> ListenerLimits:
-    """Returns limits that the open files of this process allow, and lets it open more.
-
-    Raises:
-        OptionError: They leave none for connections.
-    """
+    """Returns limits that the open files of this process allow, and lets it open more."""
     files = _files(limits.max_connections + _FILES)
     if files <= _FILES:
         raise OptionError(

@@ -73,12 +73,13 @@ def main(argv: list[str]) -> int:
     from seqserve_gateway.listener import run, within_files
     from seqserve_gateway.processes import listener_at
     from seqserve_gateway.protocol import ListenerLimits
-    from seqserve_gateway.upstream import Upstream, UpstreamSettings
+    from seqserve_gateway.upstream import Upstream
 
     host, port = _host_and_port(options.listen)
-    settings = UpstreamSettings(**options.settings(default_attempts=_DEFAULT_ATTEMPTS))
     gateway = Gateway(
-        upstream=Upstream(settings), admission=Admission(), bodies=Bodies(_MAX_BODY_BYTES)
+        upstream=Upstream(**options.settings(default_attempts=_DEFAULT_ATTEMPTS)),
+        admission=Admission(),
+        bodies=Bodies(_MAX_BODY_BYTES),
     )
     app = page_of(gateway, [host, *options.allowed_host])
     limits = ListenerLimits(max_connections=_MAX_CONNECTIONS, drain_timeout_s=_DRAIN_TIMEOUT_S)

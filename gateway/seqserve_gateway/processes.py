@@ -130,8 +130,6 @@ class Children:
         """Starts none yet.
 
         Args:
-            count: How many there are.
-            command: Returns the command line of one.
             all_serve: Called once, when all serve.
             drain_timeout_s: Time that they have to end after the first signal.
             first_pause_s: Time before one that has ended is started again.

@@ -47,7 +47,6 @@ class Connections:
     the one that it has not used for the longest time."""
 
     def __init__(self, limits: ListenerLimits) -> None:
-        """Starts with none."""
         self.limits = limits
         self.waiting_bytes = 0
         """Bytes that have arrived and wait for the answer to an earlier request."""

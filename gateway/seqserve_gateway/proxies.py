@@ -64,13 +64,6 @@ class Proxied:
     def __init__(
         self, app: ASGIApp, trusted: Sequence[str], public: PublicAddress | None = None
     ) -> None:
-        """Wraps an application.
-
-        Args:
-            app: The application.
-            trusted: Addresses and networks of proxies.
-            public: The address of every request; by default, what proxies name.
-        """
         self._app, self._public = app, public
         networks = [ip_network(each) for each in trusted]
 

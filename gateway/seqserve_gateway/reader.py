@@ -31,12 +31,7 @@ _KEPT_KIB = 64 << 10
 
 
 def main(cpu_s: int, memory_bytes: int) -> None:
-    """Works until its input ends.
-
-    Args:
-        cpu_s: Most seconds of the processor for a job.
-        memory_bytes: Most memory of the process.
-    """
+    """Works until its input ends; ``cpu_s`` is for each job, the memory for the process."""
     # Ctrl-C reaches every process of a terminal; this one ends with its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source, sink = sys.stdin.buffer, sys.stdout.buffer

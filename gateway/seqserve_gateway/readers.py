@@ -31,13 +31,7 @@ class Readers:
     """A few processes, in turns between callers; one of them is always there for another caller."""
 
     def __init__(self, processes: int = 2, cpu_s: int = 10, memory_bytes: int = 128 << 20) -> None:
-        """Starts none yet.
-
-        Args:
-            processes: Most processes.
-            cpu_s: Processor time for a job, in seconds.
-            memory_bytes: Memory of a process.
-        """
+        """Starts none yet; ``cpu_s`` is for each job, the memory for each process."""
         self._limits = (cpu_s, memory_bytes)
         self._turns = Turns(processes, max(1, processes - 1), _MOST_WAITING)
         self._threads = ThreadPoolExecutor(processes, "seqserve-reader")
@@ -47,7 +41,6 @@ class Readers:
         """Returns what :func:`~seqserve_gateway.reading.outcome` returns for a job.
 
         Args:
-            caller: Whose turn it takes.
             take_memory: Takes memory for what comes back, or raises.
             job: Name of a function of :mod:`.reading`, and its arguments.
 

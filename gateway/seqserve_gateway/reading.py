@@ -31,9 +31,10 @@ from seqserve.documents.passage import (
     translation_of,
 )
 from seqserve.documents.report import Report
+from seqserve.documents.xml_source import Node
+from seqserve.documents.xml_text import Role, Table
 from seqserve.errors import OptionError
 from seqserve.results import Result
-from seqserve_gateway.markup import xml
 
 # Each takes about a kilobyte until the request ends; hardly more are done by its deadline.
 _MOST_PASSAGES = 20_000
@@ -223,6 +224,41 @@ def _parser_of(job: Job) -> Callable[[str], Iterable[Passage]]:
     if job.form == "xml":
         return partial(xml, **job.options)
     return _plain if job.form == "plain" else lambda text: html.parse([text], job.languages)
+
+
+def xml(
+    text: str,
+    ignored: Collection[str] = (),
+    splitting: Collection[str] = (),
+    non_splitting: Collection[str] = (),
+    *,
+    has_outline: bool = True,
+) -> Iterator[Passage]:
+    """Returns the passages of XML as translators exchange it: tags follow the words they enclose.
+
+    Args:
+        ignored: Names of elements that stay as they are, with their content.
+        splitting: Names of elements that divide the text.
+        non_splitting: Names of elements that do not.
+        has_outline: Whether elements beside which there is no text divide it, as paragraphs do.
+
+    Raises:
+        ParseError: It is not well-formed.
+    """
+    inline: set[int] = set()
+
+    def role(node: Node, parent: Node) -> Role:
+        if node.name in ignored:
+            return Role.PROTECTED
+        if node.name in splitting:
+            return Role.STRUCTURE
+        is_within = not has_outline or parent.is_mixed or id(parent) in inline
+        if not is_within and node.name not in non_splitting:
+            return Role.STRUCTURE
+        inline.add(id(node))
+        return Role.INLINE
+
+    return Table(roles={}, namespaces=None, is_text=True, role=role).parse([text])
 
 
 def _plain(text: str) -> list[Passage]:

@@ -97,21 +97,14 @@ async def translated(
     A source language is detected once for each text, not for each passage of it.
 
     Args:
-        call: The request; its calls share a window.
-        job: The texts, and how they are read.
         field: Their field of the request.
         source: Code of the language of the texts, or AUTO.
-        target: Code of the language to translate to.
-        options: Further options of every call.
         alternatives: Most other translations of each text.
     """
     if alternatives:
         call.take_memory(_BYTES_OF_ANSWER * alternatives * len(call.body))
         count = alternatives + 1
-        beams: GenerateOptions = {
-            "num_hypotheses": count,
-            "beam_size": max(count, _LEAST_BEAMS),
-        }
+        beams: GenerateOptions = {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
         options = (options or {}) | beams
     reading = Reading(call, job._replace(languages=Languages(source, target)), field)
     sources, answers = await _answers_of(call, reading, source, target, options)

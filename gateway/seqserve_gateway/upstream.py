@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
@@ -42,51 +41,43 @@ _RECENT_S = 5.0
 _MOST_RECENT = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings:
-    """How to reach the server; the names are those of :class:`~seqserve.AsyncClient`."""
-
-    target: str
-    timeout_s: float = 30.0
-    tls: TLS | None = None
-    token: str | None = None
-    """Token that callers without one of their own may use; none by default."""
-    retry: RetryPolicy | None = None
-    connections: int | None = None
-    """Connections to each server at most; None for the client's number."""
-    processes: int = 1
-    """Processes of the gateway, among which texts and readers of documents are divided."""
-
-
 class Upstream:
     """A client of the server, and its calls as messages of ``seqserve.v1``."""
 
-    def __init__(self, settings: UpstreamSettings) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout_s: float = 30.0,
+        tls: TLS | None = None,
+        token: str | None = None,
+        retry: RetryPolicy | None = None,
+        connections: int | None = None,
+        processes: int = 1,
+    ) -> None:
+        """Takes what :class:`~seqserve.AsyncClient` takes, for one of some processes.
+
+        Callers without a token of their own may use ``token``.
+        """
+        self.timeout_s = timeout_s
+        """Time for a request that asks for no other."""
         texts = (_MOST_TEXTS, _MOST_OWN_TEXTS)
-        self.turns = Turns(*(max(each // settings.processes, _LEAST_TEXTS) for each in texts))
+        self.turns = Turns(*(max(each // processes, _LEAST_TEXTS) for each in texts))
         """For the batches of arrays."""
-        self.readers = Readers(max(_READERS // settings.processes, 1))
+        self.readers = Readers(max(_READERS // processes, 1))
         """For documents."""
         self._recent: dict[Hashable, tuple[float, Any]] = {}
-        self.is_private = settings.tls is not None or is_local(settings.target)
+        self.is_private = tls is not None or is_local(target)
         """Whether tokens of callers may be sent: by TLS, or to this machine."""
-        self._own = metadata_of(settings.token, is_private=self.is_private)
+        self._own = metadata_of(token, is_private=self.is_private)
         connection = Connection(
-            settings.target,
-            MAX_MESSAGE_BYTES,
-            settings.tls,
-            metadata=self._metadata,
-            connections=settings.connections,
+            target, MAX_MESSAGE_BYTES, tls, metadata=self._metadata, connections=connections
         )
         transport = AsyncGrpcTransport(connection)
-        self._retry = settings.retry or RetryPolicy()
-        self._calls, self._availability = CallGroup(transport), Availability(settings.target)
+        self._retry = retry or RetryPolicy()
+        self._calls, self._availability = CallGroup(transport), Availability(target)
         self.client = AsyncClient(
-            settings.target,
-            timeout_s=settings.timeout_s,
-            retry=self._retry,
-            transport=transport,
+            target, timeout_s=timeout_s, retry=self._retry, transport=transport
         )
 
     async def recent(self, key: Hashable, listing: Callable[[], Awaitable[T]]) -> T:

@@ -60,7 +60,7 @@ def test_the_command_prints_pairs_and_the_models_of_an_answer(
     assert main(["generate", *arguments, "--target", shipped.target, "커피가 맛이 좋네요."]) == 0
     printed = capsys.readouterr()
     assert printed.out == "Der Kaffee schmeckt gut.\n"
-    assert "ko (1.00), ko-en/3 → en-de/4" in printed.err
+    assert "ko (1.00), ko-en/3 → en-de/5" in printed.err
 
 
 def test_languages_are_detected_in_every_kind_of_call(translator: Client) -> None:

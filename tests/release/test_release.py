@@ -89,7 +89,7 @@ def test_a_server_takes_what_was_fetched_first(install: Install) -> None:
     assert "ko-en/3" in environment.run("seqserve", "models", "fetch", str(korean))
     with environment.running(r"models: (.*)", *SERVE) as models:
         assert "ko-en/3" in models
-        assert "en-de/4" not in models
+        assert "en-de/5" not in models
 
 
 def test_it_detects_languages_and_traces(install: Install) -> None:

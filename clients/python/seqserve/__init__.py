@@ -23,13 +23,19 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 def __getattr__(name: str) -> "Any":
     # gRPC takes long to import, and not every command needs it. All that the package offers are
     # classes; other names are its modules, which the import statement finds.
-    if name[0].isupper() or name == "__all__":
+    if name == "__all__":
+        return _offered()
+    if name[0].isupper():
         return getattr(_api(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_api().__all__]
+    return [*globals(), *_offered()]
+
+
+def _offered() -> list[str]:
+    return [name for name in vars(_api()) if name[0].isupper()]
 
 
 def _api() -> "Any":

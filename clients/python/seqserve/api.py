@@ -1,97 +1,48 @@
 """Every name that the package ``seqserve`` offers; it imports them when one is used first."""
 
-from __future__ import annotations
-
-from seqserve._async.client import AsyncClient
-from seqserve._sync.client import Client
-from seqserve.arguments import GenerateOptions, ModelOptions, Priority, SourceOptions
-from seqserve.attention import (
-    AttentionResult,
-    AttentionWeights,
-    ScoreResult,
-    TokenizeResult,
-)
-from seqserve.errors import (
-    CallError,
-    Cancelled,
-    DeadlineExceeded,
-    FailedPrecondition,
-    InternalError,
-    InvalidArgument,
-    MisplacedClient,
-    NotFound,
-    OptionError,
-    Overloaded,
-    PermissionDenied,
-    SeqserveError,
-    Unauthenticated,
-    Unavailable,
-    Unreachable,
-)
-from seqserve.model import Glossary, LanguagePair, Model, ModelState
-from seqserve.results import (
-    AlignedToken,
-    DetectedLanguage,
-    Hypothesis,
-    KeptText,
-    Leg,
-    Piece,
-    Placement,
-    Result,
-    Segment,
-    StopReason,
-    Timings,
-    TopToken,
-)
-from seqserve.retry import RetryPolicy
-from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
-from seqserve.tls import TLS
-
-__all__ = [
-    "TLS",
-    "AlignedToken",
-    "AsyncClient",
-    "AttentionResult",
-    "AttentionWeights",
-    "CallError",
-    "Cancelled",
-    "Client",
-    "DeadlineExceeded",
-    "DetectedLanguage",
-    "FailedPrecondition",
-    "GenerateOptions",
-    "Glossary",
-    "Hypothesis",
-    "InternalError",
-    "InvalidArgument",
-    "KeptText",
-    "LanguagePair",
-    "Leg",
-    "MisplacedClient",
-    "Model",
-    "ModelOptions",
-    "ModelState",
-    "NotFound",
-    "OptionError",
-    "Overloaded",
-    "PermissionDenied",
-    "Piece",
-    "Placement",
-    "Priority",
-    "Result",
-    "RetryPolicy",
-    "ScoreResult",
-    "Segment",
-    "SeqserveError",
-    "SourceOptions",
-    "SourceWarning",
-    "StopReason",
-    "TextWarning",
-    "TextWarningKind",
-    "Timings",
-    "TokenizeResult",
-    "TopToken",
-    "Unauthenticated",
-    "Unavailable",
-    "Unreachable",
-]
+from seqserve._async.client import AsyncClient as AsyncClient
+from seqserve._sync.client import Client as Client
+from seqserve.arguments import GenerateOptions as GenerateOptions
+from seqserve.arguments import ModelOptions as ModelOptions
+from seqserve.arguments import Priority as Priority
+from seqserve.arguments import SourceOptions as SourceOptions
+from seqserve.attention import AttentionResult as AttentionResult
+from seqserve.attention import AttentionWeights as AttentionWeights
+from seqserve.attention import ScoreResult as ScoreResult
+from seqserve.attention import TokenizeResult as TokenizeResult
+from seqserve.errors import CallError as CallError
+from seqserve.errors import Cancelled as Cancelled
+from seqserve.errors import DeadlineExceeded as DeadlineExceeded
+from seqserve.errors import FailedPrecondition as FailedPrecondition
+from seqserve.errors import InternalError as InternalError
+from seqserve.errors import InvalidArgument as InvalidArgument
+from seqserve.errors import MisplacedClient as MisplacedClient
+from seqserve.errors import NotFound as NotFound
+from seqserve.errors import OptionError as OptionError
+from seqserve.errors import Overloaded as Overloaded
+from seqserve.errors import PermissionDenied as PermissionDenied
+from seqserve.errors import SeqserveError as SeqserveError
+from seqserve.errors import Unauthenticated as Unauthenticated
+from seqserve.errors import Unavailable as Unavailable
+from seqserve.errors import Unreachable as Unreachable
+from seqserve.model import Glossary as Glossary
+from seqserve.model import LanguagePair as LanguagePair
+from seqserve.model import Model as Model
+from seqserve.model import ModelState as ModelState
+from seqserve.results import AlignedToken as AlignedToken
+from seqserve.results import DetectedLanguage as DetectedLanguage
+from seqserve.results import Hypothesis as Hypothesis
+from seqserve.results import KeptText as KeptText
+from seqserve.results import Leg as Leg
+from seqserve.results import Piece as Piece
+from seqserve.results import Placement as Placement
+from seqserve.results import Result as Result
+from seqserve.results import Segment as Segment
+from seqserve.results import SourceWarning as SourceWarning
+from seqserve.results import StopReason as StopReason
+from seqserve.results import TextWarning as TextWarning
+from seqserve.results import TextWarningKind as TextWarningKind
+from seqserve.results import Timings as Timings
+from seqserve.results import TopToken as TopToken
+from seqserve.retry import RetryPolicy as RetryPolicy
+from seqserve.tls import TLS as TLS

@@ -21,9 +21,7 @@ class AttentionWeights:
     """
 
     layers: int
-    """Number of layers."""
     heads: int
-    """Number of heads in each layer."""
     queries: int
     """Number of tokens that attend."""
     keys: int
@@ -32,11 +30,7 @@ class AttentionWeights:
     """``[layers, heads, queries, keys]``, flattened."""
 
     def of(self, layer: int, head: int) -> Rows:
-        """Returns the weights of one head; each row sums to 1.
-
-        Raises:
-            IndexError: There is no such layer or head.
-        """
+        """Returns the weights of one head; each row sums to 1."""
         layer = _index("layer", layer, self.layers)
         head = _index("head", head, self.heads)
         start = (layer * self.heads + head) * self.queries * self.keys
@@ -46,11 +40,7 @@ class AttentionWeights:
         ]
 
     def mean(self, layer: int = -1) -> Rows:
-        """Returns the mean over the heads of a layer, by default the last.
-
-        Raises:
-            IndexError: There is no such layer.
-        """
+        """Returns the mean over the heads of a layer, by default the last."""
         heads = [self.of(layer, head) for head in range(self.heads)]
         return [
             [sum(weights) / self.heads for weights in zip(*rows, strict=True)]
@@ -74,9 +64,7 @@ class AttentionResult:
     """Attention weights of every layer and head."""
 
     model: str
-    """Name of the model that answered."""
     version: int
-    """Version of the model that answered."""
     source_tokens: tuple[str, ...]
     """The tokens of the source as the tokenizer writes them, the end token last."""
     target_tokens: tuple[str, ...]
@@ -113,13 +101,10 @@ class ScoreResult:
     """The log-probabilities of a target."""
 
     model: str
-    """Name of the model that answered."""
     version: int
-    """Version of the model that answered."""
     tokens: tuple[str, ...]
     """The tokens of the target as the tokenizer writes them, the end token last."""
     token_ids: tuple[int, ...]
-    """Their ids in the vocabulary."""
     token_scores: tuple[float, ...]
     """The natural log-probability of each of them."""
     score: float
@@ -135,13 +120,10 @@ class TokenizeResult:
     """The tokens of a text, without those that the server adds. Offsets count characters."""
 
     model: str
-    """Name of the model that answered."""
     version: int
-    """Version of the model that answered."""
     tokens: tuple[str, ...]
     """The tokens as the tokenizer writes them."""
     token_ids: tuple[int, ...]
-    """Their ids in the vocabulary."""
     begins: tuple[int, ...]
     """Where each begins in the text; tokens that are bytes of a character all have its place."""
     ends: tuple[int, ...]

@@ -1,22 +1,5 @@
 """The error tree of seqserve; its root is the parent of every error the project raises on purpose.
 
-    SeqserveError                  anything below
-    ├── OptionError                a flag, variable or configuration value is wrong
-    ├── NotWritten                 an output cannot be written, as on a full disk
-    ├── MisplacedClient            a client is used outside its event loop or process
-    └── CallError                  a call to a server failed; see .code and .details
-        ├── InvalidArgument        a field of the request is wrong; .field names it
-        ├── NotFound               no such model or version
-        ├── FailedPrecondition     the model is not loaded, and a retry does not help
-        ├── Overloaded             the server's queue is full; .retry_after_s advises on a retry
-        ├── DeadlineExceeded       the deadline passed before the answer was ready
-        ├── Cancelled              the call was cancelled
-        ├── Unauthenticated        no token, or a wrong one
-        ├── PermissionDenied       the token does not allow this call
-        ├── Unavailable            the server is loading or draining, or the connection broke
-        │   └── Unreachable        no connection to a server could be made
-        └── InternalError          a fault of the server; .details carries the id in its log
-
 :mod:`seqserve._transport.status` has the table from gRPC status to class. Any other status becomes
 a plain :class:`CallError`.
 """

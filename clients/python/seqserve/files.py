@@ -11,29 +11,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, TextIO, overload
+from typing import IO, Any, Literal
 
 from seqserve.errors import NotWritten, OptionError
-
-
-@overload
-def written_whole(
-    path: Path, mode: Literal["wb"] = "wb", *, option: str = "--out", instead: str = ""
-) -> AbstractContextManager[BinaryIO]: ...
-
-
-@overload
-def written_whole(
-    path: Path,
-    mode: Literal["w"],
-    *,
-    encoding: str = "utf-8",
-    newline: str | None = None,
-    option: str = "--out",
-    instead: str = "",
-) -> AbstractContextManager[TextIO]: ...
 
 
 @contextmanager
@@ -45,7 +27,7 @@ def written_whole(
     newline: str | None = None,
     option: str = "--out",
     instead: str = "",
-) -> Generator[Any, None, None]:
+) -> Generator[IO[Any], None, None]:
     """Yields a new file, which takes the place of ``path`` when the block ends without an error.
 
     A link stays: the file that it leads to is replaced, and its permissions are kept. Folders are
@@ -57,10 +39,6 @@ def written_whole(
             print(text, file=file)
 
     Args:
-        path: The file; there may be none yet.
-        mode: ``"wb"`` for bytes, ``"w"`` for text.
-        encoding: Encoding of text.
-        newline: How ends of lines are written, as :func:`open` takes it.
         option: Begins the messages of errors; empty if no option names the path.
         instead: What to do if the path must not be replaced, for the error.
 

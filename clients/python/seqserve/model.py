@@ -30,11 +30,8 @@ class Model:
     """One version of one model."""
 
     name: str
-    """Name of the model."""
     version: int
-    """The version."""
     state: ModelState
-    """Whether it takes calls."""
     state_reason: str
     """Why it takes no calls; may be empty."""
     is_default: bool
@@ -50,7 +47,6 @@ class Model:
     vocabulary_size: int
     """Number of tokens in the vocabulary."""
     description: str
-    """Description of the model."""
     licence: str
     """Licence of the model, an SPDX identifier."""
     traffic_share: float = 0.0
@@ -74,9 +70,7 @@ class LanguagePair:
     """A source and a target language, and what answers calls that name both and no model."""
 
     source_language: str
-    """Code of the source language."""
     target_language: str
-    """Code of the target language."""
     models: tuple[str, ...]
     """The model, or the two models of a pivot in their order."""
     pivot_language: str
@@ -90,11 +84,8 @@ class Glossary:
     name: str
     """Its name, which requests give; glossaries of other languages may have the same one."""
     source_language: str
-    """Code of the source language."""
     target_language: str
-    """Code of the target language."""
     entry_count: int
-    """Number of entries."""
     modified_s: int
     """Time at which its file was written, in seconds since 1970."""
     fault: str

@@ -42,11 +42,7 @@ def variable_of(name: str) -> str:
 def misspelt_variables(
     options: type[Any], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Finds variables that are no options but are written nearly like one.
-
-    Returns:
-        The variable that was probably meant, by the one that is set.
-    """
+    """Returns variables that were probably meant, by those that are set and are no options."""
     known = [
         variable_of(each.name)
         for each in dataclasses.fields(options)
@@ -80,11 +76,7 @@ _FALSE = {"0", "false", "no", "off"}
 def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> Any:
     """Converts the text of an option, or the texts of a list, and checks the value.
 
-    Args:
-        value: A text, or a list of texts.
-        kind: The type.
-        source: The flag or variable, for errors.
-        rules: The ``minimum``, the ``maximum`` and the ``fault`` of the option.
+    ``source`` is the flag or the variable, ``rules`` has what :func:`.option` was told.
     """
     if typing.get_origin(kind) is dict:
         return _pairs(value, source)
@@ -114,10 +106,7 @@ def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> A
 def nearest(name: str, names: Sequence[str], *, least: int) -> str | None:
     """Finds the name that may have been meant: one that begins or ends so, else one spelled alike.
 
-    Args:
-        name: What was written.
-        names: What there is.
-        least: Characters that say enough for what begins or ends so.
+    With fewer than ``least`` characters, only one that is spelled alike.
     """
     longer = [each for each in names if len(name) >= least and each.startswith(name)]
     longer += [each for each in names if len(name) >= least and each.endswith(name)]

@@ -69,15 +69,10 @@ def option(
 
     Args:
         default: Value without flag and variable; an option without default is required.
-        help: What the option does and why one would change it.
-        minimum: Smallest value allowed.
-        maximum: Largest value allowed.
         fault: Says of a value what it is not, where it is not allowed; for rules that two bounds do
             not express.
         short: A second flag of one letter, such as ``-o``.
-        positional: Make it a positional argument instead of a flag.
         metavar: Name of the value in ``--help``; depends on the type if None.
-        group: Heading in ``--help``.
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
         has_variable: Whether a variable sets it too; not where the variable of that name belongs to
@@ -103,17 +98,8 @@ def parse(
     """Reads options from the command line and the environment.
 
     Args:
-        options: The dataclass that declares them.
-        argv: Arguments after the command's name.
-        prog: Name of the command, for the help.
-        description: What the command does, for the help.
-        epilog: Examples, for the help.
         hidden: Names of options that the help leaves out, because it says where they are explained.
-        environ: Environment; the one of the process if None.
         warns: Whether to tell on standard error of misspelt variables.
-
-    Returns:
-        An instance of ``options``.
     """
     if warns:
         warn_of_misspelt(options, environ)

@@ -7,14 +7,14 @@ checks only types; the server checks values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from enum import Enum
 from typing import Any, TypeVar, Unpack
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from seqserve.arguments import BulkSource, GenerateOptions, ModelOptions, SourceOptions
+from seqserve.arguments import BulkSource, GenerateOptions
 from seqserve.declarations import DECLARATIONS
 from seqserve.errors import invalid_argument
 from seqserve.v1 import generation_pb2, model_pb2
@@ -79,13 +79,6 @@ def with_sources(
     return _set_field(request, "sources", sources)
 
 
-def generate_batch_request(
-    sources: Sequence[str], **options: Unpack[GenerateOptions]
-) -> generation_pb2.GenerateBatchRequest:
-    """Builds the request of GenerateBatch; all sources have the same options."""
-    return with_sources(generate_request("", **options), sources)
-
-
 def generate_bulk_request(
     template: generation_pb2.GenerateRequest, id_: int, source: BulkSource
 ) -> generation_pb2.GenerateBulkRequest:
@@ -109,90 +102,34 @@ def generate_bulk_request(
     return request
 
 
-def score_request(
-    source: str, target: str, **options: Unpack[SourceOptions]
-) -> generation_pb2.ScoreRequest:
-    """Builds the request of Score."""
-    request = _set_field(generation_pb2.ScoreRequest(), "source", source)
-    _set_field(request, "target", target)
-    return _set_fields(request, **options)
+def _builder(kind: type[M], *required: str) -> Callable[..., M]:
+    """Returns what builds a request from the values of its required fields, in order, and from
+    those of others by their names."""
+
+    def build(*values: Any, **others: Any) -> M:
+        request = kind()
+        for name, value in zip(required, values, strict=True):
+            _set_field(request, name, value)
+        for name, value in others.items():
+            if name not in request.DESCRIPTOR.fields_by_name:
+                raise TypeError(f"there is no option {name!r}")
+            if value is not None:
+                _set_field(request, name, value)
+        return request
+
+    return build
 
 
-def attention_request(
-    source: str, target: str | None, **options: Unpack[SourceOptions]
-) -> generation_pb2.AttentionRequest:
-    """Builds the request of Attention."""
-    request = _set_field(generation_pb2.AttentionRequest(), "source", source)
-    return _set_fields(request, target=target, **options)
-
-
-def tokenize_request(
-    text: str, *, is_target: bool, **options: Unpack[SourceOptions]
-) -> generation_pb2.TokenizeRequest:
-    """Builds the request of Tokenize."""
-    request = _set_field(generation_pb2.TokenizeRequest(), "text", text)
-    return _set_fields(_set_field(request, "is_target", is_target), **options)
-
-
-def detokenize_request(
-    token_ids: Sequence[int], **options: Unpack[ModelOptions]
-) -> generation_pb2.DetokenizeRequest:
-    """Builds the request of Detokenize."""
-    request = _set_field(generation_pb2.DetokenizeRequest(), "token_ids", token_ids)
-    return _set_fields(request, **options)
-
-
-def detect_language_request(
-    text: str, languages: Sequence[str]
-) -> generation_pb2.DetectLanguageRequest:
-    """Builds the request of DetectLanguage."""
-    request = _set_field(generation_pb2.DetectLanguageRequest(), "text", text)
-    return _set_field(request, "languages", languages)
-
-
-def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:
-    """Builds the request of GetModel."""
-    return _set_fields(model_pb2.GetModelRequest(), model=name, version=version)
-
-
-def load_model_request(name: str | None, version: int | None) -> model_pb2.LoadModelRequest:
-    """Builds the request of LoadModel."""
-    return _set_fields(model_pb2.LoadModelRequest(), model=name, version=version)
-
-
-def unload_model_request(name: str | None, version: int) -> model_pb2.UnloadModelRequest:
-    """Builds the request of UnloadModel."""
-    request = _set_field(model_pb2.UnloadModelRequest(), "version", version)
-    return _set_fields(request, model=name)
-
-
-def set_traffic_request(
-    name: str | None, weights: Mapping[int, int]
-) -> model_pb2.SetTrafficRequest:
-    """Builds the request of SetTraffic."""
-    request = _set_field(model_pb2.SetTrafficRequest(), "weights", weights)
-    return _set_fields(request, model=name)
-
-
-def get_glossary_request(
-    name: str, source_language: str | None, target_language: str | None
-) -> model_pb2.GetGlossaryRequest:
-    """Builds the request of GetGlossary."""
-    return _set_fields(
-        model_pb2.GetGlossaryRequest(),
-        glossary=name,
-        source_language=source_language,
-        target_language=target_language,
-    )
-
-
-def _set_fields(message: M, **values: Any) -> M:
-    for name, value in values.items():
-        if name not in message.DESCRIPTOR.fields_by_name:
-            raise TypeError(f"there is no option {name!r}")
-        if value is not None:
-            _set_field(message, name, value)
-    return message
+score_request = _builder(generation_pb2.ScoreRequest, "source", "target")
+attention_request = _builder(generation_pb2.AttentionRequest, "source")
+tokenize_request = _builder(generation_pb2.TokenizeRequest, "text", "is_target")
+detokenize_request = _builder(generation_pb2.DetokenizeRequest, "token_ids")
+detect_language_request = _builder(generation_pb2.DetectLanguageRequest, "text", "languages")
+get_model_request = _builder(model_pb2.GetModelRequest)
+load_model_request = _builder(model_pb2.LoadModelRequest)
+unload_model_request = _builder(model_pb2.UnloadModelRequest, "version")
+set_traffic_request = _builder(model_pb2.SetTrafficRequest, "weights")
+get_glossary_request = _builder(model_pb2.GetGlossaryRequest, "glossary")
 
 
 def _set_field(message: M, name: str, value: Any) -> M:

@@ -13,15 +13,10 @@ from google.protobuf.message import Message
 
 from seqserve import results
 from seqserve._transport.status import error_within
-from seqserve.attention import (
-    AttentionResult,
-    AttentionWeights,
-    ScoreResult,
-    TokenizeResult,
-)
+from seqserve.attention import AttentionResult, AttentionWeights, ScoreResult, TokenizeResult
 from seqserve.errors import CallError, InternalError
 from seqserve.model import Glossary, LanguagePair, Model, ModelState
-from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
+from seqserve.results import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -105,9 +100,7 @@ def text_of(response: generation_pb2.DetokenizeResponse) -> str:
     return response.text
 
 
-def languages_of(
-    response: generation_pb2.DetectLanguageResponse,
-) -> list[results.DetectedLanguage]:
+def languages_of(response: generation_pb2.DetectLanguageResponse) -> list[results.DetectedLanguage]:
     """Converts the response of DetectLanguage."""
     return [*map(_detected_of, response.languages)]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from seqserve import notebook
-from seqserve.text_warnings import SourceWarning, TextWarning
 
 
 class StopReason(Enum):
@@ -31,7 +30,6 @@ class TopToken:
     token: str
     """The token as the tokenizer writes it."""
     token_id: int
-    """Its id in the vocabulary."""
     score: float
     """Its natural log-probability."""
 
@@ -42,20 +40,15 @@ class AlignedToken:
     in a segment from its own beginning, and leave out white space."""
 
     source_begin: int
-    """Where the source token begins in the source."""
     source_end: int
-    """Where it ends."""
     target_begin: int
-    """Where the target token begins in the text."""
     target_end: int
-    """Where it ends."""
 
 
 class Placement(Enum):
     """How a part of the source that is kept came to its place in the text."""
 
     UNSPECIFIED = "unspecified"
-    """A way that this client does not know."""
     GENERATED = "generated"
     """The model wrote it."""
     ALIGNED = "aligned"
@@ -72,17 +65,54 @@ class KeptText:
     own beginning."""
 
     text: str
-    """The part."""
     source_begin: int
-    """Where it begins in the source."""
     source_end: int
-    """Where it ends."""
     target_begin: int
-    """Where it begins in the text."""
     target_end: int
     """Where it ends; as ``target_begin`` if it is lost."""
     placement: Placement
-    """How it came to its place."""
+
+
+class SourceWarning(Enum):
+    """Why a source is probably not what its model reads; the answer may be fluent nonsense."""
+
+    UNSPECIFIED = "unspecified"
+    UNKNOWN_CHARACTERS = "unknown_characters"
+    """It has letters or symbols, such as emoji, that the vocabulary of the model lacks."""
+    OTHER_SCRIPT = "other_script"
+    """At least three in ten of its letters are of scripts that the vocabulary does not have."""
+    MARKUP = "markup"
+    """It has tags of HTML or XML; they are read as text."""
+
+
+class TextWarningKind(Enum):
+    """What may be wrong with a text."""
+
+    UNSPECIFIED = "unspecified"
+    NUMBERS_DIFFER = "numbers_differ"
+    """A number, date, time or code of the source is missing or another one, or the text has one
+    that the source lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextWarning:
+    """Something that is probably wrong with a text. Places count characters, in a segment from its
+    own beginning."""
+
+    kind: TextWarningKind
+    source_text: str
+    """The part of the source that it concerns; empty if the text has something that the source
+    lacks."""
+    source_begin: int
+    source_end: int
+    target_text: str
+    """The part of the text that it concerns; empty if the text lacks something."""
+    target_begin: int
+    target_end: int
+
+    def __str__(self) -> str:
+        reason = self.kind.value.replace("_", " ")
+        return f"{reason}: {self.source_text or 'nothing'} -> {self.target_text or 'nothing'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +120,9 @@ class Hypothesis:
     """One generated text."""
 
     text: str
-    """The text."""
     tokens: tuple[str, ...]
     """Its tokens as the tokenizer writes them, without the end token."""
     token_ids: tuple[int, ...]
-    """Their ids in the vocabulary."""
     score: float | None
     """Sum of the natural log-probabilities of the tokens, the end token included if it was
     generated, a prefix left out; None if scores were not computed."""
@@ -102,7 +130,6 @@ class Hypothesis:
     """The score divided by the length to the power of the length penalty; hypotheses are ranked by
     it. None if scores were not computed."""
     stop_reason: StopReason
-    """Why decoding stopped."""
     token_scores: tuple[float, ...] = ()
     """The natural log-probability of each token, then of the end token if it was generated;
     NaN for tokens of a prefix. Empty unless requested."""
@@ -128,13 +155,9 @@ class Segment:
     """A part of the source, such as a sentence, and its answer. Offsets count characters."""
 
     source_begin: int
-    """Where it begins in the source."""
     source_end: int
-    """Where it ends in the source."""
     target_begin: int
-    """Where its text begins in the text of the result."""
     target_end: int
-    """Where its text ends in the text of the result."""
     is_wrapped: bool
     """Whether it is only a part of a line or sentence, which is longer than the model reads."""
     hypotheses: tuple[Hypothesis, ...]
@@ -154,21 +177,15 @@ class Leg:
     """What one model did where an answer goes through a language between source and target."""
 
     model: str
-    """Name of the model."""
     version: int
-    """Version of the model."""
     source_language: str
-    """Code of the language that it read."""
     target_language: str
-    """Code of the language that it wrote."""
     text: str
     """The text that it wrote for the next leg; empty for the last one."""
     stop_reason: StopReason
     """Why decoding of its text stopped."""
     source_tokens: int
-    """Number of tokens that it read."""
     generated_tokens: int
-    """Number of tokens that it wrote."""
     confidence: float | None = None
     """Confidence of its own text alone; None if scores were not computed."""
 
@@ -208,13 +225,11 @@ class Result:
     model: str
     """Name of the model that answered; over a pivot, of the second one."""
     version: int
-    """Version of the model that answered."""
     source_tokens: int
     """Number of source tokens, including the end token."""
     generated_tokens: int
     """Number of generated tokens in all hypotheses, without end tokens."""
     timings: Timings
-    """Durations on the server."""
     source_pieces: tuple[str, ...] = ()
     """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
     requested."""
@@ -270,7 +285,6 @@ class Result:
         return self.hypotheses[0].warnings
 
     def _repr_html_(self) -> str:
-        """Draws the result in a notebook: text, scores, and attention where it was requested."""
         return notebook.page_of_result(self)
 
 
@@ -281,6 +295,5 @@ class Piece:
     text: str
     """New text, which is final; empty in the last piece."""
     token_ids: tuple[int, ...] = ()
-    """The tokens of the new text."""
     result: Result | None = None
     """The result, in the last piece; None before."""

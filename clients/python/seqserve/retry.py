@@ -57,11 +57,6 @@ class RetryPolicy:
     """Maximum delay after any failure, without the delay that the server asks for."""
 
     def __post_init__(self) -> None:
-        """Checks every setting.
-
-        Raises:
-            OptionError: One is no number or too small; the message names it.
-        """
         attempts = self.max_attempts
         if attempts is not None and not (isinstance(attempts, int) and attempts >= 1):
             raise OptionError(f"retry.max_attempts: {attempts!r} is not a whole number from 1 on")
@@ -86,7 +81,6 @@ class Attempts:
         """Starts the clock.
 
         Args:
-            policy: How to retry.
             timeout_s: Time for all attempts and delays; no limit if ``math.inf`` or more than
                 thirty years.
             availability: Of the server; it learns how the attempts end.

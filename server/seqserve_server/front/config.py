@@ -174,8 +174,9 @@ class ServeOptions:
         None,
         help="Processes that run each version and divide its workers, slots and queue among them."
         " More help small models on many cores, and the others go on when one fails; each has a"
-        " copy of the packed weights. If not given, one for every two workers of a small model, and"
-        " one for every 16 of a larger one. With --provider cuda each takes one GPU.",
+        " copy of the packed weights. If not given, one up to four workers, and with more one for"
+        " every two of a small model, or for every 16 of a larger one. With --provider cuda each"
+        " takes one GPU.",
         minimum=1,
     )
     slots: int | None = _engine(

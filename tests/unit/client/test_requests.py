@@ -162,7 +162,7 @@ def test_half_a_character_names_its_option(name: str, value: Any, where: str) ->
 
 def test_half_a_character_names_its_source_of_a_batch() -> None:
     with pytest.raises(InvalidArgument, match=r"sources\[2\]: holds half a character"):
-        requests.generate_batch_request(["a", "b", "c\ud83d", "d"])
+        requests.with_sources(requests.generate_request(""), ["a", "b", "c\ud83d", "d"])
 
 
 @pytest.mark.parametrize("source", [None, float("nan"), 7, ("a",), ("a", {}, "b")])
@@ -206,7 +206,9 @@ def test_an_unknown_option_is_a_mistake_in_the_program(name: str) -> None:
 
 
 def test_all_sources_of_a_batch_have_its_priority() -> None:
-    request = requests.generate_batch_request(["a", "b"], priority=Priority.LOW)
+    request = requests.with_sources(
+        requests.generate_request("", priority=Priority.LOW), ["a", "b"]
+    )
     assert request.priority == generation_pb2.PRIORITY_LOW
 
 
@@ -218,41 +220,36 @@ def test_score_request() -> None:
     )
     assert requests.score_request("a", "", model=None) == generation_pb2.ScoreRequest(source="a")
     with pytest.raises(InvalidArgument, match="target: None is not a text"):
-        requests.score_request("a", None)  # type: ignore[arg-type]
+        requests.score_request("a", None)
 
 
 def test_attention_request() -> None:
     assert requests.attention_request(
-        "a", "b", model="m", version=2
+        "a", target="b", model="m", version=2
     ) == generation_pb2.AttentionRequest(source="a", target="b", model="m", version=2)
-    assert not requests.attention_request("a", None).HasField("target")
-    assert requests.attention_request("a", "").HasField("target")
+    assert not requests.attention_request("a", target=None).HasField("target")
+    assert requests.attention_request("a", target="").HasField("target")
     with pytest.raises(InvalidArgument, match="source: None is not a text"):
-        requests.attention_request(None, "b")  # type: ignore[arg-type]
-
-
-def test_get_model_request() -> None:
-    assert requests.get_model_request("m", 2) == model_pb2.GetModelRequest(model="m", version=2)
-    assert requests.get_model_request(None, None) == model_pb2.GetModelRequest()
+        requests.attention_request(None, target="b")
 
 
 def test_requests_that_change_what_is_loaded() -> None:
     load = model_pb2.LoadModelRequest(model="m", version=2)
-    assert requests.load_model_request("m", 2) == load
-    assert requests.load_model_request(None, None) == model_pb2.LoadModelRequest()
+    assert requests.load_model_request(model="m", version=2) == load
+    assert requests.load_model_request(model=None, version=None) == model_pb2.LoadModelRequest()
     unload = model_pb2.UnloadModelRequest(model="m", version=2)
-    assert requests.unload_model_request("m", 2) == unload
+    assert requests.unload_model_request(2, model="m") == unload
     with pytest.raises(InvalidArgument, match="version: None is not a whole number"):
-        requests.unload_model_request("m", None)  # type: ignore[arg-type]
+        requests.unload_model_request(None, model="m")
     traffic = model_pb2.SetTrafficRequest(model="m", weights={1: 90, 2: 10})
-    assert requests.set_traffic_request("m", {1: 90, 2: 10}) == traffic
-    assert requests.set_traffic_request(None, {}) == model_pb2.SetTrafficRequest()
+    assert requests.set_traffic_request({1: 90, 2: 10}, model="m") == traffic
+    assert requests.set_traffic_request({}, model=None) == model_pb2.SetTrafficRequest()
 
 
 @pytest.mark.parametrize("weights", [None, [1], {"1": 2}, {1: -1}, {1: 0.5}, {1: None}])
 def test_weights_are_whole_numbers(weights: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"weights: .* is not a mapping from versions"):
-        requests.set_traffic_request("m", weights)
+        requests.set_traffic_request(weights, model="m")
 
 
 def test_one_of_many_sources_may_have_options_of_its_own() -> None:

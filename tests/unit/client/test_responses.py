@@ -13,11 +13,13 @@ from seqserve.results import (
     DetectedLanguage,
     Leg,
     Piece,
+    SourceWarning,
     StopReason,
+    TextWarning,
+    TextWarningKind,
     Timings,
     TopToken,
 )
-from seqserve.text_warnings import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, attended, scored, stream_of, tokenized

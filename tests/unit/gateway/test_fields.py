@@ -13,7 +13,7 @@ from seqserve_gateway.admission import Body, Shared
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.fields import Fields, fields_of
-from seqserve_gateway.upstream import Upstream, UpstreamSettings
+from seqserve_gateway.upstream import Upstream
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -28,7 +28,7 @@ async def fields(body: bytes | str, content_type: str, query: str = "") -> Field
         "headers": headers,
     }
     data = body.encode() if isinstance(body, str) else body
-    upstream = Upstream(UpstreamSettings(target="localhost:1"))
+    upstream = Upstream(target="localhost:1")
     try:
         body = Body(Shared(1 << 30), "caller", data)
         return fields_of(Call(Request(scope), body, upstream, "id", 1.0))

@@ -9,7 +9,7 @@ from tests.unit.client.documents.marking import in_capitals
 from tests.unit.gateway.translating import PAIR, translating
 
 from seqserve.documents.passage import ParseError
-from seqserve_gateway.markup import xml
+from seqserve_gateway.reading import xml
 
 
 async def translate(client: Any, q: str | list[str], **more: object) -> Any:

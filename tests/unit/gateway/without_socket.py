@@ -16,13 +16,13 @@ from seqserve.retry import RetryPolicy
 from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.app import app_of
 from seqserve_gateway.endpoint import Form, Gateway
-from seqserve_gateway.upstream import Upstream, UpstreamSettings
+from seqserve_gateway.upstream import Upstream
 
 
 def gateway_of(server: FakeServer, **settings: Any) -> Gateway:
     """Makes a gateway whose calls are tried once; ``settings`` replace those of the upstream."""
     once = RetryPolicy(max_attempts=1)
-    upstream = Upstream(UpstreamSettings(**({"target": server.target, "retry": once} | settings)))
+    upstream = Upstream(**({"target": server.target, "retry": once} | settings))
     return Gateway(upstream=upstream, admission=Admission(64, rate=float("inf")), bodies=Bodies())
 
 

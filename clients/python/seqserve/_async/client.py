@@ -34,6 +34,7 @@ class AsyncClient(AsyncModelClient):
             async for piece in client.stream("We saw a good film."):
                 print(piece.text, end="", flush=True)
 
+    The options of a call that generates are those of :class:`~seqserve.GenerateOptions`.
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
     Until then the client retries a call if the server is unreachable, loading, draining or full; a
     server that was never reached is tried for 5 s only. :class:`~seqserve.RetryPolicy` sets both.
@@ -58,9 +59,7 @@ class AsyncClient(AsyncModelClient):
         Args:
             target: Address of the server, ``host:port``, or of several: ``host:port,host:port``.
             timeout_s: Default time for a call and its retries; ``math.inf`` for no limit.
-            tls: Encryption of the connection; none by default.
             token: Token for a server that requires one; never sent over a network unencrypted.
-            retry: How to retry calls.
             max_message_bytes: Maximum size of a response.
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.
@@ -81,12 +80,7 @@ class AsyncClient(AsyncModelClient):
     async def generate(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Result:
-        """Generates from one source.
-
-        Args:
-            source: The text to generate from.
-            **options: See :class:`~seqserve.GenerateOptions`.
-        """
+        """Generates from one source."""
         request = requests.generate_request(source, **options)
         return await self._unary(Method.GENERATE, request, responses.result_of, timeout_s)
 
@@ -107,7 +101,6 @@ class AsyncClient(AsyncModelClient):
             sources: The texts to generate from; a plain iterable must not block the event loop.
             concurrency: Maximum number of calls at once.
             timeout_s: Time for each call and its retries; the client's by default.
-            **options: See :class:`~seqserve.GenerateOptions`.
 
         Raises:
             CallError: A call failed. The results before it have been yielded, the calls after it
@@ -136,18 +129,11 @@ class AsyncClient(AsyncModelClient):
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Result | CallError]:
-        """Generates from up to 1024 sources in one call.
+        """Generates from up to 1024 sources in one call; each has its result or its own error.
 
         :meth:`generate_bulk` takes any number of sources.
-
-        Args:
-            sources: The texts to generate from, 1 to 1024.
-            **options: See :class:`~seqserve.GenerateOptions`.
-
-        Returns:
-            For each source, in order, its result or its own error.
         """
-        request = requests.generate_batch_request(sources, **options)
+        request = requests.with_sources(requests.generate_request("", **options), sources)
         read = partial(responses.outcomes_of, sources=len(sources))
         return await self._unary(Method.GENERATE_BATCH, request, read, timeout_s)
 
@@ -175,7 +161,6 @@ class AsyncClient(AsyncModelClient):
             concurrency: Maximum number of sources between input and output, whether the server
                 works on them or they are on their way.
             timeout_s: Time for the whole call and its retries; no limit by default.
-            **options: See :class:`~seqserve.GenerateOptions`.
 
         Yields:
             The index of a source, from 0, and its result or its own error.
@@ -194,9 +179,7 @@ class AsyncClient(AsyncModelClient):
         stream is retried only before its first message.
 
         Args:
-            source: The text to generate from.
             timeout_s: Time for the whole stream and its retries; the client's by default.
-            **options: See :class:`~seqserve.GenerateOptions`.
         """
         request = requests.generate_request(source, **options)
         return pieces_of(self._calls, request, self._attempts(timeout_s))
@@ -209,13 +192,7 @@ class AsyncClient(AsyncModelClient):
         timeout_s: float | None = None,
         **options: Unpack[SourceOptions],
     ) -> ScoreResult:
-        """Returns the log-probability of every token of a target.
-
-        Args:
-            source: The source text.
-            target: The target text.
-            **options: See :class:`~seqserve.SourceOptions`.
-        """
+        """Returns the log-probability of every token of a target."""
         request = requests.score_request(source, target, **options)
         return await self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
@@ -229,12 +206,9 @@ class AsyncClient(AsyncModelClient):
     ) -> AttentionResult:
         """Returns the attention weights of every layer and head.
 
-        Args:
-            source: The source text.
-            target: The target text; the output of greedy search if None.
-            **options: See :class:`~seqserve.SourceOptions`.
+        Without a target they are those of the output of greedy search.
         """
-        request = requests.attention_request(source, target, **options)
+        request = requests.attention_request(source, target=target, **options)
         return await self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     async def tokenize(
@@ -247,12 +221,9 @@ class AsyncClient(AsyncModelClient):
     ) -> TokenizeResult:
         """Divides a text into the tokens of a model, and counts them as its limits do.
 
-        Args:
-            text: The text, of at most 100,000 characters.
-            is_target: Divide it as a target, not as a source.
-            **options: See :class:`~seqserve.SourceOptions`.
+        A text has at most 100,000 characters; it is a source unless ``is_target`` is set.
         """
-        request = requests.tokenize_request(text, is_target=is_target, **options)
+        request = requests.tokenize_request(text, is_target, **options)
         return await self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
 
     async def detokenize(
@@ -262,12 +233,7 @@ class AsyncClient(AsyncModelClient):
         timeout_s: float | None = None,
         **options: Unpack[ModelOptions],
     ) -> str:
-        """Joins tokens to a text; control tokens are left out.
-
-        Args:
-            token_ids: Their ids, at most 100,000.
-            **options: See :class:`~seqserve.ModelOptions`.
-        """
+        """Joins up to 100,000 tokens to a text; control tokens are left out."""
         request = requests.detokenize_request(token_ids, **options)
         return await self._unary(Method.DETOKENIZE, request, responses.text_of, timeout_s)
 

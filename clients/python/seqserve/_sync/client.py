@@ -35,6 +35,7 @@ class Client(ModelClient):
             for piece in client.stream("We saw a good film."):
                 print(piece.text, end="", flush=True)
 
+    The options of a call that generates are those of :class:`~seqserve.GenerateOptions`.
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
     Until then the client retries a call if the server is unreachable, loading, draining or full; a
     server that was never reached is tried for 5 s only. :class:`~seqserve.RetryPolicy` sets both.
@@ -59,9 +60,7 @@ class Client(ModelClient):
         Args:
             target: Address of the server, ``host:port``, or of several: ``host:port,host:port``.
             timeout_s: Default time for a call and its retries; ``math.inf`` for no limit.
-            tls: Encryption of the connection; none by default.
             token: Token for a server that requires one; never sent over a network unencrypted.
-            retry: How to retry calls.
             max_message_bytes: Maximum size of a response.
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.
@@ -82,12 +81,7 @@ class Client(ModelClient):
     def generate(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Result:
-        """Generates from one source.
-
-        Args:
-            source: The text to generate from.
-            **options: See :class:`~seqserve.GenerateOptions`.
-        """
+        """Generates from one source."""
         request = requests.generate_request(source, **options)
         return self._unary(Method.GENERATE, request, responses.result_of, timeout_s)
 
@@ -108,7 +102,6 @@ class Client(ModelClient):
             sources: The texts to generate from; threads read them, one at a time.
             concurrency: Maximum number of calls at once.
             timeout_s: Time for each call and its retries; the client's by default.
-            **options: See :class:`~seqserve.GenerateOptions`.
 
         Raises:
             CallError: A call failed. The results before it have been yielded, the calls after it
@@ -135,18 +128,11 @@ class Client(ModelClient):
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Result | CallError]:
-        """Generates from up to 1024 sources in one call.
+        """Generates from up to 1024 sources in one call; each has its result or its own error.
 
         :meth:`generate_bulk` takes any number of sources.
-
-        Args:
-            sources: The texts to generate from, 1 to 1024.
-            **options: See :class:`~seqserve.GenerateOptions`.
-
-        Returns:
-            For each source, in order, its result or its own error.
         """
-        request = requests.generate_batch_request(sources, **options)
+        request = requests.with_sources(requests.generate_request("", **options), sources)
         read = partial(responses.outcomes_of, sources=len(sources))
         return self._unary(Method.GENERATE_BATCH, request, read, timeout_s)
 
@@ -174,7 +160,6 @@ class Client(ModelClient):
             concurrency: Maximum number of sources between input and output, whether the server
                 works on them or they are on their way.
             timeout_s: Time for the whole call and its retries; no limit by default.
-            **options: See :class:`~seqserve.GenerateOptions`.
 
         Yields:
             The index of a source, from 0, and its result or its own error.
@@ -193,9 +178,7 @@ class Client(ModelClient):
         stream is retried only before its first message.
 
         Args:
-            source: The text to generate from.
             timeout_s: Time for the whole stream and its retries; the client's by default.
-            **options: See :class:`~seqserve.GenerateOptions`.
         """
         request = requests.generate_request(source, **options)
         return pieces_of(self._calls, request, self._attempts(timeout_s))
@@ -208,13 +191,7 @@ class Client(ModelClient):
         timeout_s: float | None = None,
         **options: Unpack[SourceOptions],
     ) -> ScoreResult:
-        """Returns the log-probability of every token of a target.
-
-        Args:
-            source: The source text.
-            target: The target text.
-            **options: See :class:`~seqserve.SourceOptions`.
-        """
+        """Returns the log-probability of every token of a target."""
         request = requests.score_request(source, target, **options)
         return self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
@@ -228,12 +205,9 @@ class Client(ModelClient):
     ) -> AttentionResult:
         """Returns the attention weights of every layer and head.
 
-        Args:
-            source: The source text.
-            target: The target text; the output of greedy search if None.
-            **options: See :class:`~seqserve.SourceOptions`.
+        Without a target they are those of the output of greedy search.
         """
-        request = requests.attention_request(source, target, **options)
+        request = requests.attention_request(source, target=target, **options)
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     def tokenize(
@@ -246,12 +220,9 @@ class Client(ModelClient):
     ) -> TokenizeResult:
         """Divides a text into the tokens of a model, and counts them as its limits do.
 
-        Args:
-            text: The text, of at most 100,000 characters.
-            is_target: Divide it as a target, not as a source.
-            **options: See :class:`~seqserve.SourceOptions`.
+        A text has at most 100,000 characters; it is a source unless ``is_target`` is set.
         """
-        request = requests.tokenize_request(text, is_target=is_target, **options)
+        request = requests.tokenize_request(text, is_target, **options)
         return self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
 
     def detokenize(
@@ -261,12 +232,7 @@ class Client(ModelClient):
         timeout_s: float | None = None,
         **options: Unpack[ModelOptions],
     ) -> str:
-        """Joins tokens to a text; control tokens are left out.
-
-        Args:
-            token_ids: Their ids, at most 100,000.
-            **options: See :class:`~seqserve.ModelOptions`.
-        """
+        """Joins up to 100,000 tokens to a text; control tokens are left out."""
         request = requests.detokenize_request(token_ids, **options)
         return self._unary(Method.DETOKENIZE, request, responses.text_of, timeout_s)
 

@@ -21,13 +21,11 @@ R = TypeVar("R")
 
 class ModelClient:
     """Lists the models of a server, loads and unloads them, splits traffic among versions, and
-    lists glossaries."""
+    lists glossaries. A model whose name is None is the server's default."""
 
     def __init__(
         self, calls: CallGroup, retry: RetryPolicy, timeout_s: float, availability: Availability
     ) -> None:
-        """Stores the group that sends the calls, the client's settings for them, and what they
-        know about the server."""
         self._calls = calls
         self._retry = retry
         self._timeout_s = timeout_s
@@ -47,7 +45,7 @@ class ModelClient:
         self, name: str | None = None, version: int | None = None, *, timeout_s: float | None = None
     ) -> Model:
         """Describes one version of a model, by default the highest one of the default model."""
-        request = requests.get_model_request(name, version)
+        request = requests.get_model_request(model=name, version=version)
         return self._unary(Method.GET_MODEL, request, _model_of, timeout_s)
 
     def load_model(
@@ -59,13 +57,12 @@ class ModelClient:
         the time runs out, the server still goes on loading.
 
         Args:
-            name: Name of the model; the server's default if None.
             version: The version; the highest one in the server's repository if None.
 
         Raises:
             FailedPrecondition: The version cannot be loaded; the message says why.
         """
-        request = requests.load_model_request(name, version)
+        request = requests.load_model_request(model=name, version=version)
         return self._unary(Method.LOAD_MODEL, request, _model_of, timeout_s)
 
     def unload_model(
@@ -74,12 +71,8 @@ class ModelClient:
         """Unloads a version of a model and returns it when its calls have ended.
 
         The version stays unloaded until :meth:`load_model`, whatever the server's own rules are.
-
-        Args:
-            name: Name of the model; the server's default if None.
-            version: The version.
         """
-        request = requests.unload_model_request(name, version)
+        request = requests.unload_model_request(version, model=name)
         return self._unary(Method.UNLOAD_MODEL, request, _model_of, timeout_s)
 
     def set_traffic(
@@ -88,14 +81,13 @@ class ModelClient:
         """Splits the calls that name no version among the versions of a model.
 
         Args:
-            name: Name of the model; the server's default if None.
             weights: Weight by version, such as ``{1: 90, 2: 10}``; if empty, all calls go to the
                 highest version that is ready.
 
         Returns:
             Every version of the model, with its ``traffic_share``.
         """
-        request = requests.set_traffic_request(name, weights)
+        request = requests.set_traffic_request(weights, model=name)
         return self._unary(Method.SET_TRAFFIC, request, responses.models_of, timeout_s)
 
     def glossaries(self, *, timeout_s: float | None = None) -> list[Glossary]:
@@ -113,15 +105,14 @@ class ModelClient:
     ) -> Glossary:
         """Returns a glossary with its entries.
 
-        Args:
-            name: Its name.
-            source_language: Code of its source language; not needed if no other has its name.
-            target_language: Code of its target language; not needed if no other has its name.
+        The languages are not needed if no other glossary has its name.
 
         Raises:
             InvalidArgument: There is none, or several may be meant.
         """
-        request = requests.get_glossary_request(name, source_language, target_language)
+        request = requests.get_glossary_request(
+            name, source_language=source_language, target_language=target_language
+        )
         return self._unary(Method.GET_GLOSSARY, request, responses.glossary_of, timeout_s)
 
     def _unary(

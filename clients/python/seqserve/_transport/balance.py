@@ -75,13 +75,7 @@ class Balancer(ABC, Generic[S]):
     def __init__(
         self, most: int, servers: int = 1, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Opens nothing yet.
-
-        Args:
-            most: Maximum number of connections to each server.
-            servers: Number of servers, which share the work of a connection.
-            clock: Seconds, from any origin.
-        """
+        """Opens nothing yet; ``most`` is for each of the ``servers``, which share the work."""
         self._most, self._busy, self._clock = most, _BUSY * servers, clock
         self._lock = threading.Lock()
         self._ready: list[Opened[S]] = []

@@ -21,14 +21,32 @@ _WORK = {Method.GENERATE_STREAM: 2, Method.GENERATE_BATCH: 16, Method.GENERATE_B
 S = TypeVar("S")
 
 
-class ThreadChannels(Balancer[dict[Method, Any]]):
-    """Channels that threads share."""
+class GrpcTransport(Balancer[dict[Method, Any]]):
+    """Opens calls over channels of gRPC; threads may share it."""
 
     def __init__(self, connection: Connection) -> None:
         """Stores the settings; the first call connects, so that processes may be forked before."""
         super().__init__(connection.connections, connection.servers)
         self._connection = connection
         self._channels: list[grpc.Channel] = []
+
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> _GrpcCall:
+        """Sends one request, or the requests of an iterator, which a thread of gRPC reads."""
+        FORK_GUARD.check()
+        metadata = self._connection.metadata()
+        place = self.place(_WORK.get(method, 1))
+        callable_ = place.stubs[method]
+        try:
+            if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
+                stream = callable_(request, timeout=timeout_s, metadata=metadata)
+                return _GrpcCall(stream, place, is_unary=False)
+            future = callable_.future(request, timeout=timeout_s, metadata=metadata)
+            return _GrpcCall(future, place, is_unary=True)
+        except ValueError:
+            # grpc raises it for a closed channel.
+            raise client_closed() from None
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
@@ -44,37 +62,6 @@ class ThreadChannels(Balancer[dict[Method, Any]]):
         if not is_first:
             opened.check = health_check(channel).future(b"", wait_for_ready=True)
         return opened
-
-
-class GrpcTransport:
-    """Opens calls over channels of gRPC; threads may share it."""
-
-    def __init__(self, connection: Connection) -> None:
-        """Stores the settings; the first call connects."""
-        self._connection = connection
-        self._channels = ThreadChannels(connection)
-
-    def call(
-        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
-    ) -> _GrpcCall:
-        """Sends one request, or the requests of an iterator, which a thread of gRPC reads."""
-        FORK_GUARD.check()
-        metadata = self._connection.metadata()
-        place = self._channels.place(_WORK.get(method, 1))
-        callable_ = place.stubs[method]
-        try:
-            if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
-                stream = callable_(request, timeout=timeout_s, metadata=metadata)
-                return _GrpcCall(stream, place, is_unary=False)
-            future = callable_.future(request, timeout=timeout_s, metadata=metadata)
-            return _GrpcCall(future, place, is_unary=True)
-        except ValueError:
-            # grpc raises it for a closed channel.
-            raise client_closed() from None
-
-    def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
-        self._channels.close()
 
 
 class _GrpcCall:
@@ -115,9 +102,7 @@ class AsyncChannels(Balancer[S]):
     def __init__(self, connection: Connection, stubs: Callable[[grpc.aio.Channel], S]) -> None:
         """Stores the settings; the first call connects, so no event loop need run before.
 
-        Args:
-            connection: The settings.
-            stubs: Returns what makes calls on a channel.
+        ``stubs`` returns what makes calls on a channel.
         """
         super().__init__(connection.connections, connection.servers)
         self._connection, self._stubs = connection, stubs
@@ -158,13 +143,11 @@ class AsyncChannels(Balancer[S]):
         return opened
 
 
-class AsyncGrpcTransport:
+class AsyncGrpcTransport(AsyncChannels[dict[Method, Any]]):
     """Opens calls over channels of gRPC's asyncio; belongs to one event loop."""
 
     def __init__(self, connection: Connection) -> None:
-        """Stores the settings; the first call connects."""
-        self._connection = connection
-        self._channels = AsyncChannels(connection, callables)
+        super().__init__(connection, callables)
 
     def call(
         self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
@@ -172,15 +155,11 @@ class AsyncGrpcTransport:
         """Sends one request, or the requests of an iterator."""
         FORK_GUARD.check()
         metadata = self._connection.metadata()
-        place = self._channels.place(_WORK.get(method, 1))
+        place = self.place(_WORK.get(method, 1))
         call = place.stubs[method](request, timeout=timeout_s, metadata=metadata)
         if method is Method.GENERATE_BULK:
             return _AsyncBulkCall(call, place)
         return _AsyncGrpcCall(call, place, is_unary=method is not Method.GENERATE_STREAM)
-
-    async def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
-        await self._channels.close()
 
 
 class _AsyncGrpcCall:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -46,35 +45,24 @@ message_type { name: "RetryInfo"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """The details that the client understands."""
-
-    field: str = ""
-    """The wrong field of the request; empty if no field is wrong."""
-    retry_after_s: float | None = None
-    """Seconds after which to retry; None if the server gave no advice."""
-    reason: str = ""
-    """Why the call failed, for programs; empty if the server did not say."""
-
-
-def read_details(data: bytes) -> Details:
-    """Reads a serialized ``google.rpc.Status``; returns empty details if it is malformed."""
-    field, retry_after_s, reason = "", None, ""
+def read_details(data: bytes) -> dict[str, Any]:
+    """Reads ``field``, ``retry_after_s`` and ``reason`` from a serialized ``google.rpc.Status``."""
+    found: dict[str, Any] = {}
     try:
         for detail in _STATUS.FromString(data).details:
             if detail.type_url.endswith("/google.rpc.ErrorInfo"):
-                reason = _ERROR_INFO.FromString(detail.value).reason
+                found["reason"] = _ERROR_INFO.FromString(detail.value).reason
             elif detail.type_url.endswith("/google.rpc.BadRequest"):
                 violations = _BAD_REQUEST.FromString(detail.value).field_violations
-                field = violations[0].field if violations else ""
+                if violations:
+                    found["field"] = violations[0].field
             elif detail.type_url.endswith("/google.rpc.RetryInfo"):
                 delay = _RETRY_INFO.FromString(detail.value).retry_delay
-                retry_after_s = max(0.0, delay.seconds + delay.nanos * 1e-9)
+                found["retry_after_s"] = max(0.0, delay.seconds + delay.nanos * 1e-9)
     except DecodeError:
         # Status and message are right without details, so the caller still gets those.
-        return Details()
-    return Details(field=field, retry_after_s=retry_after_s, reason=reason)
+        return {}
+    return found
 
 
 def _declare() -> tuple[Any, ...]:
@@ -144,7 +132,7 @@ def error_of(
     code: grpc.StatusCode, details: str, metadata: Iterable[tuple[str, str | bytes]]
 ) -> errors.CallError:
     """Returns the error for a call from its status, its message and its trailing metadata."""
-    attached, request_id = Details(), ""
+    attached, request_id = dict[str, Any](), ""
     for key, value in metadata:
         if key == METADATA_KEY and isinstance(value, bytes):
             attached = read_details(value)
@@ -156,10 +144,8 @@ def error_of(
     error = kind(
         code.name,
         _without_grpc_words(details) if kind is errors.Unreachable else details,
-        field=attached.field,
-        retry_after_s=attached.retry_after_s,
         request_id=request_id,
-        reason=attached.reason,
+        **attached,
     )
     return _marked(error)
 

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from seqserve.errors import (
-    CallError,
-    DeadlineExceeded,
-    InvalidArgument,
-    NotFound,
-    Overloaded,
-    PermissionDenied,
-    SeqserveError,
-    Unauthenticated,
-    Unavailable,
-    Unreachable,
-)
+from seqserve import errors
 
 _NO_SERVER = "Is a server running there? `seqserve serve` starts one, --target names another."
 # Words of gRPC's messages, the first that fits; the certificate's faults before their class.
@@ -59,37 +48,32 @@ _SENTENCES = (
     r"(?=\w)[^a-zà-öø-ÿа-я]|[。！？]\s*\w"
 )
 
-_FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
+_FATAL = (errors.Unavailable, errors.NotFound, errors.Unauthenticated, errors.PermissionDenied)
 
 
-def advice_on(error: SeqserveError) -> str:
+def advice_on(error: errors.SeqserveError) -> str:
     """Returns a line of advice; empty if the error needs none."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, errors.Unreachable):
         known = (advice for words, advice in _NO_CONNECTION.items() if words in error.details)
         return next(known, _NO_SERVER)
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         return _STATE if error.request_id else _BROKEN
-    if isinstance(error, Overloaded):
+    if isinstance(error, errors.Overloaded):
         return _BUSY
-    if isinstance(error, DeadlineExceeded):
+    if isinstance(error, errors.DeadlineExceeded):
         return _LATE
-    return _TOKEN if isinstance(error, Unauthenticated) else ""
+    return _TOKEN if isinstance(error, errors.Unauthenticated) else ""
 
 
 def advice_on_text(text: str, segmentation: str | None) -> str:
-    """Returns what is wrong with sending a text undivided; empty if nothing is.
-
-    Args:
-        text: A source.
-        segmentation: The option as its user gave it; the server knows best where it is None.
-    """
+    """Returns what is wrong with sending a text undivided; empty if nothing is."""
     import re  # not before interrupts are handled
 
     return _UNDIVIDED if segmentation == "none" and re.search(_SENTENCES, text) else ""
 
 
-def raise_if_fatal(error: CallError) -> None:
+def raise_if_fatal(error: errors.CallError) -> None:
     """Raises an error that concerns every source: no such model, a wrong option, no permission."""
-    is_option = isinstance(error, InvalidArgument) and error.field not in ("", "source")
+    is_option = isinstance(error, errors.InvalidArgument) and error.field not in ("", "source")
     if is_option or isinstance(error, _FATAL):
         raise error

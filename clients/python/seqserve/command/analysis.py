@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
 
 from seqserve.attention import AttentionResult, Kind, ScoreResult, TokenizeResult, parts_of
 from seqserve.command.connection import PairCallOptions
@@ -131,6 +131,9 @@ examples:
   seqserve attention --json "The coffee tastes good." | jq '.cross[-1][0]'"""
 
 
+_picture = partial(option, group="picture")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionOptions(PairCallOptions):
     """The options of ``seqserve attention``."""
@@ -139,20 +142,17 @@ class AttentionOptions(PairCallOptions):
     target_text: str | None = option(
         None, help="The target text; by default the output of greedy search.", positional=True
     )
-    kind: Kind = option(Kind.CROSS, help="Which attention to draw.", group="picture")
-    layer: int | None = option(
-        None, help="Layer, from 0; by default the last one.", minimum=0, group="picture"
+    kind: Kind = _picture(Kind.CROSS, help="Which attention to draw.")
+    layer: int | None = _picture(None, help="Layer, from 0; by default the last one.", minimum=0)
+    head: int | None = _picture(
+        None, help="Head, from 0; by default the mean over all heads.", minimum=0
     )
-    head: int | None = option(
-        None, help="Head, from 0; by default the mean over all heads.", minimum=0, group="picture"
-    )
-    style: Style | None = option(
+    style: Style | None = _picture(
         None,
         help="How to draw a weight; by default colours in a terminal (shades if NO_COLOR is set),"
         " numbers elsewhere.",
-        group="picture",
     )
-    svg: bool = option(False, help="Print an SVG picture.", group="picture")
+    svg: bool = _picture(False, help="Print an SVG picture.")
     json: bool = option(
         False, help="Print one JSON object with all weights, by kind, layer, head, row and column."
     )
@@ -209,12 +209,8 @@ def _default_style() -> Style:
 
 
 def _json_of(result: AttentionResult) -> str:
-    facts: dict[str, Any] = {
-        "model": result.model,
-        "version": result.version,
-        "source_tokens": result.source_tokens,
-        "target_tokens": result.target_tokens,
-    }
+    names = ("model", "version", "source_tokens", "target_tokens")
+    facts = {name: getattr(result, name) for name in names}
     for kind in Kind:
         weights = getattr(result, kind.value)
         facts[kind.value] = [

@@ -27,6 +27,7 @@ from seqserve.options import flag_of, option
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 
+_connection = partial(option, group="connection")
 OUTPUT = "output"
 """Group of the flags that choose what is printed."""
 SCORES = "return_scores"
@@ -107,71 +108,57 @@ class DecodingOptions(_DecodingFlags):
 class ConnectionOptions:
     """The server, the time for a call, and encryption."""
 
-    target: str = option(
-        DEFAULT_TARGET,
-        help="Address of the server, host:port, or of several: host:port,host:port.",
-        group="connection",
+    target: str = _connection(
+        DEFAULT_TARGET, help="Address of the server, host:port, or of several: host:port,host:port."
     )
-    timeout_s: float | None = option(
+    timeout_s: float | None = _connection(
         None,
         help="Seconds for each call and its retries, inf for no limit; by default"
         f" {DEFAULT_TIMEOUT_S:g}.",
         minimum=0.001,
-        group="connection",
     )
     # Less than in a program, for somebody may look at it.
-    connect_timeout_s: float = option(
+    connect_timeout_s: float = _connection(
         1.0,
         help="Seconds for which to try a server that was never reached, inf for no limit. One that"
         " was reached before is waited for as long as --timeout-s allows.",
         minimum=0,
-        group="connection",
     )
-    max_attempts: int | None = option(
+    max_attempts: int | None = _connection(
         None,
         help="Maximum number of attempts at a call while the server is busy or away; 1 never"
         " retries. By default only --timeout-s limits them, and a gateway makes 2.",
         minimum=1,
-        group="connection",
     )
-    connections: int | None = option(
+    connections: int | None = _connection(
         None,
         help="Maximum number of connections to each server; by default 8, and one until many calls"
         " are under way.",
         minimum=1,
-        group="connection",
     )
 
-    tls: bool = option(
-        False,
-        help="Encrypt the connection; every option --tls-... does so too.",
-        group="connection",
+    tls: bool = _connection(
+        False, help="Encrypt the connection; every option --tls-... does so too."
     )
-    tls_ca: Path | None = option(
+    tls_ca: Path | None = _connection(
         None,
         help="File of the authorities that may sign the server's certificate, PEM; by default the"
         " public ones.",
-        group="connection",
     )
     # Not --tls-certificate and --tls-key: a server on this machine has their variables.
-    tls_client_certificate: Path | None = option(
-        None,
-        help="File of the certificate for a server that requires one (mutual TLS), PEM.",
-        group="connection",
+    tls_client_certificate: Path | None = _connection(
+        None, help="File of the certificate for a server that requires one (mutual TLS), PEM."
     )
-    tls_client_key: Path | None = option(
-        None, help="File of the key of --tls-client-certificate, PEM.", group="connection"
+    tls_client_key: Path | None = _connection(
+        None, help="File of the key of --tls-client-certificate, PEM."
     )
-    tls_server_name: str | None = option(
-        None,
-        help="Name in the server's certificate; by default the host of --target.",
-        group="connection",
+    tls_server_name: str | None = _connection(
+        None, help="Name in the server's certificate; by default the host of --target."
     )
-    token_file: Path | None = option(
+    token_file: Path | None = _connection(
         None,
         help="File of the token for a server that requires one; SEQSERVE_TOKEN may hold the token"
         " itself.",
-        group="connection",
     )
     token: str | None = option(None, help="Token for a server that requires one.", secret=True)
 
@@ -187,9 +174,7 @@ class ConnectionOptions:
             yield client
 
     def settings(
-        self,
-        default_timeout_s: float = DEFAULT_TIMEOUT_S,
-        default_attempts: int | None = None,
+        self, default_timeout_s: float = DEFAULT_TIMEOUT_S, default_attempts: int | None = None
     ) -> dict[str, Any]:
         """Returns the arguments of a client."""
         attempts = default_attempts if self.max_attempts is None else self.max_attempts

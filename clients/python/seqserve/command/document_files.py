@@ -39,7 +39,6 @@ class SourceFile:
         r"""Opens a file, or standard input for -.
 
         Args:
-            path: Its path.
             encoding: Its encoding, unless a byte order mark tells.
             option: Begins the messages of errors, if the path is not standard input.
             newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
@@ -113,7 +112,6 @@ def document_output(
     Args:
         out: A file, which is complete when it is there, or None for standard output. Until then
             there is a journal in its folder.
-        source: The document.
         options: The options of the translation; a journal with other ones is of no use.
 
     Yields:

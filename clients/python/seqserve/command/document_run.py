@@ -10,7 +10,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from seqserve import Client
 from seqserve.arguments import WINDOW, GenerateOptions
@@ -23,12 +23,7 @@ from seqserve.results import Result
 
 A = TypeVar("A")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    before: list[Passage]
-    passage: Passage
+_Item: TypeAlias = tuple[list[Passage], Passage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +59,18 @@ class DocumentRun:
         rest: list[Passage] = []
         order = InOrder(self._items(passages, rest), WINDOW * self.concurrency)
         bulk = self.client.generate_bulk(
-            (source_of(item.passage) for item in order.sources()),
+            (source_of(passage) for _, passage in order.sources()),
             concurrency=self.concurrency,
             timeout_s=self.timeout_s,
             **self.call,
         )
         with closing(bulk), closing(order.restored(bulk)) as outcomes:
-            for item, outcome in outcomes:
-                for passage in item.before:
+            for (before, sent), outcome in outcomes:
+                for passage in before:
                     yield passage, None
                 if isinstance(outcome, CallError):
                     raise_if_fatal(outcome)
-                yield item.passage, outcome
+                yield sent, outcome
         for passage in rest:
             yield passage, None
 
@@ -87,7 +82,7 @@ class DocumentRun:
         before: list[Passage] = []
         for passage in passages:
             if self.writer.is_sent(passage):
-                yield _Item(before, passage)
+                yield before, passage
                 before = []
             else:
                 before.append(passage)

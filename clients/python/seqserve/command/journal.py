@@ -113,7 +113,6 @@ class JournalFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Deletes the file after a run without an error; closes it otherwise."""
         if kind is None:
             self.remove()
         else:

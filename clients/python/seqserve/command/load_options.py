@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -20,6 +21,9 @@ from seqserve.load.result import GOODPUT_TIMES
 from seqserve.options import flag_of, option
 from seqserve.requests import generate_request
 
+_arrivals = partial(option, group="how requests come")
+_limit = partial(option, group="limits")
+_output = partial(option, group="output")
 _HTTP_TARGET = "localhost:5000"
 DURATION_S = 10.0
 _WARM_UPS = 16
@@ -58,8 +62,7 @@ class LoadOptions(GenerateCallOptions):
         " the protocol of Triton and KServe over gRPC.",
     )
     input_name: str | None = option(
-        None,
-        help="With open-inference: the tensor for the text; by default the only one of texts.",
+        None, help="With open-inference: the tensor for the text; by default the only one of texts."
     )
     stream: bool = option(False, help="Ask for streams, and time their first token and pieces.")
     dataset_path: Path | None = option(
@@ -79,59 +82,41 @@ class LoadOptions(GenerateCallOptions):
     )
     seed: int = option(0, help="Of arrivals and the choice of texts; equal seeds, equal load.")
 
-    request_rate: float | None = option(
+    request_rate: float | None = _arrivals(
         None,
         help="Mean requests a second of an open loop, inf for all at once; for --find-rate the"
         " first rate, by default half of what is answered one at a time.",
         minimum=0.001,
-        group="how requests come",
     )
-    burstiness: float = option(
+    burstiness: float = _arrivals(
         1.0,
         help="Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process,"
         " less comes in bursts, more is steadier.",
         minimum=0.01,
         maximum=1000,
-        group="how requests come",
     )
-    max_concurrency: int | None = option(
-        None,
-        help="Maximum number of requests under way.",
-        minimum=1,
-        maximum=100_000,
-        group="how requests come",
+    max_concurrency: int | None = _arrivals(
+        None, help="Maximum number of requests under way.", minimum=1, maximum=100_000
     )
-    trace: Path | None = option(
-        None,
-        help="File of the moments at which requests come, in seconds, one a line.",
-        group="how requests come",
+    trace: Path | None = _arrivals(
+        None, help="File of the moments at which requests come, in seconds, one a line."
     )
-    processes: int = option(
-        1,
-        help="Processes that send, where one cannot keep up.",
-        minimum=1,
-        maximum=256,
-        group="how requests come",
+    processes: int = _arrivals(
+        1, help="Processes that send, where one cannot keep up.", minimum=1, maximum=256
     )
 
-    connections: int | None = option(
+    connections: int | None = _arrivals(
         None,
         help="Connections of each process to each server; by default one, and up to 8 if many calls"
         " are under way. Over HTTP each request under way has one.",
         minimum=1,
-        group="how requests come",
     )
 
-    find_rate: bool = option(
-        False,
-        help="Look for the highest rate at which --p99 holds.",
-        group="limits",
-    )
-    p99: float | None = option(
+    find_rate: bool = _limit(False, help="Look for the highest rate at which --p99 holds.")
+    p99: float | None = _limit(
         None,
         help="Milliseconds within which 99 of 100 requests must be answered, for --find-rate.",
         minimum=0.001,
-        group="limits",
     )
     timeout_s: float | None = option(
         None,
@@ -140,30 +125,23 @@ class LoadOptions(GenerateCallOptions):
         minimum=0.001,
         group="connection",
     )
-    goodput: list[str] = option(
+    goodput: list[str] = _limit(
         [],
         help="Count the requests within a time in milliseconds: ttft:200 (first token), tpot:20"
         " (each after it), e2el:1000 (whole answer).",
         metavar="TIME:MS",
-        group="limits",
     )
 
-    json: bool = option(False, help="Print the result as one JSON object.", group="output")
-    save_result: Path | None = option(
-        None, help="File to write the result to, JSON.", group="output"
+    json: bool = _output(False, help="Print the result as one JSON object.")
+    save_result: Path | None = _output(None, help="File to write the result to, JSON.")
+    save_detailed: bool = _output(
+        False, help="Write the times of every request to --save-result too."
     )
-    save_detailed: bool = option(
-        False, help="Write the times of every request to --save-result too.", group="output"
+    html: Path | None = _output(
+        None, help="File to write a page with plots to, which needs nothing else."
     )
-    html: Path | None = option(
-        None,
-        help="File to write a page with plots to, which needs nothing else.",
-        group="output",
-    )
-    compare: bool = option(
-        False,
-        help="Compare two files of --save-result instead, the second by the first.",
-        group="output",
+    compare: bool = _output(
+        False, help="Compare two files of --save-result instead, the second by the first."
     )
 
     def __post_init__(self) -> None:
@@ -267,13 +245,14 @@ class LoadOptions(GenerateCallOptions):
 
     def caller(self) -> Caller:
         """Makes what sends the requests."""
-        settings = self.settings()
-        tls, token = settings["tls"], settings["token"]
+        given = self.settings()
+        settings = {name: given[name] for name in ("tls", "token", "connections")}
         if self.backend in _OVER_HTTP:
             form = self.form()
-            if self.backend is Backend.LIBRETRANSLATE and token is not None:
-                form = replace(form, fields={**form.fields, "api_key": token})
-            return HttpCaller(self.address, form, tls=tls, token=token)
+            del settings["connections"]
+            if self.backend is Backend.LIBRETRANSLATE and settings["token"] is not None:
+                form = replace(form, fields={**form.fields, "api_key": settings["token"]})
+            return HttpCaller(self.address, form, **settings)
         request = generate_request("", **self.call())
         if self.backend is Backend.OPEN_INFERENCE:
             return OpenInferenceCaller(
@@ -283,15 +262,6 @@ class LoadOptions(GenerateCallOptions):
                 parameters=parameters_of(request.options),
                 input_name=self.input_name,
                 streamed=self.stream,
-                tls=tls,
-                token=token,
-                connections=self.connections,
+                **settings,
             )
-        return GrpcCaller(
-            self.address,
-            request,
-            streamed=self.stream,
-            tls=tls,
-            token=token,
-            connections=self.connections,
-        )
+        return GrpcCaller(self.address, request, streamed=self.stream, **settings)

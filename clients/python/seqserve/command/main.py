@@ -6,132 +6,111 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import NamedTuple
 
 from seqserve import __version__
 from seqserve.command import process
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(NamedTuple):
     """One command; its module is imported only when it runs."""
 
     module: str
-    """Module of the function that runs it."""
-    function: str = "main"
-    """Takes the arguments, a ``list[str]``, and returns the exit status."""
     help: str
     """What the command does, in one line."""
     extra: str = ""
     """Extra of the distribution with the dependencies; empty if it needs only the client."""
+    function: str = "main"
+    """Takes the arguments, a ``list[str]``, and returns the exit status."""
 
 
 _PARTS = ("grpcio", "protobuf", "numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "torch")
 COMMANDS = {
     "prepare": Command(
-        module="seqserve_model.prepare",
-        help="make one file of sentence pairs from a corpus",
-        extra="train",
+        "seqserve_model.prepare", "make one file of sentence pairs from a corpus", "train"
     ),
     "train": Command(
-        module="seqserve_model.command",
-        function="train",
-        help="train a model by a recipe (TOML)",
-        extra="train",
+        "seqserve_model.command", "train a model by a recipe (TOML)", "train", function="train"
     ),
     "evaluate": Command(
-        module="seqserve_model.command",
-        function="evaluate",
-        help="score a trained model: BLEU, chrF",
-        extra="train",
+        "seqserve_model.command", "score a trained model: BLEU, chrF", "train", function="evaluate"
     ),
     "export": Command(
-        module="seqserve_export.command",
-        help="turn a trained model into ONNX files, and prove them equal",
-        extra="train",
+        "seqserve_export.command",
+        "turn a trained model into ONNX files, and prove them equal",
+        "train",
     ),
     "import": Command(
-        module="seqserve_import.command",
-        help="turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
-        extra="import",
+        "seqserve_import.command",
+        "turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
+        "import",
     ),
     "shortlist": Command(
-        module="seqserve_export.shortlist.command",
-        help="let a model choose among probable translations only, so that it is faster",
-        extra="train",
+        "seqserve_export.shortlist.command",
+        "let a model choose among probable translations only, so that it is faster",
+        "train",
     ),
     "upgrade": Command(
-        module="seqserve_export.upgrade",
-        help="convert models that an older release wrote",
-        extra="train",
+        "seqserve_export.upgrade", "convert models that an older release wrote", "train"
     ),
-    "serve": Command(
-        module="seqserve_server.front.app",
-        help="serve exported models over gRPC",
-        extra="server",
-    ),
+    "serve": Command("seqserve_server.front.app", "serve exported models over gRPC", "server"),
     "generate": Command(
-        module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
+        "seqserve.command.generate", "generate from texts, or from the lines of a file"
     ),
     "translate": Command(
-        module="seqserve.command.translate",
-        help="translate documents: text, Markdown, HTML, subtitles, Word, JSON, PO",
-        extra="translate",
+        "seqserve.command.translate",
+        "translate documents: text, Markdown, HTML, subtitles, Word, JSON, PO",
+        "translate",
     ),
     "corpus": Command(
-        module="seqserve_server.corpus.command",
-        help="generate from every text of a corpus, without a server",
-        extra="server",
+        "seqserve_server.corpus.command",
+        "generate from every text of a corpus, without a server",
+        "server",
     ),
     "score": Command(
-        module="seqserve.command.analysis",
+        "seqserve.command.analysis",
+        "print the log-probability of every token of a target",
         function="score",
-        help="print the log-probability of every token of a target",
     ),
     "attention": Command(
-        module="seqserve.command.analysis",
-        function="attention",
-        help="draw which tokens a model attended to",
+        "seqserve.command.analysis", "draw which tokens a model attended to", function="attention"
     ),
     "plot": Command(
-        module="seqserve_plot.command",
-        help="draw positions, masks, attention, trainings, steps of the decoder",
-        extra="plot",
+        "seqserve_plot.command",
+        "draw positions, masks, attention, trainings, steps of the decoder",
+        "plot",
     ),
     "tokenize": Command(
-        module="seqserve.command.analysis",
+        "seqserve.command.analysis",
+        "show the tokens that a model divides a text into",
         function="tokenize",
-        help="show the tokens that a model divides a text into",
     ),
     "models": Command(
-        module="seqserve.command.models",
-        help="list, load and unload models of a server, or fetch some for it",
+        "seqserve.command.models", "list, load and unload models of a server, or fetch some for it"
     ),
     "load": Command(
-        module="seqserve.command.load",
-        help="send load to a server, and measure how long its answers take",
+        "seqserve.command.load", "send load to a server, and measure how long its answers take"
     ),
     "plan": Command(
-        module="seqserve.command.plan",
-        help="tell how many servers a rate needs, and what each of them needs",
+        "seqserve.command.plan", "tell how many servers a rate needs, and what each of them needs"
     ),
     "gateway": Command(
-        module="seqserve_gateway.command",
-        help="open a server to HTTP: JSON, and the forms of other translation services",
-        extra="gateway",
+        "seqserve_gateway.command",
+        "open a server to HTTP: JSON, and the forms of other translation services",
+        "gateway",
     ),
     "playground": Command(
-        module="seqserve_gateway.playground",
-        help="try models on a page in the browser, and look inside",
-        extra="playground",
+        "seqserve_gateway.playground",
+        "try models on a page in the browser, and look inside",
+        "playground",
     ),
     "token": Command(
-        module="seqserve.command.token",
-        help="make a token for a client of a server that requires one",
+        "seqserve.command.token", "make a token for a client of a server that requires one"
     ),
     "version": Command(
-        module="seqserve.command.main",
+        "seqserve.command.main",
+        "print the versions of seqserve and its dependencies",
         function="version",
-        help="print the versions of seqserve and its dependencies",
     ),
 }
 

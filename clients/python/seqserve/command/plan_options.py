@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from seqserve.errors import SeqserveError
 from seqserve.options import flag_of, option
 from seqserve.processes import available_cores
 
+_measured = partial(option, group="what is measured")
 _PROBES = 12
 """Loads of a search, more or less: `--duration` is their sum."""
 _LOAD = ("dataset_path", "burstiness", "processes", "seed")
@@ -52,40 +54,35 @@ class PlanOptions(GenerateCallOptions):
         maximum=1,
     )
 
-    target: str = option(
+    target: str = _measured(
         "",
         help="Address of the server to measure, host:port; by default one is started here for as"
         " long, which needs the extra server.",
-        group="what is measured",
     )
-    report: Path | None = option(
+    report: Path | None = _measured(
         None,
         help="Measure nothing: a file of `seqserve load --find-rate --p99 MS --save-result`.",
         # Its variable is one letter away from that of a port.
         has_variable=False,
-        group="what is measured",
     )
-    cores: int | None = option(
+    cores: int | None = _measured(
         None,
         help="Cores of the server that is measured, which each replica gets too; one that starts"
         " here is kept to as many, by default all of this machine.",
         minimum=1,
-        group="what is measured",
     )
     # Their variables are options of a server on this machine.
-    slots: int | None = option(
+    slots: int | None = _measured(
         None,
         help="Slots of the server that is started here; by default as `seqserve serve` chooses.",
         minimum=1,
         maximum=4096,
         has_variable=False,
-        group="what is measured",
     )
-    model_repository: Path | None = option(
+    model_repository: Path | None = _measured(
         None,
         help="Folder of models of the server that is started here; by default models.",
         has_variable=False,
-        group="what is measured",
     )
 
     duration: float = option(

@@ -35,15 +35,9 @@ class Progress:
         begin: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts to count.
+        """Starts to count ``unit``, a plural.
 
-        Args:
-            stream: The terminal.
-            unit: What is counted, in the plural.
-            is_shown: Whether anything is written.
-            total: How many there will be; None if that is not known.
-            begin: How many an earlier run has done.
-            clock: Seconds, from any origin.
+        An earlier run has done ``begin`` of them; ``total`` is None if nobody knows it.
         """
         self._total = total
         self._stream = stream
@@ -95,10 +89,9 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def outages_reported(before: Callable[[], object] = lambda: None) -> Generator[None, None, None]:
-    """Reports the outages of the servers of all clients on standard error, and their ends.
+    """Reports outages of the servers of all clients on standard error, and their ends.
 
-    Args:
-        before: Called before each report.
+    ``before`` is called before each report.
     """
     handler = _Reports(before)
     level, propagates = LOG.level, LOG.propagate

@@ -15,8 +15,7 @@ from seqserve.documents.passage import Passage, Translation, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
-from seqserve.results import Hypothesis, Piece, Result
-from seqserve.text_warnings import SourceWarning
+from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
 Outcome: TypeAlias = Result | CallError | None
 """The result of a passage or its own error; None for a passage that was not sent."""

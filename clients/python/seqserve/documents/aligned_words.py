@@ -34,9 +34,7 @@ class Word(NamedTuple):
 def words_of(translation: Translation, cuts: Sequence[int]) -> list[Word]:
     """Divides a translation into words; a word comes from where most of its characters do.
 
-    Args:
-        translation: The translation.
-        cuts: Places where words end too, in order.
+    Words end at ``cuts`` too, which are in order.
     """
     links = sorted(translation.alignment, key=lambda link: link.target_begin)
     begins = [link.target_begin for link in links]

@@ -65,9 +65,7 @@ def read_tag(
     """Reads a tag that begins an element.
 
     Args:
-        tag: The tag.
         syntax: How the document writes texts between tags.
-        languages: Of the document and its translation.
         is_text: Whether what is in the element is translated, so that its language changes.
 
     Returns:

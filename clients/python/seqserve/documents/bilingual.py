@@ -12,18 +12,11 @@ from seqserve.documents.syntax import Syntax
 
 
 def target(
-    source: Iterable[Piece],
-    syntax: Syntax,
-    *,
-    kept: str = "",
-    opening: str = "",
-    closing: str = "",
+    source: Iterable[Piece], syntax: Syntax, *, kept: str = "", opening: str = "", closing: str = ""
 ) -> Passage:
     """Returns the passage of a place for a translation.
 
     Args:
-        source: The text to translate.
-        syntax: How the document writes it.
         kept: What is in the place; it stays there without a translation.
         opening: What is written before a translation.
         closing: What is written after it.

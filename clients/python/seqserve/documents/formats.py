@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.passage import Parser
@@ -17,44 +17,36 @@ from seqserve.errors import OptionError
 class Format(Enum):
     """The format of a document."""
 
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    HTML = "html"
-    SRT = "srt"
-    VTT = "vtt"
-    JSON_LINES = "jsonl"
-    JSON = "json"
-    ARB = "arb"
-    PO = "po"
-    ANDROID = "android"
-    STRINGS = "strings"
-    XLIFF = "xliff"
-    CSV = "csv"
-    DOCX = "docx"
-    ODT = "odt"
-    EPUB = "epub"
+    TEXT = "text", "plain_text.parse", "", ".txt", ".text"
+    MARKDOWN = "markdown", "markdown.parse", ".md", ".markdown"
+    HTML = "html", "html.parse", ".html", ".htm", ".xhtml"
+    SRT = "srt", "subtitles.parse", ".srt"
+    VTT = "vtt", "subtitles.parse", ".vtt"
+    JSON_LINES = "jsonl", "json_files.parse_lines", ".jsonl", ".ndjson"
+    JSON = "json", "json_files.parse", ".json"
+    ARB = "arb", "json_files.parse_arb", ".arb"
+    PO = "po", "gettext.parse", ".po", ".pot"
+    ANDROID = "android", "app_strings.ANDROID.parse", ".xml"
+    STRINGS = "strings", "app_strings.parse_apple", ".strings"
+    XLIFF = "xliff", "xliff.parse", ".xliff", ".xlf"
+    CSV = "csv", "table.parse", ".csv", ".tsv"
+    DOCX = "docx", "office.DOCX.parse", ".docx"
+    ODT = "odt", "office.ODT.parse", ".odt"
+    EPUB = "epub", "html.parse_xhtml", ".epub"
+
+    parser: str
+    """What reads it: a function, or a method, of a module of this package."""
+    suffixes: tuple[str, ...]
+
+    def __new__(cls, value: str, parser: str, *suffixes: str) -> Self:
+        """Makes a format, whose value is its name on the command line."""
+        member = object.__new__(cls)
+        member._value_ = value
+        member.parser, member.suffixes = parser, suffixes
+        return member
 
 
-# What reads each format, and the suffixes of its files.
-_FORMATS: dict[Format, tuple[str, ...]] = {
-    Format.TEXT: ("plain_text.parse", "", ".txt", ".text"),
-    Format.MARKDOWN: ("markdown.parse", ".md", ".markdown"),
-    Format.HTML: ("html.parse", ".html", ".htm", ".xhtml"),
-    Format.SRT: ("subtitles.parse", ".srt"),
-    Format.VTT: ("subtitles.parse", ".vtt"),
-    Format.JSON_LINES: ("json_files.parse_lines", ".jsonl", ".ndjson"),
-    Format.JSON: ("json_files.parse", ".json"),
-    Format.ARB: ("json_files.parse_arb", ".arb"),
-    Format.PO: ("gettext.parse", ".po", ".pot"),
-    Format.ANDROID: ("app_strings.ANDROID.parse", ".xml"),
-    Format.STRINGS: ("app_strings.parse_apple", ".strings"),
-    Format.XLIFF: ("xliff.parse", ".xliff", ".xlf"),
-    Format.CSV: ("table.parse", ".csv", ".tsv"),
-    Format.DOCX: ("office.DOCX.parse", ".docx"),
-    Format.ODT: ("office.ODT.parse", ".odt"),
-    Format.EPUB: ("html.parse_xhtml", ".epub"),
-}
-_SUFFIXES = {suffix: kind for kind, (_, *suffixes) in _FORMATS.items() for suffix in suffixes}
+_SUFFIXES = {suffix: kind for kind in Format for suffix in kind.suffixes}
 ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
     Format.DOCX: (
         frozenset({"officeDocument", "header", "footer", "footnotes", "endnotes"}),
@@ -97,7 +89,7 @@ def parser_of(
     languages: Languages = UNKNOWN,
 ) -> Parser:
     """Imports the parser of a format, which may need a library."""
-    module, _, function = _FORMATS[kind][0].partition(".")
+    module, _, function = kind.parser.partition(".")
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"
     parse: Any = attrgetter(function)(import_module(f"seqserve.documents.{module}"))

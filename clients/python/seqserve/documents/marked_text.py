@@ -105,11 +105,7 @@ class MarkedText:
         return text
 
     def _add_point(
-        self,
-        element: Element,
-        marks: list[Mark],
-        write: Callable[[str], str],
-        behind: str,
+        self, element: Element, marks: list[Mark], write: Callable[[str], str], behind: str
     ) -> None:
         begin, markup = self._length, _markup(element, write)
         is_behind_space = self._ends_with_space() and begin > 0

@@ -33,10 +33,8 @@ def placed(
     one keeps those of the source.
 
     Args:
-        translation: The translation and its alignment.
         source: The text, without its markup.
         marks: Its markup: elements that are in no other, in order.
-        write: Writes text as the format wants it.
         lost: Gets the texts of the elements that keep the words of the source.
     """
     translation, places = without_kept(translation, source, marks)

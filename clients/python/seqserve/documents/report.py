@@ -18,7 +18,6 @@ class Report:
     """Counts the passages of a document, and names those that are left as they were."""
 
     def __init__(self) -> None:
-        """Starts with none."""
         self.translated = 0
         self.left = 0
         """Passages that a reader sees in the language of the source."""
@@ -84,7 +83,6 @@ class Report:
         }
 
     def __str__(self) -> str:
-        """Shows it as a line."""
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self._copied.items())
         copied = f"{self._copied.total():,} copied" + (f" ({reasons})" if reasons else "")
         warned = f", {self.warned:,} warned of" if self.warned else ""

@@ -38,7 +38,6 @@ class Node:
     def __init__(
         self, source: bytes, begin: int, name: str, attributes: Mapping[str, str] | None = None
     ) -> None:
-        """Begins at a byte of the source; the parser fills in the rest."""
         self.name = name
         self.attributes = attributes or _NO_ATTRIBUTES
         """By their names without prefixes."""
@@ -101,7 +100,6 @@ def read(
     """Reads a document; returns a node with all of it.
 
     Args:
-        source: The document.
         namespaces: Prefixes by which its elements are named, whatever the document writes; those of
             other namespaces are named without. None for names as they are, in a part of a document.
         blocks: Names of elements that are texts for themselves.

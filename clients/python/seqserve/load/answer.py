@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,11 +14,7 @@ REFUSALS = {"RESOURCE_EXHAUSTED", "HTTP 429"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What came back for one text; moments are of :func:`time.perf_counter`."""
-
-    first_at_s: float = math.inf
-    """The first message; the only one, where the answer is not streamed."""
+class _Received:
     gaps_s: tuple[float, ...] = ()
     """Seconds between the pieces of a stream."""
     tokens: int = 0
@@ -29,9 +26,22 @@ class Reply:
     """What the server said of the error."""
 
 
-def gaps_of(moments_s: Sequence[float]) -> tuple[float, ...]:
-    """Returns the times between moments."""
-    return tuple(after - before for before, after in pairwise(moments_s))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(_Received):
+    """What came back for one text; moments are of :func:`time.perf_counter`."""
+
+    first_at_s: float = math.inf
+    """The first message; the only one, where the answer is not streamed."""
+
+    @classmethod
+    def at(cls, moments_s: Sequence[float], tokens: int = 0, source_tokens: int = 0) -> Self:
+        """Returns the reply whose pieces came at some moments; without a piece it came now."""
+        return cls(
+            first_at_s=moments_s[0] if moments_s else time.perf_counter(),
+            gaps_s=tuple(after - before for before, after in pairwise(moments_s)),
+            tokens=tokens,
+            source_tokens=source_tokens,
+        )
 
 
 class Caller(Protocol):
@@ -48,7 +58,7 @@ class Caller(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(_Received):
     """One request. Times are seconds since it was due."""
 
     due_s: float
@@ -60,14 +70,6 @@ class Answer:
     """The first message; the only one, where the answer is not streamed."""
     total_s: float = math.inf
     """The complete answer; infinite where it failed."""
-    gaps_s: tuple[float, ...] = ()
-    """Between the pieces of a stream."""
-    tokens: int = 0
-    source_tokens: int = 0
-    error: str = ""
-    """Name of the status; empty where it went well."""
-    details: str = ""
-    """What the server said of the error."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:

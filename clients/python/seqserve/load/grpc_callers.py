@@ -23,31 +23,29 @@ from seqserve._transport.connection import Connection
 from seqserve._transport.status import error_of_call
 from seqserve.arguments import MAX_MESSAGE_BYTES
 from seqserve.errors import OptionError, Unreachable
-from seqserve.load.answer import Reply, gaps_of
+from seqserve.load.answer import Reply
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
-from seqserve.tls import TLS
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 _CONNECT_S = 10.0
 
 
 class ChannelCaller(ABC):
-    """Calls one server, or several in turn; every call counts, so none is repeated."""
+    """Calls one server, or several in turn; every call counts, so none is repeated.
 
-    def __init__(
-        self, target: str, tls: TLS | None, token: str | None, connections: int | None
-    ) -> None:
-        self._target, self._tls, self._token = target, tls, token
-        self._connections = connections
+    Settings are ``tls``, ``token`` and ``connections``, as :class:`.Connection` takes them.
+    """
+
+    def __init__(self, target: str, streamed: bool, **settings: Any) -> None:
+        self._target, self._streamed, self._settings = target, streamed, settings
 
     async def __aenter__(self) -> Self:
-        connection = Connection(
-            self._target, MAX_MESSAGE_BYTES, self._tls, self._token, connections=self._connections
-        )
+        connection = Connection(self._target, MAX_MESSAGE_BYTES, **self._settings)
         self._metadata = connection.metadata()
         self._channels = AsyncChannels(connection, self._stub_of)
         try:
-            await asyncio.wait_for(self._channels.connect(self._connections or 1), _CONNECT_S)
+            number = self._settings.get("connections") or 1
+            await asyncio.wait_for(self._channels.connect(number), _CONNECT_S)
             place = self._channels.place()
             await self._begin(place.stubs)
             place.leave()
@@ -100,13 +98,10 @@ class GrpcCaller(ChannelCaller):
         request: generation_pb2.GenerateRequest,
         *,
         streamed: bool = False,
-        tls: TLS | None = None,
-        token: str | None = None,
-        connections: int | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__(target, tls, token, connections)
+        super().__init__(target, streamed, **settings)
         self._request = request
-        self._streamed = streamed
 
     def _stub_of(self, channel: Any) -> Any:
         return generation_pb2_grpc.GenerationServiceStub(channel)
@@ -121,7 +116,7 @@ class GrpcCaller(ChannelCaller):
         if self._streamed:
             return await self._stream(stub.GenerateStream(request, **call))
         response = await stub.Generate(request, **call)
-        return _reply_of(response, time.perf_counter())
+        return Reply.at([], response.generated_tokens, response.source_tokens)
 
     async def _stream(self, messages: Any) -> Reply:
         at_s: list[float] = []
@@ -133,17 +128,7 @@ class GrpcCaller(ChannelCaller):
                 at_s.append(time.perf_counter())
         if result is None:
             return Reply(error="INTERNAL", details="the stream ended without a result")
-        gaps_s = gaps_of(at_s)
-        return _reply_of(result, at_s[0] if at_s else time.perf_counter(), gaps_s)
-
-
-def _reply_of(response: Any, first_at_s: float, gaps_s: tuple[float, ...] = ()) -> Reply:
-    return Reply(
-        first_at_s=first_at_s,
-        gaps_s=gaps_s,
-        tokens=response.generated_tokens,
-        source_tokens=response.source_tokens,
-    )
+        return Reply.at(at_s, result.generated_tokens, result.source_tokens)
 
 
 Request = open_inference_pb2.ModelInferRequest
@@ -164,17 +149,15 @@ class OpenInferenceCaller(ChannelCaller):
         parameters: Mapping[str, Any],
         input_name: str | None = None,
         streamed: bool = False,
-        tls: TLS | None = None,
-        token: str | None = None,
-        connections: int | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__(target, tls, token, connections)
+        super().__init__(target, streamed, **settings)
         self._request = Request(model_name=model, model_version=str(version) if version else "")
         for name, value in parameters.items():
             setattr(self._request.parameters[name], _KINDS[type(value)], value)
         if streamed:
             self._request.parameters["stream"].bool_param = True
-        self._input_name, self._streamed = input_name, streamed
+        self._input_name = input_name
 
     def _stub_of(self, channel: Any) -> Any:
         return open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -200,7 +183,7 @@ class OpenInferenceCaller(ChannelCaller):
         if self._streamed:
             return await _pieces_of(stub.ModelStreamInfer(iter([request]), **call))
         await stub.ModelInfer(request, **call)
-        return Reply(first_at_s=time.perf_counter())
+        return Reply.at([])
 
 
 async def _pieces_of(messages: Any) -> Reply:
@@ -211,7 +194,7 @@ async def _pieces_of(messages: Any) -> Reply:
             return Reply(error="UNKNOWN", details=message.error_message)
         if _has_text(message.infer_response):
             at_s.append(time.perf_counter())
-    return Reply(first_at_s=at_s[0] if at_s else time.perf_counter(), gaps_s=gaps_of(at_s))
+    return Reply.at(at_s)
 
 
 def _has_text(response: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from seqserve.address import is_local
 from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
-from seqserve.load.answer import Reply, gaps_of
+from seqserve.load.answer import Reply
 from seqserve.tls import TLS
 
 _HEAD_END = b"\r\n\r\n"
@@ -195,8 +195,7 @@ class HttpCaller:
 
 
 async def _post(connection: HttpConnection, path: str, facts: Mapping[str, Any]) -> Reply:
-    answer = await connection.post(path, facts)
-    return _reply(answer, time.perf_counter())
+    return _reply(await connection.post(path, facts), [])
 
 
 async def _stream(connection: HttpConnection, path: str, facts: Mapping[str, Any]) -> Reply:
@@ -206,22 +205,16 @@ async def _stream(connection: HttpConnection, path: str, facts: Mapping[str, Any
         if name == "error":
             reply = Reply(error=data.get("code", "INTERNAL"), details=data.get("detail", ""))
         elif "result" in data:
-            gaps_s = gaps_of(at_s)
-            first_at_s = at_s[0] if at_s else time.perf_counter()
-            reply = _reply(data["result"], first_at_s, gaps_s)
+            reply = _reply(data["result"], at_s)
         else:
             at_s.append(time.perf_counter())
     return reply
 
 
-def _reply(answer: Any, first_at_s: float, gaps_s: tuple[float, ...] = ()) -> Reply:
+def _reply(answer: Any, at_s: list[float]) -> Reply:
     facts = answer if isinstance(answer, dict) else {}
-    return Reply(
-        first_at_s=first_at_s,
-        gaps_s=gaps_s,
-        tokens=int(facts.get("generated_tokens", 0)),
-        source_tokens=int(facts.get("source_tokens", 0)),
-    )
+    counts = (int(facts.get(name, 0)) for name in ("generated_tokens", "source_tokens"))
+    return Reply.at(at_s, *counts)
 
 
 def _details(body: str) -> str:

@@ -78,11 +78,7 @@ class Load:
             await closed_loop(caller, sources, min(warm_ups, _WARM_UPS_AT_ONCE), self.timeout_s)
 
     async def send(
-        self,
-        caller: Caller,
-        share: Share,
-        began_s: float,
-        answered: Callable[[Answer], None],
+        self, caller: Caller, share: Share, began_s: float, answered: Callable[[Answer], None]
     ) -> list[Answer]:
         """Sends what falls to one process."""
         if not self.is_closed:

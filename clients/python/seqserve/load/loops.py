@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import select
 import selectors
 import time
@@ -38,19 +39,17 @@ async def call(
     at_s = began_s + due_s
     sent_s = time.perf_counter() - at_s
     reply = await caller.send(source, max(0.0, timeout_s - sent_s))
-    if reply.error:
-        return Answer(
-            due_s=due_s, late_s=late_s, sent_s=sent_s, error=reply.error, details=reply.details
-        )
     return Answer(
         due_s=due_s,
         late_s=late_s,
         sent_s=sent_s,
         first_s=reply.first_at_s - at_s,
-        total_s=time.perf_counter() - at_s,
+        total_s=math.inf if reply.error else time.perf_counter() - at_s,
         gaps_s=reply.gaps_s,
         tokens=reply.tokens,
         source_tokens=reply.source_tokens,
+        error=reply.error,
+        details=reply.details,
     )
 
 

@@ -44,10 +44,7 @@ def p99_ms(answers: Sequence[Answer]) -> float:
 def highest_rate(probe: Callable[[float], Probe], first_per_s: float) -> list[Probe]:
     """Doubles a rate until it breaks the limit, or halves it until it holds, and then bisects.
 
-    A rate that breaks the limit is tried again, and holds if it holds then.
-
-    Returns:
-        All probes, in the order in which they were made.
+    A rate that breaks the limit is tried again, and holds if it holds then. Returns all probes.
     """
     probes: list[Probe] = []
 

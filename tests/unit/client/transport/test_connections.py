@@ -42,7 +42,7 @@ def transport_to(target: str, **settings: Any) -> Iterator[GrpcTransport]:
 
 def is_settled(transport: Any) -> bool:
     """Whether the last connection takes calls: its server has answered."""
-    opening = transport._channels._opening
+    opening = transport._opening
     return opening is None or opening.check.done()
 
 

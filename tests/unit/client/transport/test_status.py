@@ -6,7 +6,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from seqserve._transport.status import METADATA_KEY, Details, error_of, max_bytes_of, read_details
+from seqserve._transport.status import METADATA_KEY, error_of, max_bytes_of, read_details
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -139,24 +139,24 @@ def retry_info(seconds: int, nanos: int) -> error_details_pb2.RetryInfo:
 @pytest.mark.parametrize(
     ("data", "details"),
     [
-        (encode(), Details()),
-        (encode(bad_request("source")), Details(field="source")),
-        (encode(bad_request("version", "source")), Details(field="version")),
-        (encode(bad_request()), Details()),
-        (encode(retry_info(1, 500_000_000)), Details(retry_after_s=1.5)),
-        (encode(retry_info(-1, 0)), Details(retry_after_s=0.0)),
+        (encode(), {}),
+        (encode(bad_request("source")), {"field": "source"}),
+        (encode(bad_request("version", "source")), {"field": "version"}),
+        (encode(bad_request()), {}),
+        (encode(retry_info(1, 500_000_000)), {"retry_after_s": 1.5}),
+        (encode(retry_info(-1, 0)), {"retry_after_s": 0.0}),
         (
             encode(bad_request("source"), retry_info(2, 0)),
-            Details(field="source", retry_after_s=2.0),
+            {"field": "source", "retry_after_s": 2.0},
         ),
         (
             encode(error_details_pb2.ErrorInfo(reason="NO_SCORER", domain="seqserve")),
-            Details(reason="NO_SCORER"),
+            {"reason": "NO_SCORER"},
         ),
-        (encode(error_details_pb2.DebugInfo(detail="unknown here")), Details()),
-        (b"", Details()),
-        (b"\x1a\x7f", Details()),
+        (encode(error_details_pb2.DebugInfo(detail="unknown here")), {}),
+        (b"", {}),
+        (b"\x1a\x7f", {}),
     ],
 )
-def test_reads_what_googleapis_writes(data: bytes, details: Details) -> None:
+def test_reads_what_googleapis_writes(data: bytes, details: dict[str, object]) -> None:
     assert read_details(data) == details
