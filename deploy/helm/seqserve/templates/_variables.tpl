@@ -29,11 +29,14 @@ SEQSERVE_TOKENS: /secrets/tokens/tokens
 {{- if .Values.tokens.lines }}{{ include "seqserve.name" . }}-tokens{{ else }}{{ .Values.tokens.secret }}{{ end }}
 {{- end }}
 
-{{/* MiB of a server: of the front, answers, kept answers and versions. docs/deploy.md, Memory. */}}
+{{/* MiB of a server: of its fronts, answers, kept answers and versions. docs/deploy.md, Memory and Many cores. */}}
 {{- define "seqserve.memoryMi" -}}
 {{- $options := .Values.options }}
 {{- $answers := $options.SEQSERVE_MAX_ANSWER_MB | default 256 | int }}
 {{- $kept := $options.SEQSERVE_CACHE_MB | default 0 | int }}
-{{- $versions := mul .Values.memory.versions .Values.memory.versionMi }}
-{{- add 128 $answers $kept $versions }}
+{{- $cores := .Values.cores | int }}
+{{- $fronts := $options.SEQSERVE_FRONT_PROCESSES | default (gt $cores 4 | ternary (min 8 (add 1 (div (sub $cores 2) 3))) 1) | int }}
+{{- $processes := $options.SEQSERVE_ENGINE_PROCESSES | default (gt $cores 4 | ternary (div (add $cores 1) 2) 1) | int }}
+{{- $versions := mul .Values.memory.versions .Values.memory.versionMi $processes }}
+{{- add 48 (mul 80 $fronts) $answers $kept $versions }}
 {{- end }}
