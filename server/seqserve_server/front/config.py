@@ -275,10 +275,9 @@ class ServeOptions:
 
     def front_count(self) -> int:
         """Returns the number of front processes; if not given, it follows from the cores."""
-        if self.front_processes is not None:
-            return self.front_processes
         further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
-        return min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
+        by_cores = min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
+        return self.front_processes or by_cores
 
     def slot_count(self) -> int:
         """Returns the number of slots; if not given, it follows from the workers."""
