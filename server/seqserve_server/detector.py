@@ -33,14 +33,10 @@ class Detector:
         self._compared = self._known
 
     def confidences(self, text: str, languages: Collection[str]) -> dict[str, float]:
-        """Returns how probable each language is, the most probable first.
+        """Returns the probability of each language, the most probable first.
 
-        Args:
-            text: The text.
-            languages: Codes of ISO 639-1; those that the library does not know are left out.
-
-        Returns:
-            Numbers that sum to 1; none where the text has nothing by which to tell its language.
+        They sum to 1, and there are none if the text does not tell. Codes of ISO 639-1 that the
+        library does not know are left out.
         """
         labels = {_OTHER_CODES.get(code, code): code for code in sorted(languages)}
         compared = labels.keys() & self._known

@@ -9,8 +9,7 @@ from tests.clock import Clock
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
-from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.queue.scheduler import PATIENCE_S, SHARE, Scheduler
 from seqserve_server.engine.request import Request
 
 WORKERS, SLOTS = 2, 16

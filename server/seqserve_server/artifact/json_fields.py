@@ -11,17 +11,7 @@ from seqserve_server.contract.errors import ArtifactError
 
 
 def build(kind: Any, values: Any, path: str, prefix: str = "") -> Any:
-    """Builds a dataclass of a kind.
-
-    Args:
-        kind: The dataclass.
-        values: What the JSON holds.
-        path: Names the file.
-        prefix: Of the names of its fields in messages.
-
-    Raises:
-        ArtifactError: The values do not fit; the message names the field.
-    """
+    """Builds a dataclass from JSON; ArtifactError names the file, ``path``, and the wrong field."""
     if not isinstance(values, dict):
         raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")
     hints = typing.get_type_hints(kind)

@@ -145,9 +145,7 @@ class Manifest:
     def load(cls, folder: Path) -> Manifest:
         """Reads the manifest of ``folder`` and checks the hash of every file.
 
-        Raises:
-            ArtifactError: The manifest is missing, malformed or of an unknown format, or a file is
-                missing or differs from its hash; the message names the field or the file.
+        Raises ArtifactError, which names the field or the file that is wrong.
         """
         manifest = cls.read(folder)
         for name, digest in manifest.files.items():
@@ -170,9 +168,7 @@ class Manifest:
     def parse(cls, content: bytes, label: str) -> Manifest:
         """Reads the manifest from the bytes of its file, which errors call ``label``.
 
-        Raises:
-            ArtifactError: It is too large, malformed or of an unknown format; the message names the
-                field.
+        Raises ArtifactError, which names the field that is wrong.
         """
         if len(content) > _MAX_BYTES:
             raise ArtifactError(f"{label}: is larger than {_MAX_BYTES >> 20} MiB")

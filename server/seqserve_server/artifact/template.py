@@ -41,14 +41,9 @@ class Template:
         return {"source": self.source_languages, "target": self.target_languages}
 
     def code_of(self, role: str, code: str) -> str | None:
-        """Finds the code of a language as this template has it.
+        """Finds the code that this template has for a language; None if it is unknown or ambiguous.
 
-        Args:
-            role: ``source`` or ``target``.
-            code: Any code that stands for the language.
-
-        Returns:
-            None if the model does not know the language, or several that the code may mean.
+        ``role`` is ``source`` or ``target``.
         """
         return code_among(code, self.languages[role], self.aliases)
 

@@ -18,11 +18,7 @@ _NEVER_RECOMMENDED = ("terms", "glossary")
 
 
 def check_recommended(generation: Mapping[str, Any]) -> None:
-    """Checks what a model recommends for requests that do not set it, as its manifest has it.
-
-    Raises:
-        InvalidRequest: There is no such option, no model may recommend it, or its value is wrong.
-    """
+    """Checks what a model recommends for requests that do not set it, as its manifest has it."""
     options = generation_pb2.GenerationOptions()
     for name, value in generation.items():
         if name not in DECLARATIONS or name in _NEVER_RECOMMENDED:

@@ -1,21 +1,4 @@
-"""Errors of the service; :mod:`seqserve_server.front.telemetry.call_record` has the status of each.
-
-ServiceError
-├── InvalidRequest     a field of the request is wrong; .field names it
-├── ModelNotFound      no such model or version
-├── QueueFull          the queue is full; .bound tells which bound, .retry_after_s when to retry
-├── DeadlinePassed     the deadline passed; .where is the stage
-├── ModelUnavailable   the model is loading or draining, or its engine restarts
-├── ModelNotLoaded     the model failed to load or was unloaded; waiting does not help
-├── NoScorer           the model can neither score targets nor show attention
-├── Draining           the server is shutting down
-├── Unauthenticated    no token or an unknown one
-├── PermissionDenied   a token that does not allow the call
-└── EngineFault        an internal error
-ArtifactError          an artifact is damaged or invalid; raised when it is loaded
-ProviderError          the execution provider is not available
-StartupError           the server cannot start: a port is taken, no model is sound
-"""
+"""Errors of the service; :mod:`~seqserve_server.front.telemetry.call_record` has their status."""
 
 from __future__ import annotations
 
@@ -45,7 +28,6 @@ class ServiceError(SeqserveError):
     """The message, with the names of fields in braces; empty if the argument is the message."""
 
     def __str__(self) -> str:
-        """Returns the message."""
         return self.template.format_map(vars(self)) if self.template else super().__str__()
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -63,29 +63,23 @@ class TopTokens:
     __slots__ = ("log_probabilities", "token_ids")
 
     def __init__(self, pairs: Iterable[tuple[int, float]] = ()) -> None:
-        """Copies pairs."""
         listed = list(pairs)
         self.token_ids = array("i", [token_id for token_id, _ in listed])
         self.log_probabilities = array("d", [value for _, value in listed])
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
-        """Returns each token with its log-probability."""
         return zip(self.token_ids, self.log_probabilities, strict=True)
 
     def __getitem__(self, index: int) -> tuple[int, float]:
-        """Returns one token with its log-probability."""
         return self.token_ids[index], self.log_probabilities[index]
 
     def __len__(self) -> int:
-        """Counts the tokens."""
         return len(self.token_ids)
 
     def __repr__(self) -> str:
-        """Writes it as a list of pairs."""
         return repr(list(self))
 
     def __eq__(self, other: object) -> bool:
-        """Compares with others, or with a list of pairs."""
         return list(self) == list(other) if isinstance(other, TopTokens | list) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from itertools import chain
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
 
@@ -118,19 +119,7 @@ class StatsReply(NamedTuple):
     @classmethod
     def total(cls, replies: Sequence[StatsReply]) -> StatsReply:
         """Adds up the replies of several engines."""
-        stats = EngineStats()
-        for reply in replies:
-            stats.add(reply.stats)
-        return cls(
-            queue_depth=sum(reply.queue_depth for reply in replies),
-            low_queue_depth=sum(reply.low_queue_depth for reply in replies),
-            slots_in_use=sum(reply.slots_in_use for reply in replies),
-            heartbeats=tuple(chain.from_iterable(reply.heartbeats for reply in replies)),
-            gpu_used_bytes=sum(reply.gpu_used_bytes for reply in replies),
-            gpu_total_bytes=sum(reply.gpu_total_bytes for reply in replies),
-            gpu_unrecorded_steps=sum(reply.gpu_unrecorded_steps for reply in replies),
-            stats=stats,
-        )
+        return cls(*(reduce(add, values) for values in zip(*replies, strict=True)))
 
 
 Message: TypeAlias = (
@@ -168,7 +157,6 @@ class Frames:
     """Divides bytes that arrive in pieces of any size into the bodies of :func:`frame`."""
 
     def __init__(self) -> None:
-        """Starts with no bytes."""
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[bytearray]:
@@ -190,7 +178,6 @@ class MessageDecoder:
     """Decodes messages from bytes that arrive in pieces of any size."""
 
     def __init__(self) -> None:
-        """Starts with no bytes."""
         self._frames = Frames()
 
     def feed(self, data: bytes) -> list[Message]:

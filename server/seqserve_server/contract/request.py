@@ -118,10 +118,9 @@ class GenerateSpec(RequestSpec):
         return self.streamed and self.options.rows == 1
 
     def lacks_attention(self, timeline: Timeline) -> bool:
-        """Tells whether an answer to this request needs a second one for its attention.
+        """Tells whether an answer with this timeline needs a second request for its attention.
 
-        Args:
-            timeline: That of the answer; a request that never started has attended to nothing.
+        A request that never started has attended to nothing.
         """
         is_first = self.answer is None
         return is_first and self.options.needs_attention and timeline.encode_began_s > 0.0

@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, fields
 
 from seqserve_server.contract.errors import Stage
 from seqserve_server.contract.events import StopReason
@@ -43,10 +42,12 @@ class Histogram:
         self._sum += value * count
         return bucket
 
-    def add(self, other: Histogram) -> None:
+    def __add__(self, other: Histogram) -> Histogram:
         """Adds the counts of a histogram with the same bounds."""
-        self._counts = [mine + more for mine, more in zip(self._counts, other._counts, strict=True)]
-        self._sum += other._sum
+        total = Histogram(self._bounds)
+        total._counts = [a + b for a, b in zip(self._counts, other._counts, strict=True)]
+        total._sum = self._sum + other._sum
+        return total
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
         """Returns the cumulative counts by upper bound, as Prometheus wants them, and the sum."""
@@ -103,21 +104,10 @@ class EngineStats:
         default_factory=lambda: {reason.value: 0 for reason in StopReason}
     )
 
-    def add(self, other: EngineStats) -> None:
+    def __add__(self, other: EngineStats) -> EngineStats:
         """Adds the statistics of another engine."""
-        for name, histogram in other.histograms.items():
-            self.histograms[name].add(histogram)
-        _add(self.totals, other.totals)
-        _add(self.deadlines, other.deadlines)
-        _add(self.stops, other.stops)
-
-
-Number = TypeVar("Number", int, float)
-
-
-def _add(to: dict[str, Number], other: dict[str, Number]) -> None:
-    for name, value in other.items():
-        to[name] += value
+        pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
+        return EngineStats(*({name: a[name] + b[name] for name in a} for a, b in pairs))
 
 
 LOOKUPS = ("hit", "joined", "miss")

@@ -165,7 +165,7 @@ class CorpusOptions(DecodingOptions):
             workers=workers,
             slots=self.slots,
             glossaries=None if self.glossaries is None else str(self.glossaries.resolve()),
-            request=template_of(set_options).SerializeToString(),  # type: ignore[arg-type]
+            template=template_of(set_options),  # type: ignore[arg-type]
         )
 
     def engines(self, folder: Path) -> list[EngineSettings]:

@@ -27,13 +27,8 @@ class EngineSettings:
     workers: int
     slots: int | None
     glossaries: str | None
-    request: bytes
-    """The request of every text, without the text, as a message."""
-
-    @property
-    def template(self) -> GenerateRequest:
-        """The request of every text, without the text."""
-        return GenerateRequest.FromString(self.request)
+    template: GenerateRequest
+    """The request of every text, without the text."""
 
 
 class Pool(Protocol):

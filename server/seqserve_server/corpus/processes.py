@@ -28,11 +28,7 @@ class ProcessPool:
     """Processes with an engine each; a context manager that ends them."""
 
     def __init__(self, settings: Sequence[EngineSettings]) -> None:
-        """Starts a process for each of some settings, and waits until all have loaded the model.
-
-        Raises:
-            SeqserveError: The model cannot be loaded.
-        """
+        """Starts a process for each of some settings, and waits until all have loaded the model."""
         self._processes: list[_EngineProcess] = []
         try:
             for each in settings:

@@ -64,16 +64,14 @@ class RayPool:
         """Connects to a cluster, starts actors, and waits until one of them has loaded the model.
 
         Args:
-            address: Of the cluster, ``host:port``; ``auto`` for that of this machine, ``local`` for
-                a new one that ends with this process.
+            address: ``host:port``; ``auto`` for the cluster of this machine, ``local`` for a new
+                one that ends with this process.
             settings: Of each engine; each worker takes a CPU of the cluster.
             engines: How many engines; None for as many as the cluster has CPUs for.
             report: Tells that the run waits for the cluster.
 
-        Raises:
-            ModuleNotFoundError: Ray is not installed.
-            OptionError: There is no such cluster, or it has too few CPUs.
-            SeqserveError: The model cannot be loaded.
+        Raises ModuleNotFoundError without Ray, and OptionError if there is no such cluster or it
+        has too few CPUs.
         """
         # Ray reads it when it is imported: it is to report nothing to its makers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

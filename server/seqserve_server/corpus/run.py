@@ -44,26 +44,20 @@ class CorpusRun:
         self.answered = sum(1 for _ in _known(self._journal, self._corpus.places()))
 
     def answer(self, pool: Pool, progress: Progress) -> None:
-        """Answers all places that have no answer yet.
-
-        Raises:
-            SeqserveError: It cannot go on; what the journal has is not lost.
-        """
+        """Answers all places that have no answer yet; an error loses nothing of the journal."""
         rest = islice(self._corpus.places(), self.answered, None)
         chunks = in_order(pool, _chunks(rest), _texts)
         with closing(chunks):
             for chunk, answers in chunks:
                 entries = zip(chunk, _placed(chunk, answers), strict=True)
-                self._journal.append(*(_entry(each, answer) for each, answer in entries))
+                self._journal.append(
+                    *([key_of(each.text).hex(), *answer] for each, answer in entries)
+                )
                 self.answered += len(chunk)
                 progress.advance(len(chunk))
 
     def write(self) -> int:
-        """Writes the output, and next to it a list of what failed, if anything has.
-
-        Returns:
-            How many places failed.
-        """
+        """Writes the output, and beside it a list of what failed; returns their number."""
         count = 0
         if any(answer.fault for answer in self._answers()):
             with written_whole(self._list, "w") as file:
@@ -83,11 +77,7 @@ class CorpusRun:
 
 
 def failures_of(out: Path) -> Path:
-    """Returns the file that lists what failed.
-
-    Raises:
-        OptionError: There is one by that name that no run has written.
-    """
+    """Returns the file that lists what failed; OptionError if another file has its name."""
     place = out.with_name(f"{out.name}.failed")
     reason = "is no list of texts that failed, which belongs there; move it away"
     try:
@@ -119,10 +109,6 @@ def _is_answer(entry: list[Any]) -> bool:
     return (
         isinstance(text, str | None) and isinstance(score, float | None) and isinstance(fault, str)
     )
-
-
-def _entry(place: Place, answer: Answer) -> list[object]:
-    return [key_of(place.text).hex(), *answer]
 
 
 def _chunks(places: Iterable[Place]) -> Generator[list[Place], None, None]:
@@ -160,10 +146,8 @@ def in_order(
 ) -> Generator[tuple[C, list[Answer]], None, None]:
     """Yields chunks with the answers to their texts, in the order of the chunks.
 
-    Only so many chunks are read ahead as keep the engines busy.
-
-    Raises:
-        SeqserveError: The pool has failed; what was yielded before is answered.
+    Only so many chunks are read ahead as keep the engines busy. If the pool fails, what was yielded
+    before is answered.
     """
     waiting: deque[tuple[C, Future[list[Answer]]]] = deque()
     for chunk in chunks:

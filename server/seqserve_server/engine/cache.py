@@ -139,10 +139,7 @@ class SlotCache:
     def branch(self, sources: Array, targets: Array, shared: Array) -> None:
         """Copies the targets of rows over other rows of the same source.
 
-        Args:
-            sources: Rows, any of them more than once.
-            targets: As many rows, none of them among the sources.
-            shared: How many tokens each two of them have read alike, from the first one on.
+        No target is among the sources. Each pair has read its first ``shared`` tokens alike.
         """
         self._target.branch(sources, targets, shared, self.lengths[sources])
         self.lengths[targets] = self.lengths[sources]
@@ -170,14 +167,10 @@ class SlotCache:
             self._candidate_step.forget_masks()
 
     def limit(self, row: int, candidates: Array | None) -> None:
-        """Lets a row choose among some tokens only in all steps from now on; None for all.
+        """Lets a row choose among some token ids ``[N]``, rising, from now on; None for all.
 
         Its log-probabilities are then shares of the probability that these tokens have together.
-
-        Args:
-            row: The row.
-            candidates: Token ids ``[N]``, rising, at least one; the same object for rows that
-                share them.
+        Rows that share candidates pass the same object.
         """
         self._candidate_step.candidates.put(row, candidates)
 
@@ -191,12 +184,7 @@ class SlotCache:
         return self._masks.by_row.get(row, ())
 
     def set_outputs(self, *, top_k: int, logits: bool) -> None:
-        """Sets what the next steps compute for every row, beside its next token.
-
-        Args:
-            top_k: How many top tokens to list; at most all tokens are.
-            logits: Whether to return the logits of all tokens.
-        """
+        """Sets what the next steps compute for every row: some top tokens, and all logits."""
         self.top_k = min(top_k, MAX_TOP_K, self.vocabulary_size)
         self.num_logits = self.vocabulary_size if logits else 0
         self._sizes = None

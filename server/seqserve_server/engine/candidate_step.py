@@ -61,14 +61,10 @@ class CandidateBlock:
         weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates room; memory is touched when it is first written.
+        """Allocates room for ``capacity`` tokens; memory is touched when it is first written.
 
-        Args:
-            capacity: The most tokens of all groups.
-            slots: The most rows that share a set.
-            tables: Weights that a step is given of each candidate.
-            weights_of: Gathers them for groups of tokens ``[K, 64]``, an array for each table.
-            allowed_shape: That of the runtime.
+        At most ``slots`` rows share a set. ``weights_of`` gathers the weights of groups of tokens
+        ``[K, 64]``, an array for each table.
         """
         self._allowed_shape = allowed_shape
         self._weights_of = weights_of
@@ -90,14 +86,9 @@ class CandidateBlock:
         self._placed: dict[int, _Placed] = {}
 
     def place(self, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]) -> bool:
-        """Gives each set groups of its own, in which it is multiplied with its rows.
+        """Gives each set ``[N]`` groups of its own, in which it is multiplied with its rows.
 
-        Args:
-            sets: Tokens of each set ``[N]``, at least one.
-            rows_of: The rows of each.
-
-        Returns:
-            Whether there is room; if not, nothing has changed.
+        Returns False, and changes nothing, if there is no room.
         """
         counts = [-(-len(tokens) // self._size) for tokens in sets]
         if sum(counts) > len(self._tokens):
@@ -160,15 +151,7 @@ class CandidateStep:
         weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them.
-
-        Args:
-            slots: Maximum number of rows.
-            vocabulary_size: Tokens of targets.
-            tables: As of ``Runtime.candidate_tables``.
-            weights_of: ``Runtime.candidate_weights``.
-            allowed_shape: ``Runtime.allowed_shape``.
-        """
+        """Allocates them; the last three arguments are those of :class:`Runtime`."""
         _, size = allowed_shape(1)
         capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
         self._block = CandidateBlock(capacity, slots, tables, weights_of, allowed_shape)
@@ -242,10 +225,8 @@ class CandidateStep:
     def choose(self, all_logits: Array, suppressed: Mapping[int, Sequence[int]]) -> Choice | None:
         """Chooses for the rows that have candidates, after a step; None where there are none.
 
-        Args:
-            all_logits: Of all tokens for every row, one after the other, where the step computed
-                them; the last one is minus infinity.
-            suppressed: Suppressed tokens of each row, rising.
+        ``all_logits`` are those of every row, one after the other, then minus infinity. The
+        suppressed tokens of each row rise.
         """
         layout = self._layout
         if layout is None:

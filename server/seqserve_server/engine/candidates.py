@@ -68,12 +68,10 @@ class Candidates:
     """The candidates of each row that does not choose among all tokens."""
 
     def __init__(self) -> None:
-        """Starts with no such row."""
         self._by_row: dict[int, Array] = {}
         self._layout: Layout | None = None
 
     def __len__(self) -> int:
-        """Counts the rows."""
         return len(self._by_row)
 
     def of(self, row: int) -> Array | None:
@@ -81,12 +79,9 @@ class Candidates:
         return self._by_row.get(row)
 
     def put(self, row: int, tokens: Array | None) -> None:
-        """Sets the candidates of a row; None lets it choose among all tokens.
+        """Sets the candidates ``[N]`` of a row, rising; None lets it choose among all tokens.
 
-        Args:
-            row: The row.
-            tokens: Token ids ``[N]``, rising, at least one; the same object for rows that share
-                them.
+        Rows that share candidates pass the same object.
         """
         before = self._by_row.pop(row, None)
         if tokens is not None:
@@ -119,12 +114,7 @@ class Choice:
     """What R rows choose in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best candidate of each row.
-
-        Args:
-            layout: Of the candidates.
-            logits: Theirs ``[R, N]``; minus infinity where there is none.
-        """
+        """Finds the best of the logits ``[R, N]``, minus infinity where there is no candidate."""
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         best = logits.argmax(axis=1)
@@ -153,11 +143,10 @@ class Choice:
         return totals
 
     def top(self, count: int, log_totals: Array, eos: int) -> tuple[Array, Array]:
-        """Lists the best tokens of each row, best first; among equals the first.
+        """Lists the best tokens of each row and their log-probabilities, ``[R, count]``.
 
-        Returns:
-            Tokens and log-probabilities, ``[R, count]`` each. A row with fewer candidates has
-            suppressed end tokens after them.
+        Among equals the first comes first. A row with fewer candidates has suppressed end tokens
+        after them.
         """
         columns = self._top_columns(count)
         is_missing = columns < 0

@@ -11,7 +11,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,25 +24,6 @@ Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 MIN_LENGTH = 2
 """Tokens that a cache has room for at least: the attention operator takes a maximum length of 1 for
 the start of a prompt."""
-
-
-class TargetState(Protocol):
-    """What a row has read of its target: keys and values, or states of recurrent layers."""
-
-    arrays: dict[str, Array]
-    """Read and written by each step, in place."""
-
-    def start(self, row: int) -> None:
-        """Makes a row one that has read nothing."""
-
-    def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copies a row over another one, as far as they differ: entries ``begin`` to ``end``."""
-
-    def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
-        """Copies rows over other rows, none of them among the sources, as :meth:`copy` does."""
-
-    def clear(self, length: int) -> None:
-        """Empties all rows, none of which has read more than ``length`` tokens."""
 
 
 class SelfAttentionCache:
@@ -83,7 +64,6 @@ class CellState:
     """States of recurrent layers, ``[B, W]`` each, whatever the number of tokens read."""
 
     def __init__(self, shape: Architecture, slots: int, allocate: Allocate) -> None:
-        """Allocates a vector for each layer and slot."""
         size = (shape.decoder_layers, slots, shape.cell_width or 0)
         self.layers = allocate(size, np.dtype(np.float32))
         """Of all layers, ``[L, B, W]``."""
@@ -106,6 +86,10 @@ class CellState:
     def clear(self, length: int) -> None:
         """Empties all rows."""
         self.layers[:] = 0.0
+
+
+TargetState: TypeAlias = SelfAttentionCache | CellState
+"""What a row has read of its target."""
 
 
 class CrossAttentionCache:
@@ -158,9 +142,6 @@ def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Allocates zeros that take memory page by page, as they are written.
 
     Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
-
-    Raises:
-        MemoryError: The system has no room for them.
     """
     num_bytes = max(math.prod(shape) * dtype.itemsize, 1)
     try:
@@ -187,11 +168,7 @@ _ON_HOST = StateTypes(SelfAttentionCache, CrossAttentionCache, CellState, untouc
 def allocate_state(
     manifest: Manifest, slots: int, dtype: np.dtype[Any], types: StateTypes = _ON_HOST
 ) -> tuple[TargetState, CrossAttentionCache]:
-    """Allocates what the decoder's layers keep of all slots, from the model's limits.
-
-    Raises:
-        MemoryError: It does not fit into memory.
-    """
+    """Allocates what the decoder's layers keep of all slots; MemoryError if it does not fit."""
     shape, limits, allocate = manifest.architecture, manifest.limits, types.allocate
     source = max(limits.max_source_length, MIN_LENGTH)
     cross = types.cross(shape, slots, source, dtype, allocate)

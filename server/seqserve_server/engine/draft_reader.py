@@ -25,17 +25,15 @@ class DraftReader:
     """
 
     def __init__(self, open_graph: Callable[[], ort.InferenceSession]) -> None:
-        """Opens nothing yet."""
         self._open_graph = open_graph
         self._session: ort.InferenceSession | None = None
         self._is_opened = threading.Lock()
 
     def read(self, inputs: dict[str, Array]) -> list[Array] | None:
-        """Reads tokens that follow each other in one target.
+        """Reads R tokens that follow each other in one target.
 
-        Args:
-            inputs: Those of a step of R rows, but ``self_`` caches have the entries read before,
-                ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
+        The inputs are those of a step of R rows, but ``self_`` caches have the entries read before,
+        ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
 
         Returns:
             The next tokens ``[R, 1]``, their log-probabilities ``[R]``, or ``[0]`` unless asked

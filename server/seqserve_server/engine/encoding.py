@@ -23,14 +23,7 @@ class SourceEncoder:
     def __init__(
         self, runtime: Runtime, scheduler: Scheduler, limits: EncodingLimits, observer: Observer
     ) -> None:
-        """Takes the model, and the queue whose next sources may be encoded with new ones.
-
-        Args:
-            runtime: The model.
-            scheduler: The queue of requests.
-            limits: How many sources are encoded together.
-            observer: Receives statistics.
-        """
+        """Takes the model, and the queue whose next sources may be encoded with new ones."""
         self._runtime = runtime
         self._scheduler = scheduler
         self._limits = limits
@@ -54,10 +47,8 @@ class SourceEncoder:
     def encode(self, new: list[Request]) -> float:
         """Encodes the sources of requests, and of waiting requests that come next.
 
-        A request whose source cannot be encoded is left without one.
-
-        Returns:
-            Seconds in ONNX Runtime.
+        A request whose source cannot be encoded is left without one. Returns seconds in ONNX
+        Runtime.
         """
         tokens = sum(len(request.spec.source) for request in new)
         left = self._limits.group_tokens - tokens
@@ -70,8 +61,7 @@ class SourceEncoder:
     def _encode(self, requests: list[Request]) -> float:
         """Encodes sources together; after a fault one by one, so that only the faulty one fails.
 
-        Raises:
-            Exception: The fault, where no other source could be encoded either.
+        Raises the fault where no other source could be encoded either.
         """
         began_s = time.perf_counter()
         try:

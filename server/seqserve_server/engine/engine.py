@@ -51,13 +51,7 @@ class Engine:
     ) -> None:
         """Allocates every cache; nothing runs before :meth:`start`.
 
-        Args:
-            runtime: The model.
-            limits: Bounds of memory and queue.
-            deliver: Receives events.
-            observer: Receives statistics.
-            detokenize: Turns tokens into text, which is searched for stop sequences.
-            stop_timeout_s: How long :meth:`stop` waits for a step under way.
+        :meth:`stop` waits ``stop_timeout_s`` for a step under way.
         """
         self._runtime = runtime
         self._observer = observer
@@ -139,10 +133,8 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Queues a request; its events go to ``deliver``.
 
-        Raises:
-            QueueFull: The queue is full, or the wait would be too long for the request.
-            NoScorer: The model cannot do what is asked for.
-            Draining: The engine was stopped.
+        Raises QueueFull if it may not wait, NoScorer if the model cannot do what is asked for, and
+        Draining once the engine was stopped.
         """
         queue = self._queue_of(request)
         needs_scorer = queue is self._score_queue or request.options.needs_attention

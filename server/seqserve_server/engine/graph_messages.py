@@ -110,11 +110,7 @@ MODEL, _NODE, _VALUE, _TENSOR_TYPE, ENTRY = _declare()
 
 
 def check_references(path: Path, files: Collection[str]) -> None:
-    """Refuses a graph that takes weights from a file which was not checked.
-
-    Raises:
-        ArtifactError: It does, or is no graph.
-    """
+    """Raises ArtifactError if a graph takes weights from a file that was not checked."""
     try:
         model = MODEL.FromString(path.read_bytes())
     except (OSError, DecodeError) as error:

@@ -52,12 +52,9 @@ class Host:
     def __init__(
         self, channel: socket.socket, load: Load, door: socket.socket | None = None
     ) -> None:
-        """Takes the socket.
+        """Takes the socket; its other end sends a :class:`Setup` and gets errors of ``load``.
 
-        Args:
-            channel: The other end sends a :class:`Setup` first.
-            load: Makes the engine; a :class:`SeqserveError` that it raises goes to the other end.
-            door: Brings the sockets of further fronts, one with each byte.
+        The door brings the sockets of further fronts, one with each byte.
         """
         self._channel = channel
         self._load = load

@@ -27,10 +27,8 @@ from seqserve_server.text.tokenizer import Tokenizer
 def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
     """Decodes the sentence of the manifest, where there is one, in an engine of a single row.
 
-    A row decodes in a batch as it does alone, so one row stands for all of them.
-
-    Raises:
-        ArtifactError: The target differs from the manifest's.
+    A row decodes in a batch as it does alone, so one row stands for all of them. Raises
+    ArtifactError if the target differs from the manifest's.
     """
     manifest = runtime.manifest
     if manifest.self_test is None:
@@ -52,11 +50,7 @@ def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
 
 
 def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finished:
-    """Decodes one source greedily.
-
-    Raises:
-        ServiceError: The engine failed.
-    """
+    """Decodes one source greedily."""
     model = runtime.manifest.limits
     limits = EngineLimits(
         workers=1, slots=1, max_queue=1, max_source_tokens_per_step=model.max_source_length
@@ -71,7 +65,6 @@ class LoadingLog:
     """Logs the stage of a load at an interval, from a thread of its own, until the load ends."""
 
     def __init__(self, label: str, interval_s: float = 5.0) -> None:
-        """``label`` is name/version of the model."""
         self._label = label
         self._interval_s = interval_s
         self._began_s = time.monotonic()
@@ -80,12 +73,10 @@ class LoadingLog:
         self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 
     def __enter__(self) -> LoadingLog:
-        """Begins."""
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends; nothing is logged after this."""
         self._ended.set()
         self._thread.join()
 
@@ -108,10 +99,8 @@ _NO_THREAD = "can't start new thread"
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     """Loads a model, warms it up, and runs its self-test.
 
-    Raises:
-        ArtifactError: The artifact cannot be run, or its caches do not fit into memory, or no more
-            threads can be started.
-        ProviderError: The execution provider is not available.
+    Raises ArtifactError if the artifact cannot be run, if its caches do not fit into memory or if
+    no more threads can be started; ProviderError if the execution provider is not available.
     """
     label = "/".join(setup.folder.parts[-2:])
     try:

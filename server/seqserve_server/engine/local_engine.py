@@ -38,11 +38,7 @@ class PendingAnswer(Request):
             self._ready.set()
 
     def wait(self) -> Finished:
-        """Waits for the last event.
-
-        Raises:
-            ServiceError: The request failed.
-        """
+        """Waits for the last event; raises the error of a request that failed."""
         self._ready.wait()
         if isinstance(self._event, Failed):
             raise self._event.error
@@ -68,12 +64,7 @@ def running(
 ) -> Iterator[Engine]:
     """Runs an engine while the context lasts; its events go to pending answers.
 
-    Args:
-        runtime: The loaded artifact.
-        tokenizer: Of the artifact.
-        limits: Bounds of memory and queue.
-        observer: Receives statistics.
-        requests: Submitted before the first step.
+    The requests are submitted before the first step.
     """
     engine = Engine(runtime, limits, deliver, observer or Observer(), tokenizer.decode)
     for request in requests:
@@ -88,11 +79,8 @@ def running(
 def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
     """Runs requests on an engine that hands its events to :func:`deliver`.
 
-    Returns:
-        The answers in the order of ``specs``, with attention where options need it.
-
-    Raises:
-        ServiceError: A request failed.
+    The answers have their attention where options need it. Raises the error of a request that
+    failed.
     """
     # Sources of similar length are encoded together, and the longest ones do not come last, when
     # they would run with few beside them.
@@ -126,19 +114,9 @@ class LocalEngine:
         threads: int = 1,
         packs: bool = True,
     ) -> None:
-        """Loads an artifact and starts its engine.
+        """Loads an artifact and starts its engine, with ``slots`` over all workers.
 
-        Args:
-            folder: Folder of the artifact.
-            provider: What runs the graphs.
-            workers: Threads that run steps.
-            slots: Rows that may run at once, over all workers.
-            threads: Threads within a step.
-            packs: Whether to run on packed copies of the weights: faster, and twice the memory.
-
-        Raises:
-            ArtifactError: The artifact is not sound.
-            ProviderError: The provider is not available.
+        With ``packs`` it runs on packed copies of the weights: faster, and twice the memory.
         """
         self.manifest = Manifest.load(folder)
         self.tokenizer = Tokenizer.of_artifact(folder, self.manifest)
@@ -150,11 +128,9 @@ class LocalEngine:
         self._engine = self._stack.enter_context(running(self.runtime, self.tokenizer, limits))
 
     def __enter__(self) -> LocalEngine:
-        """Returns the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stops the engine."""
         self.close()
 
     def close(self) -> None:
@@ -167,16 +143,9 @@ class LocalEngine:
         options: DecodingOptions | None = None,
         drafts: Sequence[tuple[int, ...]] = (),
     ) -> list[Finished]:
-        """Decodes token ids, the end token last in each source.
+        """Decodes token ids, the end token last in each source; a draft is for the target of each.
 
-        Args:
-            sources: Token ids.
-            options: Of all of them.
-            drafts: A draft of each target, if there are any.
-
-        Raises:
-            InvalidRequest: A source or an option is out of the model's limits.
-            ServiceError: A source failed.
+        Raises InvalidRequest for a source or an option out of the model's limits.
         """
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)

@@ -22,12 +22,9 @@ class Observer:
         """Sources of these lengths, in tokens, were encoded together."""
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
-        """A worker ran one step: every running row has one more token.
+        """A worker ran one step, encoding included: every running row has one more token.
 
-        Args:
-            rows: Running rows.
-            duration_s: The whole step, encoding included; running rows waited for it.
-            outside_s: The part of it that was spent outside ONNX Runtime.
+        Of its time, ``outside_s`` was spent outside ONNX Runtime.
         """
 
     def drafted(self, drafted: int, accepted: int) -> None:
@@ -47,16 +44,13 @@ class StatsRecorder(Observer):
     """Keeps the statistics of one engine."""
 
     def __init__(self) -> None:
-        """Starts at zero."""
         self._stats = EngineStats()
         self._lock = Lock()
 
     def snapshot(self) -> EngineStats:
         """Copies the statistics."""
-        copy = EngineStats()
         with self._lock:
-            copy.add(self._stats)
-        return copy
+            return EngineStats() + self._stats
 
     def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
         """Counts sources that were encoded together."""

@@ -54,7 +54,6 @@ class Request:
     """Expected cost in tokens."""
 
     def __post_init__(self) -> None:
-        """Starts the timeline at the arrival of the call."""
         self.work = self.spec.work
         self.timeline = Timeline(arrived_s=self.spec.arrived_s)
 

@@ -15,7 +15,6 @@ class RowTable:
     """The requests of the leading rows of a cache."""
 
     def __init__(self) -> None:
-        """Starts with no rows."""
         self.requests: list[Request | None] = []
         """The request of each row, None where it has left."""
         # The lowest last; a step runs only when there are none.
@@ -89,8 +88,7 @@ class RowTable:
     def compact(self, move: Callable[[int, int], None]) -> None:
         """Moves the last rows into the holes, so that a step runs over no empty row.
 
-        Args:
-            move: Takes the last row and the hole that it goes to.
+        ``move`` takes the last row and the hole that it goes to.
         """
         for row in self._holes:
             last = len(self.requests) - 1

@@ -79,18 +79,10 @@ class Runtime:
         *,
         packs: bool = True,
     ) -> None:
-        """Opens the graphs of an artifact.
+        """Opens the graphs of an artifact; ``packs`` is that of :func:`open_session`.
 
-        Args:
-            folder: Folder of the artifact.
-            manifest: Of the artifact.
-            provider: What runs the graphs.
-            threads: Threads within a run.
-            packs: As of :func:`open_session`.
-
-        Raises:
-            ProviderError: The provider is not available here.
-            ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.
+        Raises ProviderError if the provider is not available here, and ArtifactError if ONNX
+        Runtime is too old or refuses a graph, or if a graph is too old.
         """
         self.manifest = manifest
         self.provider = provider
@@ -125,11 +117,7 @@ class Runtime:
         """Reads drafts; None where steps are as fast, or where it could change an answer."""
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
-        """Encodes sources of any lengths together.
-
-        Args:
-            sources: Token ids, the end token last.
-        """
+        """Encodes sources of any lengths together, the end token last in each."""
         # Of the key and of the value of each layer in turn: all tokens, and the last ones.
         outputs = self._encoder.run(None, pack(sources))
         return CrossKV(outputs[::2], outputs[1::2], starts_of(sources))
@@ -153,11 +141,7 @@ class Runtime:
         return max(groups, self._threads) if groups else 0, self._group
 
     def candidate_weights(self, tokens: Array) -> list[Array]:
-        """Gathers what steps are given of candidates, for each table.
-
-        Args:
-            tokens: Groups of token ids, int64 ``[G, 64]``.
-        """
+        """Gathers each table's weights of groups of candidates, int64 ``[G, 64]``."""
         if self._candidates is None:
             return []
         return self._candidates.run(None, {"allowed_tokens": tokens})  # type: ignore[no-any-return]
@@ -181,11 +165,7 @@ class Runtime:
         """Prepares steps that may come; called in the thread of a worker that has no row."""
 
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
-        """Says how many sources are encoded together.
-
-        Args:
-            budget_tokens: Source tokens between two steps, as the options of the server have it.
-        """
+        """Says how many sources are encoded together, for a budget between two steps."""
         limits = EncodingLimits(budget_tokens, min(budget_tokens, _GROUP_TOKENS))
         if self.manifest.files[WEIGHTS].bytes > _CACHED_BYTES:
             return limits
@@ -224,13 +204,13 @@ class Runtime:
             lengths: int32 ``[B]``.
             target: int64 ``[B, T + 1]``, the begin token first.
             outputs: Names of the outputs wanted: ``log_probabilities`` ``[B, T]``,
-                ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention``
-                ``[L, B, H, T, T]`` (no layers where the decoder is recurrent),
-                ``cross_attention`` ``[L, B, H, T, S]``.
+                ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention`` ``[L, B, H, T, T]``
+                (no layers where the decoder is recurrent), ``cross_attention`` ``[L, B, H, T, S]``.
 
         Raises:
             NoScorer: There is no scorer graph.
-            ArtifactError: It was not open, and its files have changed since they were checked.
+            ArtifactError: The graph was not open, and its files have changed since they were
+                checked.
         """
         inputs = {"source": source, "source_lengths": lengths, "target": target}
         return self._opened_scorer().run(outputs, inputs)  # type: ignore[no-any-return]

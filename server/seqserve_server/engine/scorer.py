@@ -17,7 +17,7 @@ import numpy as np
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, StopReason, TargetScored
 from seqserve_server.contract.request import ScoreSpec
-from seqserve_server.engine.decoding.coverage import ranked_by_coverage
+from seqserve_server.engine.decoding.hypotheses import ranked_by_coverage
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Events, Request
@@ -50,7 +50,6 @@ class Scorer:
     """Runs the forced-decoding graph on sources and their targets."""
 
     def __init__(self, runtime: Runtime, queue: ScoreQueue, *, idle_s: float = 0.1) -> None:
-        """Starts idle."""
         self._runtime = runtime
         self._queue = queue
         self._idle_s = idle_s
@@ -134,9 +133,7 @@ class Scorer:
     def _attention(self, request: Request, answer: Finished) -> list[Array]:
         """Computes the attention to the source, averaged over the heads of the last layer.
 
-        Returns:
-            For each hypothesis the weights of its tokens, and of the end token where it was
-            generated, float32 ``[T, S]``.
+        Float32 ``[T, S]`` for each hypothesis, with the end token where it was generated.
         """
         eos = self._runtime.manifest.tokens.eos
         # The attention of a step does not depend on the token that it chooses.

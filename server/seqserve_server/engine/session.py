@@ -96,11 +96,7 @@ def _options(name: str, threads: int, *, packs: bool) -> ort.SessionOptions:
 
 
 def check_provider(provider: Provider) -> None:
-    """Makes sure that this build of ONNX Runtime has the execution provider, and its libraries.
-
-    Raises:
-        ProviderError: It is not there, or one of them.
-    """
+    """Raises ProviderError if this build of ONNX Runtime lacks the provider, or its libraries."""
     if _PROVIDERS[provider] not in ort.get_available_providers():
         raise ProviderError(
             f"provider {provider.value} is not in this build of ONNX Runtime; pip install"
@@ -111,11 +107,7 @@ def check_provider(provider: Provider) -> None:
 
 
 def check_version(folder: Path, manifest: Manifest) -> None:
-    """Makes sure that ONNX Runtime is not older than the artifact needs.
-
-    Raises:
-        ArtifactError: It is.
-    """
+    """Raises ArtifactError if ONNX Runtime is older than the artifact needs."""
     required = manifest.requirements.onnxruntime
     if _numbers(ort.__version__) < _numbers(required):
         raise ArtifactError(

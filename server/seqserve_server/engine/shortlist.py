@@ -58,10 +58,7 @@ class Shortlist:
     def candidates(self, source: Sequence[int], needed: Iterable[int], size: int) -> Array:
         """Lists the tokens that a request may choose, rising, int64 ``[N]``.
 
-        Args:
-            source: Its source tokens.
-            needed: Tokens that it must be able to choose besides.
-            size: Of the vocabulary.
+        They include those needed; ``size`` is that of the vocabulary.
         """
         is_listed = np.zeros(size, np.bool_)
         is_listed[self.frequent] = True
@@ -83,11 +80,7 @@ class Shortlist:
 
     @classmethod
     def read(cls, path: Path, vocabulary_size: int) -> Shortlist:
-        """Reads the file.
-
-        Raises:
-            ArtifactError: It is no shortlist, is damaged, or names tokens that the model lacks.
-        """
+        """Reads the file; ArtifactError if it is damaged or names tokens that the model lacks."""
         size = path.stat().st_size
         with path.open("rb") as file:
             header = file.read(_HEADER.size)

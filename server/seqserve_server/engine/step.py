@@ -98,13 +98,9 @@ class Step:
     def __init__(
         self, session: ort.InferenceSession, inputs: dict[str, Array], outputs: dict[str, Array]
     ) -> None:
-        """Keeps the buffers; a binding is made when it is first needed.
+        """Keeps a buffer for each input and output; a binding is made when it is first needed.
 
-        Args:
-            session: Of the decoder graph.
-            inputs: A buffer for each input. Its first axis is the row, except for inputs that are
-                shared or sized.
-            outputs: A buffer for each output.
+        The first axis of an input is the row, except for inputs that are shared or sized.
         """
         self._session = session
         self._inputs = inputs

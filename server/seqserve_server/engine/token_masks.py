@@ -21,13 +21,7 @@ class TokenMasks:
     """
 
     def __init__(self, slots: int, max_length: int, filler: int) -> None:
-        """Allocates the buffers.
-
-        Args:
-            slots: Maximum number of rows.
-            max_length: Of a target.
-            filler: A token id, for places that mask nothing.
-        """
+        """Allocates the buffers, for targets of ``max_length``; the filler is any token id."""
         self._slots = slots
         self._filler = filler
         self._max_width = _MAX_LISTED + max_length

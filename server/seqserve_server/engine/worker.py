@@ -40,14 +40,8 @@ class Worker:
     ) -> None:
         """Allocates the slots.
 
-        Args:
-            runtime: The model.
-            scheduler: The queue of requests.
-            slots: Maximum number of rows.
-            max_source_tokens: Source tokens encoded between two steps while rows run.
-            observer: Receives statistics.
-            detokenize: Turns tokens into text.
-            idle_s: How long an idle worker sleeps before it looks for late requests.
+        ``max_source_tokens`` are encoded between two steps while rows run. An idle worker looks for
+        late requests every ``idle_s``.
         """
         self._scheduler = scheduler
         encoding = runtime.encoding_limits(max_source_tokens)
@@ -80,12 +74,9 @@ class Worker:
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
-        """Steps with rows of one source of one token, in several numbers, copies some, and empties
-        the slots.
+        """Steps with several numbers of rows of a one-token source, and empties the slots.
 
-        Args:
-            cross_kv: The source, encoded.
-            candidates: Tokens that the rows choose from, rising; all where not given.
+        It copies some rows. They choose from the candidates, rising, or from all tokens.
         """
         self._runtime.warm_up()
         for rows, return_logprobs in self._warm_up_steps:

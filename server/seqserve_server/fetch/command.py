@@ -109,10 +109,8 @@ class _Artifact:
 def place(files: Files, label: str, repository: Path) -> list[Placed]:
     """Puts all artifacts of a source, which errors call ``label``, into ``<name>/<version>/``.
 
-    Raises:
-        ArtifactError: There is no artifact, or one is not sound.
-        OptionError: Another artifact has the folder of one.
-        NotWritten: A file cannot be written.
+    Raises ArtifactError if there is none or one is not sound, and OptionError if another artifact
+    has the folder of one.
     """
     artifacts = _artifacts(files, label)
     places = [_placed(artifact, repository) for artifact in artifacts]

@@ -49,12 +49,10 @@ class NotFetched(SeqserveError):
 
 @contextmanager
 def fetched(source: str, sha256: str, max_bytes: int) -> Iterator[Files]:
-    """Yields the files of a source, whose hash is checked if it has one.
+    """Yields the files of a source, a path or an address.
 
-    Args:
-        source: A path, or an address.
-        sha256: Hash of the archive; empty if the address or a file ``.sha256`` has it.
-        max_bytes: Most bytes to download, and most that an archive may unpack to.
+    Without ``sha256`` the address or a file ``.sha256`` has the hash of the archive. ``max_bytes``
+    bounds the download, and what an archive may unpack to.
     """
     if is_address(source):
         with TemporaryDirectory() as folder:
@@ -73,11 +71,7 @@ def fetched(source: str, sha256: str, max_bytes: int) -> Iterator[Files]:
 
 
 def is_address(source: str) -> bool:
-    """Returns whether a source is an address.
-
-    Raises:
-        OptionError: It is one, but not of HTTPS.
-    """
+    """Returns whether a source is an address; raises OptionError if it is not one of HTTPS."""
     scheme, mark, _ = source.partition("://")
     if mark and scheme.lower() != "https":
         raise OptionError(f"source: {source}: begins with {scheme}://; only https:// is fetched")
@@ -88,12 +82,8 @@ def download(address: str, sha256: str, max_bytes: int, place: Path) -> None:
     """Downloads an archive to a new file, and checks its hash.
 
     The hash is the given one, or ``#sha256=...`` at the end of the address, or that of the file
-    ``.sha256`` next to it.
-
-    Raises:
-        OptionError: There is no hash.
-        NotFetched: There is no answer, it is larger than ``max_bytes``, or it has another hash.
-        NotWritten: The file cannot be written.
+    ``.sha256`` next to it. Raises OptionError if there is none, and NotFetched if the archive does
+    not come, is larger than ``max_bytes`` or has another hash.
     """
     address, _, fragment = address.partition("#")
     named = re.fullmatch(f"sha256=({SHA256})", fragment)

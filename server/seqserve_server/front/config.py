@@ -19,8 +19,10 @@ from seqserve_server.process.logs import LogFormat, LogLevel
 
 _models = partial(option, group="models")
 _network = partial(option, group="network")
+_port = partial(_network, minimum=0, maximum=65535)
 _security = partial(option, group="security")
 _engine = partial(option, group="engine")
+_seconds = partial(option, minimum=0, maximum=86_400)
 _log = partial(option, group="log and traces")
 
 # If no number is given. Fewer slots a worker would refuse beams on many cores, and waste steps.
@@ -45,12 +47,11 @@ class ServeOptions:
         help="Model of calls that name none; if not given, the one that the file `default` of the"
         " repository names, or else the only model.",
     )
-    watch_interval_s: float = _models(
+    watch_interval_s: float = _seconds(
         5.0,
         help="Seconds between two scans for new and removed versions, and for glossaries that"
         " change; 0 scans only at start.",
-        minimum=0,
-        maximum=86_400,
+        group="models",
     )
     keep_versions: int = _models(
         1,
@@ -80,15 +81,10 @@ class ServeOptions:
         help="Address to listen on; 0.0.0.0 for all of IPv4, :: for all of IPv4 and IPv6. If other"
         " machines can reach it, it needs TLS and tokens, or --insecure.",
     )
-    port: int = _network(
-        50051, help="Port of the gRPC service; 0 for any free port.", minimum=0, maximum=65535
-    )
+    port: int = _port(50051, help="Port of the gRPC service; 0 for any free port.")
     metrics_host: str = _network("127.0.0.1", help="Address of /metrics, /healthz and /readyz.")
-    metrics_port: int = _network(
-        9464,
-        help="Port of /metrics, /healthz and /readyz; 0 for any free port.",
-        minimum=0,
-        maximum=65535,
+    metrics_port: int = _port(
+        9464, help="Port of /metrics, /healthz and /readyz; 0 for any free port."
     )
     max_message_bytes: int = _network(
         1 << 20,
@@ -224,19 +220,17 @@ class ServeOptions:
         help="Source tokens encoded between two steps at most; fewer keep streams steadier.",
         minimum=1,
     )
-    drain_timeout_s: float = _engine(
+    drain_timeout_s: float = _seconds(
         30.0,
         help="Time that accepted calls have to finish after SIGTERM, or when their version is"
         " unloaded; keep it below the time after which the platform kills the server.",
-        minimum=0,
-        maximum=86_400,
+        group="engine",
     )
-    stall_timeout_s: float = _engine(
+    stall_timeout_s: float = _seconds(
         60.0,
         help="Time without progress after which an engine process counts as hung and is restarted;"
         " its calls fail. 0 for never.",
-        minimum=0,
-        maximum=86_400,
+        group="engine",
     )
     log_format: LogFormat = _log(
         LogFormat.TEXT, help="Format of log lines: text for people, json for machines."
@@ -281,10 +275,9 @@ class ServeOptions:
 
     def front_count(self) -> int:
         """Returns the number of front processes; if not given, it follows from the cores."""
-        if self.front_processes is not None:
-            return self.front_processes
         further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
-        return min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
+        by_cores = min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
+        return self.front_processes or by_cores
 
     def slot_count(self) -> int:
         """Returns the number of slots; if not given, it follows from the workers."""

@@ -42,11 +42,7 @@ class LoopEngine:
         return len(self._receivers)
 
     def submit(self, spec: Spec, receive: _Receive) -> int:
-        """Begins a request, whose events ``receive`` gets in the loop.
-
-        Returns:
-            The request id, for :meth:`cancel`.
-        """
+        """Begins a request, whose events ``receive`` gets in the loop; returns its id."""
         request = Request(spec, next(self._ids))
         self._engine.submit(request)
         self._receivers[request.request_id] = request, receive

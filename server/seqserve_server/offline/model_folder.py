@@ -17,11 +17,9 @@ from seqserve_server.front.models.folders import (
 def model_folder(model: str | Path | None, repository: Path | None = None) -> Path:
     """Returns the folder of the version that a server would serve: the highest that is complete.
 
-    Args:
-        model: The folder of a version or of a model, or the name of a model of the repository, with
-            its version or without: ``models/en-de``, ``en-de/5``, ``en-de``. None is the default of
-            the repository, or its only model.
-        repository: Folder of the repository; if None, that of a server which is told none.
+    The model is the folder of a version or of a model, or its name in the repository, with its
+    version or without: ``models/en-de``, ``en-de/5``, ``en-de``. None is the default of the
+    repository, or its only model. Without a repository, it is that of a server which is told none.
     """
     if model is not None and (folder := _version(Path(model))):
         return folder

@@ -154,14 +154,9 @@ class Offline:
     def generate(
         self, texts: str | Iterable[str], **options: Unpack[GenerationOptions]
     ) -> Result | list[Result]:
-        """Generates from a text, or from many at once.
+        """Generates from a text, or from many at once; the results are in the order of the texts.
 
-        Args:
-            texts: One text or many, each as long as a server takes it.
-            **options: Of decoding; see :class:`~seqserve.GenerateOptions`.
-
-        Returns:
-            The result of the text, or the results of all, in their order.
+        The options are those of :class:`~seqserve.GenerateOptions`.
 
         Raises:
             InvalidArgument: An option or a text is wrong; the error names the field.
@@ -181,22 +176,12 @@ class Offline:
     def generate_iter(
         self, texts: Iterable[str], **options: Unpack[GenerationOptions]
     ) -> Generator[Result | CallError, None, None]:
-        """Generates from any number of texts, and yields the results in their order.
+        """Generates from any number of texts; yields each result, or its error, in their order.
 
         Texts are read as the results of earlier ones are taken, a few hundred ahead, in the thread
         of the caller: an endless iterable needs no more memory than a short one. Leaving the loop,
-        or closing the iterator, cancels what is in flight.
-
-        Args:
-            texts: The texts.
-            **options: Of decoding; see :class:`~seqserve.GenerateOptions`.
-
-        Yields:
-            For each text its result, or its own error.
-
-        Raises:
-            InvalidArgument: An option is no value of its type; the error names it.
-            TypeError: There is no such option.
+        or closing the iterator, cancels what is in flight. Options and other errors are those of
+        :meth:`generate`.
         """
         return _results(self.outcomes(checked_sources(texts), template_of(options)))
 

@@ -13,13 +13,8 @@ from seqserve.processes import leave_interrupts, signals_held
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """Runs a module with Python; it calls :func:`ignore_signals`, and gets none until it does.
 
-    Args:
-        module: The name of the module.
-        arguments: What it is given.
-        options: Of :class:`subprocess.Popen`.
-
-    Raises:
-        OSError: The system has no room for another process or file.
+    The options are those of :class:`subprocess.Popen`. Raises OSError if the system has no room for
+    another process or file.
     """
     with signals_held():
         return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], **options)
@@ -28,9 +23,8 @@ def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[byte
 def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
     """Waits until a process has ended, and kills it after a timeout; blocks.
 
-    Returns:
-        Its exit status, None if it was killed here. Negative is the signal that ended it: 9 may be
-        the system, short of memory.
+    Returns its exit status, None if it was killed here. Negative is the signal that ended it: 9 may
+    be the system, short of memory.
     """
     try:
         return process.wait(timeout_s)

@@ -51,12 +51,10 @@ class Alphabet(NamedTuple):
 
 @lru_cache(_MAX_CACHED)
 def script_of(character: str) -> str:
-    """Returns the script of a letter: the first word of its name in Unicode, such as ``LATIN``.
+    """Returns the script of a letter, such as ``LATIN``, or nothing for what is no letter.
 
-    Python has no property of scripts. The name is right for all letters that texts consist of;
-    those whose name begins otherwise, such as ordinal indicators, count as a script of their own.
-
-    Returns:
-        The script, or nothing for what is no letter.
+    Python has no property of scripts, so this is the first word of the letter's Unicode name. That
+    is right for all letters that texts consist of; ordinal indicators, for example, count as a
+    script of their own.
     """
     return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""

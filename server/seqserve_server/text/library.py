@@ -52,11 +52,7 @@ def fault_of(error: BaseException) -> BaseException:
 
 
 def read_library(path: Path) -> tokenizers.Tokenizer:
-    """Reads a ``tokenizer.json``.
-
-    Raises:
-        OptionError: It cannot be read, or is none, or may make too much of a text.
-    """
+    """Reads a ``tokenizer.json``; OptionError if it is none, or may make too much of a text."""
     try:
         return parsed(path.read_bytes())
     except OSError as error:
@@ -68,8 +64,7 @@ def read_library(path: Path) -> tokenizers.Tokenizer:
 def parsed(content: bytes) -> tokenizers.Tokenizer:
     """Makes the tokenizer of the content of a ``tokenizer.json``, and tries it on an empty text.
 
-    Raises:
-        OptionError: It is none, or may make too much of a text.
+    Raises OptionError if it is none, or may make too much of a text.
     """
     try:
         library = tokenizers.Tokenizer.from_buffer(content)
@@ -86,10 +81,9 @@ def parsed(content: bytes) -> tokenizers.Tokenizer:
 
 
 def check_growth(library: tokenizers.Tokenizer) -> None:
-    """Refuses a tokenizer that may make too much of a text, or of nothing.
+    """Raises OptionError, which names the step, if a tokenizer may make too much of a text.
 
-    Raises:
-        OptionError: It may, or has a step that is not known; the message names the step.
+    A step that is not known is refused too.
     """
     divided = _grown("normalizers", library.normalizer, 1)
     _grown("pretokenizers", library.pre_tokenizer, divided)

@@ -91,17 +91,11 @@ class Tokenizer:
         has_target: bool = False,
         source_size: int | None = None,
     ) -> Tokenizer:
-        """Reads a ``tokenizer.json`` for a model of ``size`` tokens.
+        """Reads a ``tokenizer.json`` for a model of ``size`` tokens; sizes are as for the class.
 
-        Args:
-            path: The file.
-            size: As for the class.
-            has_target: Whether ``target_tokenizer.json`` beside it divides targets.
-            source_size: As for the class.
-
-        Raises:
-            OptionError: A file cannot be read, may make too much of a text, lacks a control token,
-                or has more tokens than the model.
+        With ``has_target``, ``target_tokenizer.json`` beside it divides targets. Raises OptionError
+        if a file cannot be read, may make too much of a text, lacks a control token, or has more
+        tokens than the model.
         """
         target = read_library(path.with_name(TARGET_FILE)) if has_target else None
         return cls(read_library(path), size, target, source_size=source_size)
@@ -121,14 +115,7 @@ class Tokenizer:
         )
 
     def save(self, path: Path) -> list[str]:
-        """Writes the ``tokenizer.json``, and beside it that of targets if there is one.
-
-        Returns:
-            The names of the files.
-
-        Raises:
-            NotWritten: A write failed, as on a full disk.
-        """
+        """Writes the ``tokenizer.json``, and that of targets if there is one; returns names."""
         files = {path: self._source.library}
         if self._target.library is not self._source.library:
             files[path.with_name(TARGET_FILE)] = self._target.library

@@ -19,7 +19,7 @@ from seqserve.options import flag_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.fronts.fronts import process_families
+from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
@@ -172,7 +172,7 @@ def test_every_metric_exists(page: str) -> None:
     families = [*metrics.registry.collect(), *HttpMetrics().registry.collect()]
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name
-        for family in (*families, *process_families([]))
+        for family in (*families, *process_families("front", [], ["front"]))
     }
     named = re.findall(r"(?<![:\w])seqserve_[a-z_]+(?![:\w./])", TEXTS[page])
     packages = {path.name for path in ROOT.glob("*/seqserve_*")}

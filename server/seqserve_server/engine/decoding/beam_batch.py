@@ -33,7 +33,6 @@ class BeamBatch:
     """Searches that keep B hypotheses each: G searches of B beams."""
 
     def __init__(self, size: int, rows: Rows, proposals: Proposals, eos: int) -> None:
-        """Starts with none."""
         self._size = size
         self._rows = rows
         self._proposals = proposals
@@ -45,11 +44,7 @@ class BeamBatch:
         self._searches += [BeamSearch(self._rows, first) for first in rows[:: self._size]]
 
     def advance(self) -> tuple[list[int], list[tuple[Request, Finished]]]:
-        """Takes in the step just run.
-
-        Returns:
-            The rows that are free now, and the requests that are answered.
-        """
+        """Takes in the step just run; returns the rows that are free, and the answers."""
         searches = self._searches = [search for search in self._searches if search.rows]
         if not searches:
             return [], []

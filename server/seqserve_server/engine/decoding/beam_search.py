@@ -65,10 +65,9 @@ class BeamSearch:
         return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
     def continuations(self, proposals: Proposals) -> Continuations | None:
-        """Ranks the continuations of a search that is inspected.
+        """Ranks the continuations of a search that is inspected, at most ``2 B``, ``[1, N]``.
 
-        Returns:
-            At most ``2 B`` of them, ``[1, N]``; None where the graph's own stand.
+        None where the graph's own stand.
         """
         proposed = [proposals.of(row) for row in self.rows]
         self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in proposed]
@@ -126,11 +125,9 @@ class BeamSearch:
         return len(better) >= self._num_wanted
 
     def is_over(self, length: int, best_score: float) -> bool:
-        """Tells whether it has found what it is to find.
+        """Tells whether it has found what it is to find, with hypotheses of this length.
 
-        Args:
-            length: Of its hypotheses now, in tokens.
-            best_score: Of those that grow on; minus infinity where none does.
+        ``best_score`` is that of those that grow on; minus infinity where none does.
         """
         options, count = self.options, self._num_finished
         if best_score == -math.inf:

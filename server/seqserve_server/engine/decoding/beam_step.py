@@ -46,12 +46,7 @@ class Continuations(NamedTuple):
         return list(zip(*(array[search].tolist() for array in self), strict=True))
 
     def put(self, search: int, others: Continuations) -> None:
-        """Replaces the continuations of a search.
-
-        Args:
-            search: Its index.
-            others: At most as many, ``[1, M]``; missing ones do not count.
-        """
+        """Replaces the continuations of a search by as many, ``[1, M]``, or fewer."""
         self.totals[search] = -np.inf
         for array, other in zip(self, others, strict=True):
             array[search, : other.shape[1]] = other[0]
@@ -75,16 +70,10 @@ def _is_earlier(beams: int) -> Array:
 
 
 def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Continuations:
-    """Ranks the continuations of all beams; among equals the first comes first.
+    """Ranks the continuations of beams with scores ``[G, B]`` by their top tokens ``[G, B, K]``.
 
-    Args:
-        scores: Of the beams, ``[G, B]``.
-        tokens: Top tokens after each beam, ``[G, B, K]``.
-        log_probabilities: Of these tokens.
-
-    Returns:
-        The best ``2 B`` of each search, or all where there are fewer. The total of a suppressed
-        token is minus infinity: it does not count.
+    Returns the best ``2 B`` of each search, among equals the first; fewer where there are fewer.
+    The total of a suppressed token is minus infinity: it does not count.
     """
     groups, beams, width = tokens.shape
     totals = (scores[:, :, None] + log_probabilities).reshape(groups, -1)
@@ -97,12 +86,9 @@ def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Continuation
 
 
 def continue_with(scores: Array, token: int, log_probability: float) -> Continuations:
-    """Continues all beams of one search with the same token, ``[1, B]``.
+    """Continues all beams of one search, with scores ``[B]``, with the same token, ``[1, B]``.
 
-    Args:
-        scores: Of the beams, ``[B]``.
-        token: The token.
-        log_probability: Of the token; NaN where it is forced and does not count.
+    The log-probability is NaN where the token is forced and does not count.
     """
     log_probabilities = np.full(len(scores), log_probability)
     totals = scores + np.nan_to_num(log_probabilities)
@@ -113,13 +99,8 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Continua
 def select_next(is_end: Array, beams: int) -> Array:
     """Selects the continuations that go on: the first ``beams``, ended ones replaced by later ones.
 
-    Args:
-        is_end: Whether each continuation is a whole hypothesis, ``[G, N]``, N at least ``beams``.
-        beams: How many go on.
-
-    Returns:
-        The column of the one that each next beam continues with, ``[G, B]``. Where too few are
-        left that do not end, some that do stay.
+    ``is_end`` is ``[G, N]``, N at least ``beams``. Returns the columns ``[G, B]`` of the next
+    beams. Where too few are left that do not end, some that do stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     # Few searches have one that ends, as a rule.
@@ -144,9 +125,7 @@ class BeamReorder(NamedTuple):
 def reorder(rows: Array, beams: Array) -> BeamReorder:
     """Assigns a row to each next beam; the first child keeps the row of its parent.
 
-    Args:
-        rows: Of the beams, ``[G, B]``.
-        beams: Parent of each next beam, ``[G, B]``.
+    The rows of the beams, and the parent of each next beam, are ``[G, B]``.
     """
     same_parent = beams[:, :, None] == beams[:, None, :]
     is_copy = (same_parent & _is_earlier(rows.shape[1])).any(axis=2)

@@ -28,19 +28,14 @@ class DraftPass:
     """Passes over single rows of a cache."""
 
     def __init__(self, reader: DraftReader, cache: SlotCache) -> None:
-        """Takes the cache."""
         self._reader, self._cache = reader, cache
 
     def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
-        """Reads tokens in a row: it gets their keys and values, but is no longer than before.
+        """Reads 2 to :data:`MAX_TOKENS` tokens in a row: the newest, and what may come next.
 
-        Args:
-            row: A row that chooses among all tokens.
-            tokens: Its newest token, and those that may come next; 2 to :data:`MAX_TOKENS`.
-
-        Returns:
-            The best next token after each of them, and its log-probability; zeros where the last
-            step of the cache computed none. None while drafts are not read.
+        The row gets their keys and values, but is no longer than before. Returns the best next
+        token after each of them, and its log-probability; zeros where the last step of the cache
+        computed none. None while drafts are not read.
         """
         outputs = self._reader.read(self._inputs(row, tokens))
         if outputs is None:
@@ -95,7 +90,6 @@ class Draft:
     """A draft, and where the output stands in it."""
 
     def __init__(self, tokens: tuple[int, ...]) -> None:
-        """Expects its first token next."""
         self._tokens = tokens
         # The place of the token that comes next; of the first one that may, after a mismatch.
         self._next = 0
@@ -154,12 +148,10 @@ class Drafts:
     """The drafts of running rows."""
 
     def __init__(self, rows: Rows, row_decoder: RowDecoder, draft_pass: DraftPass) -> None:
-        """Starts with none."""
         self._rows, self._row_decoder, self._draft_pass = rows, row_decoder, draft_pass
         self._drafts: dict[RowState, Draft] = {}
 
     def __len__(self) -> int:
-        """Counts the rows that have one."""
         return len(self._drafts)
 
     def put(self, row: int, tokens: tuple[int, ...]) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TopTokens
 from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.engine.decoding.constraints import Constraints, End
 from seqserve_server.engine.decoding.logits import normalized
+from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 
 
@@ -37,15 +40,16 @@ class PartialHypothesis(NamedTuple):
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
         """Returns what the request asked for of it, as far as it counts."""
         # Coverage is added to the score later.
-        score = self.score if options.return_scores or options.coverage_penalty else None
+        is_scored = options.return_scores or options.coverage_penalty
+        by_length = normalized(self.score, len(self.token_ids), options.length_penalty)
         terms = options.terms
         # The end token was generated too, but not what comes after a stop sequence.
         generated = end.length + (end.reason is StopReason.EOS)
         return Hypothesis(
             token_ids=self.token_ids[: end.length],
-            score=score,
+            score=self.score if is_scored else None,
             stop_reason=end.reason,
-            normalized_score=normalized(score, len(self.token_ids), options.length_penalty),
+            normalized_score=by_length if is_scored else None,
             token_scores=self.log_probabilities[:generated] if options.return_token_scores else (),
             top_tokens=self.top_tokens[:generated] if options.return_top_tokens else (),
             text_length=end.text_length,
@@ -58,12 +62,7 @@ Rank = tuple[bool, int, float]
 
 
 def rank_of(hypothesis: Hypothesis, score: float) -> Rank:
-    """Ranks a hypothesis: interrupted ones last, then by unmet terms, then by score.
-
-    Args:
-        hypothesis: An interrupted one lacks the rest of its score.
-        score: The normalised score; the highest is the best.
-    """
+    """Ranks a hypothesis: interrupted ones last, then by unmet terms, then by normalised score."""
     is_cut = hypothesis.stop_reason is StopReason.TIME_LIMIT
     return is_cut, len(hypothesis.unmet_terms), -score
 
@@ -126,3 +125,31 @@ class HypothesisPool:
             len(self._finished) if self.options.coverage_penalty else self.options.num_hypotheses
         )
         return Finished([entry.hypothesis for entry in best(self._finished, count)])
+
+
+Attended = tuple[Hypothesis, Array]
+"""A finished hypothesis and its attention to the source, ``[T, S]``."""
+
+
+def coverage(weights: Array) -> float:
+    """Sums the logarithms of the attention that each source token got, at most 1 each.
+
+    ``weights`` are those of each target token to the source, ``[T, S]``. Source: Wu et al. 2016,
+    "Google's Neural Machine Translation System", section 7, formula 14.
+    """
+    attention = weights.sum(axis=0, dtype=np.float64)
+    return float(np.log(np.minimum(attention[attention > 0], 1.0)).sum())
+
+
+def ranked_by_coverage(finished: list[Attended], options: DecodingOptions) -> list[Attended]:
+    """Adds coverage to the normalised scores and keeps the best hypotheses, best first."""
+    ranked = []
+    for hypothesis, weights in finished:
+        assert hypothesis.normalized_score is not None
+        score = hypothesis.normalized_score + options.coverage_penalty * coverage(weights)
+        shown = score if options.return_scores else None
+        kept = hypothesis.score if options.return_scores else None
+        scored = hypothesis._replace(score=kept, normalized_score=shown)
+        ranked.append((rank_of(hypothesis, score), (scored, weights)))
+    ranked.sort(key=lambda entry: entry[0])
+    return [pair for _, pair in ranked[: options.num_hypotheses]]

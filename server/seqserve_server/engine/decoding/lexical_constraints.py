@@ -35,7 +35,6 @@ class LexicalConstraints:
     """Shares out the beams of one request over its banks."""
 
     def __init__(self, terms: tuple[Term, ...], end_ids: Iterable[int]) -> None:
-        """Takes the terms."""
         self._terms = terms
         self._tokens = frozenset(chain(*terms))
         self._end_ids = frozenset(end_ids)
@@ -45,15 +44,9 @@ class LexicalConstraints:
     def continuations(
         self, scores: Array, distributions: Sequence[Distribution], outputs: Sequence[list[int]]
     ) -> Continuations:
-        """Ranks the continuations of all beams, each bank by itself.
+        """Ranks the continuations of beams with scores ``[B]``, each bank by itself.
 
-        Args:
-            scores: Of the beams, ``[B]``.
-            distributions: Of the next token of each.
-            outputs: The tokens of each.
-
-        Returns:
-            At most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
+        Returns at most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
         """
         beams = len(scores)
         # End tokens may be struck out below: as many more are listed, so that 2 B are left.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 
 from seqserve_server.engine.packing import Array
@@ -30,26 +28,9 @@ def largest(values: Array, count: int) -> Array:
     return indices[np.argsort(-values[indices], kind="stable")][:count]
 
 
-@overload
-def normalized(score: None, length: int, penalty: float) -> None: ...
-
-
-@overload
-def normalized(score: float, length: int, penalty: float) -> float: ...
-
-
-@overload
-def normalized(score: float | None, length: int, penalty: float) -> float | None: ...
-
-
-def normalized(score: float | None, length: int, penalty: float) -> float | None:
+def normalized(score: float, length: int, penalty: float) -> float:
     """Divides a score by the length to the power of the penalty, as CTranslate2 does.
 
-    Args:
-        score: Sum of log-probabilities.
-        length: Tokens of the hypothesis, prefix and end token included.
-        penalty: 0 leaves the score as it is.
+    The length counts the prefix and the end token.
     """
-    if score is None:
-        return None
     return float(score / max(length, 1) ** penalty)

@@ -32,7 +32,6 @@ class Proposals:
     """Reads the outputs of the last step, row by row."""
 
     def __init__(self, rows: Rows) -> None:
-        """Takes the rows."""
         self._rows = rows
 
     def of(self, row: int) -> Proposal:
@@ -67,8 +66,7 @@ def alternative(
 ) -> tuple[int, float] | None:
     """Returns the first token of the alternative of this index, the most probable first.
 
-    Returns:
-        None where it is too improbable; the first alternative never is.
+    None where it is too improbable; the first alternative never is.
     """
     pairs = choices.pairs(index + 1)
     if index == 0:

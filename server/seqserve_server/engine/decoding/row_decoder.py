@@ -28,20 +28,15 @@ class RowDecoder:
     """One hypothesis a row. Rows of beam searches are left alone."""
 
     def __init__(self, rows: Rows, proposals: Proposals, eos: int) -> None:
-        """Takes the rows."""
         self._rows = rows
         self._proposals = proposals
         self._eos = eos
         self._all_rows = np.arange(rows.cache.slots)
 
     def advance(self, count: int) -> tuple[list[int], list[tuple[Request, Finished]]]:
-        """Chooses the next tokens after a step.
+        """Chooses the next tokens of the ``count`` leading rows, after a step of them.
 
-        Args:
-            count: How many leading rows ran.
-
-        Returns:
-            The rows that are done, rising, and the requests that are answered.
+        Returns the rows that are done, rising, and the requests that are answered.
         """
         rows, cache = self._rows, self._rows.cache
         if not rows.num_without_beam:
@@ -67,10 +62,7 @@ class RowDecoder:
         """Appends tokens to the only row of a request without a step, up to its end.
 
         There are fewer of them than the row has left. Nothing of its request changes what comes
-        next.
-
-        Returns:
-            How many it has taken, and the request where it is answered.
+        next. Returns how many it has taken, and the request where it is answered.
         """
         rows, state = self._rows, self._rows.states[row]
         pairs = zip(tokens, log_probabilities, strict=True)

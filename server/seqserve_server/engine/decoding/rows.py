@@ -28,12 +28,10 @@ class RowState:
     )
 
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
-        """Reads the options of the request.
+        """Reads the options of the request, whose hypotheses the pool collects.
 
-        Args:
-            pool: Collects the hypotheses of the request.
-            index: Of the row's search among those of the request.
-            beams: Rows of that search, best first; one list for all of them.
+        ``index`` is that of the row's search in the request, ``beams`` are the rows of that search,
+        best first: one list for all of them.
         """
         self.pool = pool
         self.index = index
@@ -171,12 +169,9 @@ class Rows:
         self.forced_ends[row] = -1
 
     def branch(self, sources: Array, targets: Array, length: int) -> None:
-        """Copies rows over other rows of the same beam search, keys and values too.
+        """Copies rows, of ``length`` tokens at most, over other rows of the same beam search.
 
-        Args:
-            sources: Rows, any of them more than once.
-            targets: As many rows, none of them among the sources.
-            length: Tokens that they hold, at most.
+        No target is among the sources. Keys and values are copied too.
         """
         self.cache.branch(sources, targets, self._shared(sources, targets, length))
         for array in (self.tokens, self.log_probabilities):
@@ -196,13 +191,9 @@ class Rows:
     def append(
         self, rows: Array, lengths: Array | int, tokens: Array, log_probabilities: Array
     ) -> None:
-        """Appends one token to each of some rows.
+        """Appends one token to each of some rows, whatever the shape of the arrays.
 
-        Args:
-            rows: Which, of any shape.
-            lengths: Their tokens, this one counted.
-            tokens: One for each row.
-            log_probabilities: Of the tokens; NaN where they are forced.
+        The lengths count this token. Its log-probability is NaN where it is forced.
         """
         self.tokens[rows, lengths - 1] = tokens
         self.log_probabilities[rows, lengths - 1] = log_probabilities

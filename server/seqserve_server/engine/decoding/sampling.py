@@ -49,16 +49,13 @@ class SamplingParams(NamedTuple):
 
 
 def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> Array:
-    """Samples a column of each row.
+    """Samples a column of each row; returns int64 ``[R]``.
 
     Args:
         log_probabilities: Of tokens in the order of :func:`sorted_for_sampling`, ``[R, K]``; they
             need not be normalised.
         params: Which tokens stay, and how likely they are.
         random: Uniform random numbers in [0, 1), ``[R]``.
-
-    Returns:
-        The column on which each number falls, int64 ``[R]``.
     """
     cumulative = weights_of(log_probabilities, params).cumsum(axis=1)
     # The best token comes first, and is taken where rounding leaves a number on none.
@@ -78,8 +75,7 @@ def sample_all(values: Array, params: SamplingParams, random: Array) -> tuple[Ar
         random: Uniform random numbers in [0, 1), ``[R]``.
 
     Returns:
-        The column on which each number falls, int64, and how far its value is below the highest
-        one, ``[R]`` each.
+        The column, int64, and how far its value is below the highest one, ``[R]`` each.
     """
     rows, width = np.arange(len(values)), values.shape[1]
     below = values.max(axis=1, keepdims=True) - values
@@ -127,8 +123,7 @@ def weights_of(log_probabilities: Array, params: SamplingParams) -> Array:
 def sorted_for_sampling(log_probabilities: Array, sampling: Sampling) -> Array:
     """Sorts the tokens of a row, ``[V]``, as far as ``top_k`` or ``top_p`` needs it.
 
-    Returns:
-        Columns of the tokens to sample among: those that stay come before the others, best first.
+    Returns the columns to sample among: those that stay come before the others, best first.
     """
     if sampling.top_k:
         return largest(log_probabilities, sampling.top_k)

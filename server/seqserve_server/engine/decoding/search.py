@@ -52,15 +52,7 @@ class Search:
         shortlist: Shortlist | None = None,
         draft_pass: DraftPass | None = None,
     ) -> None:
-        """Starts with no row.
-
-        Args:
-            cache: Where rows are.
-            manifest: Of the model.
-            detokenize: Turns tokens into text.
-            shortlist: Requests choose from it, where the model has one.
-            draft_pass: Verifies drafts; without one they are ignored.
-        """
+        """Starts with no row; without a draft pass, drafts are ignored."""
         self._cache = cache
         self._eos = manifest.tokens.eos
         self._vocabulary_size = manifest.architecture.vocabulary_size
@@ -134,8 +126,7 @@ class Search:
     def verify_draft(self) -> Verified | None:
         """Gives a row the next tokens of its draft, as far as they are right, without a step.
 
-        Returns:
-            None where no row has a draft that saves time now.
+        None where no row has a draft that saves time now.
         """
         return self._drafts.verify() if self._drafts else None
 
@@ -153,11 +144,7 @@ class Search:
         )
 
     def assert_idle(self) -> None:
-        """Checks that nothing is left of rows that have left; for tests of leaks.
-
-        Raises:
-            AssertionError: Something is left.
-        """
+        """Checks that nothing is left of rows that have left; for tests of leaks."""
         assert not (self._rows.states or self._drafts) and self._outputs.is_empty
         assert all(batch.advance() == ([], []) for batch in self._beams.values())
         self._cache.assert_idle()

@@ -25,9 +25,7 @@ class StepOutputs(NamedTuple):
     def of(cls, options: DecodingOptions, *, is_limited: bool = False) -> StepOutputs:
         """Reads what a request needs from its options.
 
-        Args:
-            options: Of the request.
-            is_limited: Whether it chooses among some tokens only, whose logits every step gives.
+        One that ``is_limited`` chooses among some tokens only, whose logits every step gives.
         """
         if options.is_plain:
             return PLAIN
@@ -50,7 +48,6 @@ class RequestedOutputs:
     """Counts what rows need, and sets up the cache's steps accordingly."""
 
     def __init__(self, cache: SlotCache) -> None:
-        """Starts with no row."""
         self._cache = cache
         self._rows: Counter[StepOutputs] = Counter()
 

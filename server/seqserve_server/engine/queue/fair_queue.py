@@ -46,14 +46,12 @@ class FairQueue:
     """Waiting requests. It remembers the clients of served requests until these are forgotten."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._turns = {priority: Turns() for priority in Priority}
         self._normal_in_a_row = 0
         self._parts = {is_bulk: Waiting() for is_bulk in (False, True)}
         self._owners: dict[_Owner, Waiting] = {}
 
     def __len__(self) -> int:
-        """Counts the waiting requests."""
         return sum(part.requests for part in self._parts.values())
 
     def __iter__(self) -> Iterator[Request]:

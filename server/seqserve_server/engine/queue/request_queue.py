@@ -9,9 +9,8 @@ from collections.abc import Callable
 from seqserve_server.contract.errors import Draining
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.request import Priority
-from seqserve_server.engine.queue.admission import Admission
+from seqserve_server.engine.queue.admission import Admission, Pace
 from seqserve_server.engine.queue.fair_queue import FairQueue
-from seqserve_server.engine.queue.pace import Pace
 from seqserve_server.engine.request import Request, RequestState
 
 
@@ -21,7 +20,6 @@ class RequestQueue:
     def __init__(
         self, limits: QueueLimits, slots: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Starts empty."""
         self._clock = clock
         self._slots = slots
         self._queue = FairQueue()
@@ -50,12 +48,7 @@ class RequestQueue:
         self._queue.assert_idle()
 
     def submit(self, request: Request) -> None:
-        """Adds a request to the queue.
-
-        Raises:
-            QueueFull: The queue is full, or the wait would be too long for the request.
-            Draining: The engine takes no new requests.
-        """
+        """Adds a request; raises QueueFull, or Draining once the engine stops."""
         with self._changed:
             if self._stopped:
                 raise Draining
@@ -67,11 +60,7 @@ class RequestQueue:
         raise NotImplementedError
 
     def cancel(self, request: Request) -> bool:
-        """Removes a request that waits.
-
-        Returns:
-            Whether it was waiting, and so has left.
-        """
+        """Removes a request that waits; returns whether it was waiting, and so has left."""
         with self._changed:
             if request.state is not RequestState.WAITING:
                 return False

@@ -18,12 +18,53 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.engine.queue.bulk_share import BulkShare
+from seqserve_server.contract.request import Spec
 from seqserve_server.engine.queue.request_queue import RequestQueue
 from seqserve_server.engine.request import Request, RequestState
 
 _MAX_LOOK_AHEAD = 16
 """Waiting requests among which sources to encode ahead are sought."""
+
+SHARE = 0.25
+"""Part of all slots that bulk takes while there are single calls."""
+PATIENCE_S = 1.0
+"""So long after the end of a single call another one is expected."""
+
+
+class BulkShare:
+    """Counts the slots in use, and keeps steps short for single calls.
+
+    The more rows run, the longer a step takes. While single calls come, the sources of bulk calls
+    and batches take a quarter of the slots instead of all: a token of a single call then takes a
+    fraction of the time, and the bulk loses much less than it gave away.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._rows = {is_bulk: 0 for is_bulk in (False, True)}
+        self._single_ended_s = -math.inf
+
+    @property
+    def rows(self) -> int:
+        """Slots in use."""
+        return sum(self._rows.values())
+
+    def room(self, now_s: float) -> float:
+        """Counts the slots that bulk may still take, as far as they are free."""
+        bulk_rows = self._rows[True]
+        has_singles = self._rows[False] or now_s < self._single_ended_s + PATIENCE_S
+        # Something of it always runs, however many slots that needs.
+        return self._slots * SHARE - bulk_rows if has_singles and bulk_rows else math.inf
+
+    def begin(self, spec: Spec) -> None:
+        """Takes the slots of a request."""
+        self._rows[spec.is_bulk] += spec.rows
+
+    def end(self, spec: Spec, now_s: float) -> None:
+        """Frees the slots of a request."""
+        self._rows[spec.is_bulk] -= spec.rows
+        if not spec.is_bulk:
+            self._single_ended_s = now_s
 
 
 class Scheduler(RequestQueue):
@@ -36,7 +77,6 @@ class Scheduler(RequestQueue):
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts empty."""
         super().__init__(limits, slots, clock)
         self._workers = workers
         # When each running request started.
@@ -73,8 +113,7 @@ class Scheduler(RequestQueue):
     def cancel(self, request: Request) -> bool:
         """Cancels a request: at once if it waits, before the next step if it runs.
 
-        Returns:
-            Whether it was waiting, and so has left already.
+        Returns whether it was waiting, and so has left already.
         """
         with self._changed:
             if request.state is RequestState.RUNNING:
@@ -114,11 +153,9 @@ class Scheduler(RequestQueue):
     def take_ahead(self, budget_tokens: int) -> list[Request]:
         """Gives waiting requests whose sources a worker should encode now, the next ones first.
 
-        There are none while slots are free for all that wait. The requests go on waiting; no
-        other worker takes them until :meth:`note_encoded`.
-
-        Args:
-            budget_tokens: Maximum number of their source tokens, and of those that wait encoded.
+        There are none while slots are free for all that wait. The requests go on waiting; no other
+        worker takes them until :meth:`note_encoded`. The budget is for their source tokens, and for
+        those that wait encoded.
         """
         ahead: list[Request] = []
         if self._queue.rows <= self._slots - self.running:
@@ -214,12 +251,7 @@ class Scheduler(RequestQueue):
         return own
 
     def finish(self, requests: Iterable[Request], *, answered: bool = True) -> None:
-        """Notes that requests have left their slots.
-
-        Args:
-            requests: The requests.
-            answered: Whether their work was done; only such requests count for the pace.
-        """
+        """Notes that requests have left their slots; only answered ones count for the pace."""
         with self._changed:
             for request in requests:
                 self._cancelled.discard(request)

@@ -29,7 +29,6 @@ class ScoreQueue(RequestQueue):
     """The queue in front of the scorer."""
 
     def __init__(self, limits: QueueLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts empty."""
         super().__init__(limits, MAX_SCORE_BATCH, clock)
         # Answers that wait for their attention; the fair queue holds the targets.
         self._answers: dict[Request, None] = {}
@@ -69,11 +68,7 @@ class ScoreQueue(RequestQueue):
         self._queue.add(request)
 
     def check_backlog(self, max_answers: int) -> None:
-        """Refuses a request that will need attention while too many answers wait for theirs.
-
-        Raises:
-            QueueFull: ``max_answers`` answers wait.
-        """
+        """Raises QueueFull if ``max_answers`` answers wait for their attention."""
         if len(self._answers) >= max_answers:
             reason = (
                 f"{len(self._answers)} answers wait for their attention already, which"
@@ -93,11 +88,7 @@ class ScoreQueue(RequestQueue):
         return [*self._answers, *self._queue]
 
     def take(self, timeout_s: float) -> list[Request]:
-        """Waits for requests and hands out the ones that run together next.
-
-        Args:
-            timeout_s: Longest wait; after it, and after :meth:`stop`, the list is empty.
-        """
+        """Waits for requests that run together next; returns none after a timeout."""
         with self._changed:
             self._is_busy = False
             self._changed.wait_for(lambda: self._stopped or self.queue_depth, timeout_s)

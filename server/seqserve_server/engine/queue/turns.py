@@ -83,12 +83,10 @@ class Turns:
     """Waiting requests in the order in which they are served."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._root = _Node()
         self._length = 0
 
     def __len__(self) -> int:
-        """Counts the waiting requests."""
         return self._length
 
     def __iter__(self) -> Iterator[Request]:

@@ -58,11 +58,12 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
     Idle connections stay open: each costs only tens of KiB, and gRPC's clients write a line to
     standard error when one is closed.
     """
+    most = max(1, _open_files() - _OWN_FILES)
     return [
         ("grpc.so_reuseport", int(options.front_count() > 1)),
         ("grpc.max_receive_message_length", options.max_message_bytes),
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
-        ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),
+        ("grpc.max_allowed_incoming_connections", options.max_connections or most),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
         ("grpc.server.max_pending_requests", _MAX_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
@@ -85,10 +86,6 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
     ]
 
 
-def _max_connections() -> int:
-    return max(1, _open_files() - _OWN_FILES)
-
-
 def _open_files() -> int:
     if sys.platform == "win32":
         return _UNLIMITED
@@ -99,12 +96,9 @@ def _open_files() -> int:
 
 
 def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key: str) -> str:
-    """Names the peer of a call.
+    """Names the peer of a call by its metadata ``key``, if that is not empty, or by its address.
 
-    Args:
-        peer: As gRPC writes it: ``ipv4:127.0.0.1:4321``, ``ipv6:%5B::1%5D:4321``, ``unix:``.
-        metadata: The metadata of the call.
-        key: The metadata key that names the client; empty for none.
+    gRPC writes ``peer`` as ``ipv4:127.0.0.1:4321``, ``ipv6:%5B::1%5D:4321`` or ``unix:``.
     """
     if key:
         for name, value in metadata or ():

@@ -78,12 +78,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     ) -> None:
         """Starts without calls.
 
-        Args:
-            metrics: Counts calls.
-            tracing: Traces calls; None for no traces.
-            caller_metadata: Metadata key that names the client; empty for none.
-            caller_share: Share of the memory for answers that one client may have.
-            max_answer_bytes: Memory for answers.
+        ``caller_metadata`` is the metadata key that names the client, and ``caller_share`` the
+        share of the memory for answers that one client may have.
         """
         self._metrics = metrics
         self._tracing = tracing

@@ -17,7 +17,7 @@ from seqserve_server.contract.errors import EngineFault
 from seqserve_server.contract.messages import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.process import HostProcess
+from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import logs
 
@@ -27,7 +27,7 @@ class RemoteEngine(EngineLink):
 
     def __init__(
         self,
-        launch: Callable[[], HostProcess],
+        launch: Callable[[], EngineProcess],
         stall_s: float = 0.0,
         *,
         label: str,
@@ -37,20 +37,15 @@ class RemoteEngine(EngineLink):
     ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
-        Args:
-            launch: Starts a host; called again when the host has died.
-            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
-            label: Model and version, for the log: ``en-de/1``.
-            breaker: Decides about restarts.
-            refusals: Keeps recent refusals.
-            request_ids: Shared by the engines of one version.
+        A host that has died is launched again. One with a thread that hangs for ``stall_s`` is
+        killed; 0 for never. The other arguments are those of :class:`EngineLink`.
         """
         super().__init__(label, refusals, request_ids)
         self._launch = launch
         self._stall_s = stall_s
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
         self._watching: asyncio.Task[None] | None = None
-        self._host: HostProcess | None = launch()
+        self._host: EngineProcess | None = launch()
 
     def load(self) -> None:
         """Waits until the host is ready; blocks."""
@@ -117,11 +112,7 @@ class RemoteEngine(EngineLink):
             self._watching = asyncio.create_task(self._watch())
 
     def further_socket(self) -> socket.socket:
-        """Connects another front to the host; returns the front's end.
-
-        Raises:
-            OSError: The host has ended.
-        """
+        """Connects another front; returns the front's end. Raises OSError if the host has ended."""
         if self._host is None:
             raise BrokenPipeError
         return self._host.connect()

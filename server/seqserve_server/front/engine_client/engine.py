@@ -30,14 +30,10 @@ class AnsweringEngine(Protocol):
         """Requests that have not ended."""
 
     def submit(self, spec: Spec, receive: Receive) -> int:
-        """Begins a request, whose events ``receive`` gets in the loop.
+        """Begins a request, whose events ``receive`` gets in the loop; returns its id.
 
-        Returns:
-            The request id, for :meth:`cancel`.
-
-        Raises:
-            Draining: No new requests are taken.
-            ModelUnavailable: Every process has ended and is being restarted.
+        Raises Draining if no new requests are taken, and ModelUnavailable if every process has
+        ended and is being restarted.
         """
 
     def cancel(self, request_id: int, *, is_late: bool = False) -> None:
@@ -96,9 +92,8 @@ class ServingEngine(AnsweringEngine, Protocol):
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
         """Requests new statistics; returns the last known ones of a process that does not answer.
 
-        Args:
-            when_idle: Wait until no row is left and all rows are counted. A cancelled call has
-                ended at once, but is counted when its rows leave.
+        With ``when_idle`` it waits until no row is left and all rows are counted. A cancelled call
+        has ended at once, but is counted when its rows leave.
         """
 
     def close(self) -> None:
@@ -160,12 +155,7 @@ class RefusalCache:
         self._refusals: dict[QueueKey, _Refusal] = {}
 
     def refused(self, key: QueueKey, full: QueueFull) -> QueueFull:
-        """Keeps a refusal and makes the error for the caller.
-
-        Args:
-            key: The queue that refused the request.
-            full: The engine's refusal, with the time until the requests before this one are done.
-        """
+        """Keeps the engine's refusal and makes the error for the caller."""
         now_s = self._clock()
         repeat_s = min(MAX_REPEAT_S, _REPEAT_SHARE * full.retry_after_s)
         until_s = now_s if full.bound in _OWN_BOUNDS else now_s + repeat_s
@@ -178,11 +168,7 @@ class RefusalCache:
         return _next_error(refusal, now_s)
 
     def check(self, key: QueueKey) -> None:
-        """Accepts a request that the engine may admit.
-
-        Raises:
-            QueueFull: The engine has refused one with the same key a moment ago.
-        """
+        """Raises QueueFull if the engine has refused a request with the same key a moment ago."""
         refusal = self._refusals.get(key)
         if refusal is None:
             return

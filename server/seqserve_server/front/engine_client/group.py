@@ -21,7 +21,7 @@ from seqserve_server.contract.request import Spec
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.process import HostProcess
+from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0
@@ -129,7 +129,7 @@ class LaunchedGroup(EngineGroup):
 
     def __init__(
         self,
-        launches: Sequence[Callable[[], HostProcess]],
+        launches: Sequence[Callable[[], EngineProcess]],
         stall_s: float = 0.0,
         *,
         label: str,
@@ -138,12 +138,7 @@ class LaunchedGroup(EngineGroup):
     ) -> None:
         """Launches all processes at once, so that they load in parallel.
 
-        Args:
-            launches: Start one host each; called again when the host has died.
-            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
-            label: Model and version, for the log: ``en-de/1``.
-            new_breaker: Makes the circuit breaker of each process.
-            refusals: Keeps the engines' refusals.
+        The arguments are those of :class:`RemoteEngine`, with a launch for each process.
         """
         self.engines: list[RemoteEngine] = []
         """The engines, one a process."""

@@ -45,10 +45,8 @@ class EngineLink:
     ) -> None:
         """Has no socket before :meth:`connect`.
 
-        Args:
-            label: Model and version, for the log: ``en-de/1``.
-            refusals: Keeps recent refusals.
-            request_ids: Shared by the engines of one version.
+        The label is model and version, for the log. The engines of one version share their refusals
+        and request ids.
         """
         self.label = label
         self._request_ids = request_ids or itertools.count(1)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from typing import Protocol
 
 from seqserve_server.contract.messages import GetStats, Message, Setup, StatsReply, encode_message
 from seqserve_server.contract.stats import EngineStats
@@ -20,23 +19,6 @@ from seqserve_server.process.logs import LogFormat, LogLevel
 # Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
 # of a suspended VM, fails one comparison, not all.
 _STALL_CHECKS = 10
-
-
-class HostProcess(Protocol):
-    """The process of an engine."""
-
-    channel: socket.socket
-    """Our end of the socket; the setup message has been sent."""
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-
-    def connect(self) -> socket.socket:
-        """Returns our end of a further socket, for another front."""
-
-    def end(self) -> None:
-        """Waits until the process has ended, and kills it after a timeout; blocks."""
 
 
 class EngineProcess:
@@ -54,15 +36,10 @@ class EngineProcess:
         is_shared: bool = False,
         end_timeout_s: float = 10.0,
     ) -> None:
-        """Starts the process and sends it the setup.
+        """Starts the process and sends it the setup; :meth:`connect` is for one that ``is_shared``.
 
-        Args:
-            setup: The model to load.
-            log_format: Format of its log lines, which go to the same stream as the front's.
-            log_level: Level of its log lines.
-            is_shared: Whether :meth:`connect` will be called.
-            end_timeout_s: How long :meth:`end` waits before it kills the process; a step may be
-                under way, and warming up takes a while on a slow machine.
+        :meth:`end` kills it after ``end_timeout_s``: a step may be under way, and warming up takes
+        a while on a slow machine.
         """
         self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s
@@ -122,10 +99,7 @@ class StatsClient:
 
     def receive(self, reply: StatsReply) -> None:
         """Handles the reply to the oldest question."""
-        total = EngineStats()
-        total.add(self._past)
-        total.add(reply.stats)
-        self.last_reply = reply._replace(stats=total)
+        self.last_reply = reply._replace(stats=self._past + reply.stats)
         self._answer_next()
 
     def lost(self) -> None:

@@ -129,13 +129,9 @@ class Supervisor:
         breaker: CircuitBreaker,
         names: tuple[str, str] = ("engine", "model"),
     ) -> None:
-        """Does nothing before the engine fails.
+        """Does nothing before the engine, or another process, fails.
 
-        Args:
-            label: Model and version, for the log: ``en-de/1``.
-            engine: The engine, or another process.
-            breaker: Decides about pauses and trials.
-            names: What the log calls the process, and the label.
+        The log calls the process and its label by ``names``.
         """
         self._noun, key = names
         self._facts = {key: label}

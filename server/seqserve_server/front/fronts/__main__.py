@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 
 from seqserve_server.front.app import run_loop, tracing_of, trim_memory
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.fronts.peer import Handler, Peer
+from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import loader_of
@@ -27,17 +27,11 @@ class FrontProcess:
     """What the main process calls, one after the other: open, .., serve, .., drain."""
 
     def __init__(self, channel: socket.socket) -> None:
-        """Takes the socket of the main process."""
         self._over = asyncio.Event()
         self._drained = False
         self._metrics = Metrics()
         self._server: Server
-        self._handlers: dict[str, Handler] = {
-            "open": self.open,
-            "serve": self.serve,
-            "counted": self.counted,
-            "drain": self.drain,
-        }
+        self._handlers = handlers_of(self.open, self.serve, self.counted, self.drain)
         self._peer = Peer(channel, self._handlers, self._over.set)
 
     async def until_over(self) -> None:

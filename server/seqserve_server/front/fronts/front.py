@@ -40,13 +40,7 @@ class Front:
     """A front process, which is started again when it has ended."""
 
     def __init__(self, number: int, options: ServeOptions, state: Callable[[], FrontState]) -> None:
-        """Launches the process at once.
-
-        Args:
-            number: Its number, from 0.
-            options: Of the front.
-            state: Returns what the front must know, whenever it is told.
-        """
+        """Launches the process at once; ``state`` returns what it must know."""
         self.number = number
         self._options = options
         self._state = state
@@ -110,11 +104,7 @@ class Front:
             child_process.end(process, _END_TIMEOUT_S)
 
     async def start(self) -> None:
-        """Has the process open the port, take all versions and serve.
-
-        Raises:
-            StartupError: It cannot; the reason is the front's.
-        """
+        """Has the process open the port, take all versions and serve; StartupError if it cannot."""
         if self._channel is None or self._closed:
             raise StartupError("the server stops")
         self._read, self._pids, self._beating = set(), {}, None

@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.fronts.front import Front, FrontState
-from seqserve_server.front.fronts.peer import Handler, PeerGoneError
+from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
-from seqserve_server.front.fronts.sums import added, lasting
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Weights
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.telemetry.engine_metrics import usage_of
+from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
 
 _SCRAPE_TIMEOUT_S = 1.0
@@ -60,11 +60,7 @@ class Fronts:
         rollout.deployment.on_started = self._started
         rollout.deployment.until_idle = self._until_idle
         metrics.show_fronts(self._families)
-        handlers: dict[str, Handler] = {
-            "load": self._load,
-            "unload": self._unload,
-            "set_traffic": self._set_traffic,
-        }
+        handlers = handlers_of(self._load, self._unload, self._set_traffic)
         for front in self._fronts:
             front.handlers = handlers
             front.on_end = self._keep_counts
@@ -180,7 +176,8 @@ class Fronts:
         except TimeoutError:
             fronts = [front.counted for front in self._fronts]
         yield from added([self._ended, *fronts])
-        yield from process_families(self._fronts)
+        processes = (([str(front.number)], front.restarts, front.pids) for front in self._fronts)
+        yield from process_families("front", processes, ["front"])
 
     async def _counted(self) -> list[list[Metric]]:
         async def count(front: Front) -> list[Metric]:
@@ -225,23 +222,42 @@ def reserved_port(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def process_families(fronts: Iterable[Front]) -> Iterable[Metric]:
-    """Measures the process of each front."""
-    memory = GaugeMetricFamily(
-        "seqserve_front_resident_memory_bytes",
-        "Resident memory of a front process.",
-        labels=["front"],
-    )
-    cpu = CounterMetricFamily(
-        "seqserve_front_cpu_seconds", "CPU time of a front process.", labels=["front"]
-    )
-    restarts = CounterMetricFamily(
-        "seqserve_front_restarts", "Times that a front was started again.", labels=["front"]
-    )
-    for front in fronts:
-        label = [str(front.number)]
-        restarts.add_metric(label, front.restarts)
-        if usage := usage_of(front.pids):
-            memory.add_metric(label, usage.resident_bytes)
-            cpu.add_metric(label, usage.cpu_s)
-    return memory, cpu, restarts
+# Of these the worst front counts; all other values are sums.
+_SMALLEST = (
+    "seqserve_reload_successful",
+    "seqserve_reload_success_timestamp_seconds",
+    "seqserve_certificate_expiry_timestamp_seconds",
+)
+_NEVER_FALL = ("counter", "histogram")
+
+
+def added(fronts: Iterable[Iterable[Metric]]) -> list[Metric]:
+    """Adds the values of equal labels; of exemplars the newest stays."""
+    totals: dict[str, Metric] = {}
+    samples: dict[str, dict[tuple[str, frozenset[tuple[str, str]]], Sample]] = {}
+    for families in fronts:
+        for family in families:
+            if family.name not in totals:
+                totals[family.name] = Metric(family.name, family.documentation, family.type)
+            combined = samples.setdefault(family.name, {})
+            combine: Callable[[float, float], float] = (
+                min if family.name in _SMALLEST else float.__add__
+            )
+            for sample in family.samples:
+                key = sample.name, frozenset(sample.labels.items())
+                before = combined.get(key)
+                combined[key] = _combined(before, sample, combine) if before else sample
+    for name, total in totals.items():
+        total.samples = list(samples[name].values())
+    return list(totals.values())
+
+
+def _combined(a: Sample, b: Sample, combine: Callable[[float, float], float]) -> Sample:
+    exemplars = [each.exemplar for each in (a, b) if each.exemplar]
+    newest = max(exemplars, key=lambda each: each.timestamp or 0.0, default=None)
+    return a._replace(value=combine(float(a.value), float(b.value)), exemplar=newest)
+
+
+def lasting(families: Iterable[Metric]) -> list[Metric]:
+    """Returns the families that must not fall when a front has ended."""
+    return [family for family in families if family.type in _NEVER_FALL]

@@ -38,6 +38,11 @@ class _Answer(NamedTuple):
     error: BaseException | None
 
 
+def handlers_of(*functions: Handler) -> dict[str, Handler]:
+    """Returns what the other end may call, by name."""
+    return {each.__name__.lstrip("_"): each for each in functions}
+
+
 class PeerGoneError(ConnectionError):
     """The other process has ended."""
 
@@ -48,12 +53,9 @@ class Peer:
     def __init__(
         self, channel: socket.socket, handlers: Mapping[str, Handler], on_gone: Callable[[], None]
     ) -> None:
-        """Takes the socket.
+        """Takes a socket of a pair, and what the other end may call.
 
-        Args:
-            channel: A socket of a pair.
-            handlers: What the other end may call.
-            on_gone: Called when the other end has closed its socket, unless :meth:`close` was.
+        ``on_gone`` is called when the other end has closed its socket, unless :meth:`close` was.
         """
         self._channel = channel
         self._handlers = handlers
@@ -70,11 +72,9 @@ class Peer:
         self._loop.add_reader(channel, self._readable)
 
     async def call(self, name: str, *arguments: Any, channel: socket.socket | None = None) -> Any:
-        """Calls a handler of the other end; a socket that it is given is closed here.
+        """Calls a handler of the other end, and raises its error; closes a socket that it is given.
 
-        Raises:
-            PeerGoneError: The other process has ended.
-            Exception: What the handler has raised.
+        Raises PeerGoneError if the other process has ended.
         """
         if self._channel.fileno() < 0:
             raise PeerGoneError(name)

@@ -19,7 +19,7 @@ from seqserve_server.contract.messages import Ready
 from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngine
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.fronts.peer import Peer, PeerGoneError
+from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
 from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, Weights
@@ -63,13 +63,10 @@ class SharedVersions:
     """The versions in a front; the same for its services as a :class:`Rollout`."""
 
     def __init__(self, loader: Loader, metrics: Metrics, first: int, main: Callable[[], Peer]):
-        """Knows no version before the main process tells of some.
+        """Knows no version before the main process tells of some; ``main`` returns it.
 
-        Args:
-            loader: Reads artifacts.
-            metrics: Of this front.
-            first: Which engine process of a version gets a request when all have equally many.
-            main: Returns the main process, once it is connected.
+        When all engine processes of a version have equally many requests, the ``first`` gets the
+        next.
         """
         self.repository = Repository()
         self.on_change: Callable[[], None] = lambda: None
@@ -81,14 +78,9 @@ class SharedVersions:
         self._links: dict[tuple[str, int], list[EngineLink]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handlers(self) -> dict[str, Callable[..., object]]:
+    def handlers(self) -> dict[str, Handler]:
         """What the main process calls."""
-        return {
-            "read": self.read,
-            "connect": self.connect,
-            "show": self.show,
-            "until_idle": self.until_idle,
-        }
+        return handlers_of(self.read, self.connect, self.show, self.until_idle)
 
     async def read(self, name: str, version: int, capacities: list[Ready]) -> None:
         """Reads a version, whose engine processes have these capacities."""
@@ -101,7 +93,7 @@ class SharedVersions:
         engine = EngineGroup([*links[first:], *links[:first]], refusals)
         engine.capacity = Ready.total(capacities)
         model = await asyncio.to_thread(self._loader.read, name, version, engine)
-        entry = self._entry(name, version)
+        entry = self.repository.entry(name, version)
         entry.model = self._loader.caching(model)
         self._links[name, version] = links
         self._metrics.show_model(name, version)
@@ -124,7 +116,7 @@ class SharedVersions:
         """Takes the states of all versions; those that are missing are gone."""
         repository = self.repository
         for record in snapshot.versions:
-            entry = self._entry(record.name, record.version)
+            entry = self.repository.entry(record.name, record.version)
             entry.state, entry.reason = record.state, record.reason
             if entry.is_ready and entry.model is None:
                 entry.state = ModelState.LOADING
@@ -143,7 +135,7 @@ class SharedVersions:
 
     async def until_idle(self, name: str, version: int, timeout_s: float) -> bool:
         """Waits for the calls of a version that takes no new ones, and forgets it."""
-        entry = self._entry(name, version)
+        entry = self.repository.entry(name, version)
         model = entry.model
         if model is None:
             return True
@@ -155,14 +147,6 @@ class SharedVersions:
         del self._links[name, version]
         self._metrics.forget_model_later(name, version)
         return finished
-
-    def _entry(self, name: str, version: int) -> Entry:
-        for entry in self.repository.versions(name):
-            if entry.version == version:
-                return entry
-        entry = Entry(name=name, version=version)
-        self.repository.add(entry)
-        return entry
 
     async def start(self) -> None:
         """Does nothing: the main process starts engines."""

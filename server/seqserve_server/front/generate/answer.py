@@ -233,6 +233,5 @@ def _joined(job: Job, joined: Joined) -> Response:
 
 def _annotated(job: Job, response: Response) -> Response:
     if job.detected:
-        response.detected_language.language = job.detected.language
-        response.detected_language.confidence = job.detected.confidence
+        response.detected_language.CopyFrom(job.detected)
     return response

@@ -38,15 +38,11 @@ class Bulk:
     def __init__(
         self, call: ServerCall, answer: Answer, max_requests: int, draining: asyncio.Event
     ) -> None:
-        """Starts without requests.
+        """Starts without requests, of which ``max_requests`` may be in flight.
 
-        Args:
-            call: The call that they come in.
-            answer: Answers one request, in a separate task; it gets a call for the request. If it
-                raises a :class:`ServiceError`, that is the response, except Draining, which ends
-                the call.
-            max_requests: Requests in flight at once.
-            draining: Set when the server reads no more requests.
+        ``answer`` runs in a task for each request, with a call of its own. A :class:`ServiceError`
+        is the response, except Draining, which ends the call. Once ``draining`` is set, no more are
+        read.
         """
         self._call = call
         self._answer = answer
@@ -65,8 +61,8 @@ class Bulk:
         way.
 
         Raises:
-            Draining: The server shuts down. Requests read before have their responses, except
-                those that the engine refused already.
+            Draining: The server shuts down. Requests read before have their responses, except those
+                that the engine refused already.
             InvalidRequest: A message cannot be parsed, and not even its id is known.
         """
         work = asyncio.create_task(self._work(requests))

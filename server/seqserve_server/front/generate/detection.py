@@ -9,9 +9,9 @@ import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from seqserve.language_codes import folded
+from seqserve.v1.generation_pb2 import DetectedLanguage
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.overload.turns import Turns
@@ -26,15 +26,6 @@ _MAX_WAITING = 1024
 _CALLER_SHARE = 0.5
 _RETRY_S = 1.0
 _END_TIMEOUT_S = 2.0
-
-
-class Detected(NamedTuple):
-    """A language that a text may be in."""
-
-    language: str
-    """Its code, in the form that the caller chose."""
-    confidence: float
-    """How probable it is among the languages that were compared."""
 
 
 class _DetectorProcess:
@@ -105,17 +96,13 @@ class LanguageDetector:
         """The id of the process; None if there is none."""
         return self._process.pid if self._process else None
 
-    async def detect(self, text: str, codes: Iterable[str], caller: str = "") -> list[Detected]:
-        """Tells in which of some languages a text may be.
+    async def detect(
+        self, text: str, codes: Iterable[str], caller: str = ""
+    ) -> list[DetectedLanguage]:
+        """Tells in which of some languages a text may be, the most probable first.
 
-        Args:
-            text: The text, of which the first :data:`MAX_CHARACTERS` are looked at.
-            codes: Of the languages, in any form; the first of several for one language counts.
-            caller: Whose turn it is; callers that wait are served in turn.
-
-        Returns:
-            The languages that the detector knows, the most probable first; none where the text has
-            nothing by which to tell them apart.
+        Of several codes for one language the first counts. There are none where the first
+        :data:`MAX_CHARACTERS` do not tell. Callers that wait are served in turn.
 
         Raises:
             QueueFull: Too many texts of the caller wait.
@@ -132,7 +119,10 @@ class LanguageDetector:
         self._places.take(caller, 1)
         task.add_done_callback(partial(self._forget, caller))
         answer = await asyncio.shield(task)
-        return [Detected(names[name], confidence) for name, confidence in answer.items()]
+        return [
+            DetectedLanguage(language=names[name], confidence=confidence)
+            for name, confidence in answer.items()
+        ]
 
     async def close(self) -> None:
         """Ends the process, and with it the calls that wait."""

@@ -43,15 +43,10 @@ class EngineCall(asyncio.Future[Result]):
         make: Callable[[EngineCall[Any]], Result],
         wants_attention: Callable[[Finished], bool] | None = None,
     ) -> None:
-        """Does nothing before :meth:`begin`.
+        """Does nothing before :meth:`begin`; ``make`` makes the result of an answered call.
 
-        Args:
-            engine: The engine.
-            spec: The request.
-            record: Of the call that it belongs to.
-            make: Makes the result of the call, which has its answer.
-            wants_attention: Tells of an answer whether it is better with its attention, which the
-                request does not ask for. The record of the call leaves that out.
+        ``wants_attention`` tells of an answer whether it is better with its attention, which the
+        request does not ask for. The record of the call leaves that out.
         """
         super().__init__()
         self.spec = spec
@@ -71,11 +66,9 @@ class EngineCall(asyncio.Future[Result]):
         self._unread: list[int] = []
 
     def begin(self, *, retries: bool = False) -> Self:
-        """Submits the request.
+        """Submits the request; with ``retries`` again when the queue is full, as soon as advised.
 
-        Args:
-            retries: Whether to try again when the queue is full, as soon as it is advised to: for
-                one of many requests of a call, because the others may be what fills the queue.
+        That is for one of many requests of a call: the others may be what fills the queue.
         """
         self._retries = retries
         self._submit(self.spec)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.detection import Detected
 from seqserve_server.front.generate.records import (
     ANSWER_BYTES,
     FLOAT_BYTES,
@@ -53,7 +53,7 @@ class Job:
     window: Window
     """Bounds how many parts of divided sources are in flight."""
     onward: Onward | None = None
-    detected: Detected | None = None
+    detected: generation_pb2.DetectedLanguage | None = None
     """The language of the sources, if it was detected."""
 
 

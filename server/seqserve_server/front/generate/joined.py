@@ -56,11 +56,7 @@ class Joined:
         return response
 
     def add(self, response: generation_pb2.GenerateResponse | None) -> str:
-        """Adds the answer to the next part, None if it stays as it is.
-
-        Returns:
-            The text of the answer, and the white space before it.
-        """
+        """Adds the answer to the next part, None if it stays; returns its space and text."""
         part = self.source.parts[len(self.responses)]
         best = response.hypotheses[0] if response else None
         text = best.text if best else part.original

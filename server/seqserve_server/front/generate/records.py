@@ -14,7 +14,6 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.generate.detection import Detected
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
@@ -95,7 +94,7 @@ class Route(NamedTuple):
     priority: Priority
     is_bulk: bool
     """Whether its sources are some of many of a call, which wait where a lone one is refused."""
-    detected: Detected | None = None
+    detected: generation_pb2.DetectedLanguage | None = None
     """The language of the source, if it was detected."""
 
     @property

@@ -158,9 +158,6 @@ def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int
         ids: Its tokens, without the end token.
         source_tokens: Number of tokens of the source, with the end token.
         prefix: How many tokens are forced, and have no part in the score.
-
-    Returns:
-        A number between 0 and 1.
     """
     values = features(score, ids, source_tokens, prefix)
     value = INTERCEPT + sum(map(mul, WEIGHTS, values))
@@ -172,9 +169,8 @@ def features(
 ) -> tuple[float, float, float]:
     """Computes what an estimate is made of.
 
-    Returns:
-        The geometric mean of the probabilities of the tokens; the absolute logarithm of the ratio
-        of lengths, in tokens; the share of the tokens that belong to the longest repetition.
+    They are the geometric mean of the probabilities of the tokens; the absolute logarithm of the
+    ratio of lengths, in tokens; the share of the tokens that belong to the longest repetition.
     """
     length = len(ids) + 1
     probability = math.exp(min(0.0, score / max(1, length - prefix)))

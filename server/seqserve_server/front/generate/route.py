@@ -12,11 +12,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import QueueKey
-from seqserve_server.front.generate.detection import (
-    MAX_CHARACTERS,
-    Detected,
-    LanguageDetector,
-)
+from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
 from seqserve_server.front.glossaries.folder import Glossaries
@@ -106,7 +102,7 @@ def priority_of(priority: int) -> Priority:
 
 async def _models(
     request: Request, directory: Directory, call: ServerCall
-) -> tuple[list[ServedModel], Legs, Detected | None]:
+) -> tuple[list[ServedModel], Legs, generation_pb2.DetectedLanguage | None]:
     repository, detected = directory.repository, None
     named = [call.resolve(repository, request.model, request.version)] if request.model else []
     languages = _languages(request)
@@ -156,7 +152,7 @@ async def _detected(
     codes: list[str],
     detector: LanguageDetector,
     caller: str,
-) -> Detected:
+) -> generation_pb2.DetectedLanguage:
     """Detects the language of the sources among those that the models of a request read.
 
     The target language is compared, too: a text that is in it already is no other language.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
@@ -27,6 +28,13 @@ _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
 _RESPONSE = generation_pb2.Outcome.RESPONSE_FIELD_NUMBER
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
+
+
+def _of_one_model(answer_by: Callable[..., Awaitable[Any]]) -> Any:
+    async def method(self: GenerationServicer, request: Any, call: ServerCall) -> Any:
+        return await answer_by(await single_model(request, self._directory, call), request, call)
+
+    return method
 
 
 class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
@@ -103,29 +111,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 call.record_one_of_many(response.outcome.response)
                 yield response
 
-    async def Score(
-        self, request: generation_pb2.ScoreRequest, call: ServerCall
-    ) -> generation_pb2.ScoreResponse:
-        """Scores a given target."""
-        return await score(await single_model(request, self._directory, call), request, call)
-
-    async def Attention(
-        self, request: generation_pb2.AttentionRequest, call: ServerCall
-    ) -> generation_pb2.AttentionResponse:
-        """Returns the attention of a target, which is generated if the request has none."""
-        return await attention(await single_model(request, self._directory, call), request, call)
-
-    async def Tokenize(
-        self, request: generation_pb2.TokenizeRequest, call: ServerCall
-    ) -> generation_pb2.TokenizeResponse:
-        """Divides a text into tokens."""
-        return await tokenize(await single_model(request, self._directory, call), request, call)
-
-    async def Detokenize(
-        self, request: generation_pb2.DetokenizeRequest, call: ServerCall
-    ) -> generation_pb2.DetokenizeResponse:
-        """Joins tokens to a text."""
-        return await detokenize(await single_model(request, self._directory, call), request, call)
+    Score, Attention = _of_one_model(score), _of_one_model(attention)
+    Tokenize, Detokenize = _of_one_model(tokenize), _of_one_model(detokenize)
 
     async def DetectLanguage(
         self, request: generation_pb2.DetectLanguageRequest, call: ServerCall
@@ -140,11 +127,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         codes = list(request.languages) or self._directory.repository.pairs.sources()
         detected = await self._directory.detector.detect(request.text, codes, call.client_id)
         return generation_pb2.DetectLanguageResponse(
-            languages=[
-                generation_pb2.DetectedLanguage(language=each.language, confidence=each.confidence)
-                for each in detected
-                if each.confidence >= _MIN_CONFIDENCE
-            ]
+            languages=[each for each in detected if each.confidence >= _MIN_CONFIDENCE]
         )
 
 

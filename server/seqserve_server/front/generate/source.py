@@ -44,11 +44,7 @@ async def read(
 ) -> Job:
     """Reads the sources of a request, and waits until there is memory for their answers.
 
-    Args:
-        request: A request for one source or for a batch.
-        route: The models that answer it.
-        call: The call that it came in; it holds the memory.
-        window: The window of the call, if it has more requests.
+    The call holds the memory; it has a window if it has more requests.
     """
     hop, *others = route.hops
     reader = SourceReader(hop.model, hop.options)
@@ -62,7 +58,8 @@ async def read(
         call.facts["source_tokens"] = source.num_tokens
         sources: list[Source | ServiceError] = [source]
     else:
-        _check_count(len(request.sources))
+        if not 1 <= (count := len(request.sources)) <= MAX_SOURCES:
+            raise InvalidRequest("sources", f"are {count}; a call takes 1 to {MAX_SOURCES}")
         length = sum(map(len, request.sources))
         batch = reader.read_all(request.sources)
         sources = await call.resources.texts.read(
@@ -243,11 +240,6 @@ class SourceReader:
             )
         if not tokens:
             raise InvalidRequest("source", "has no character that the model reads")
-
-
-def _check_count(sources: int) -> None:
-    if not 1 <= sources <= MAX_SOURCES:
-        raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 
 
 def check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:

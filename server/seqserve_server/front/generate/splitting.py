@@ -133,9 +133,7 @@ def _border(text: str, limit: int) -> int:
 def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
     """Returns how to divide the source of a request; None for not at all.
 
-    Args:
-        options: The options of the request over those that its model recommends.
-        sent: The options of the request alone.
+    ``options`` are those ``sent`` over those that the model recommends.
     """
     mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
     if mode is SegmentationMode.NONE:

@@ -38,12 +38,7 @@ class AnswerCache:
     """The cached answers of a server."""
 
     def __init__(self, max_bytes: int, counts_of: Callable[[str, int], CacheCounts]) -> None:
-        """Starts empty.
-
-        Args:
-            max_bytes: Bound of the memory of all cached answers.
-            counts_of: Returns the counts of a model and version.
-        """
+        """Starts empty; ``counts_of`` returns the counts of a model and version."""
         self._max_bytes = max_bytes
         self._counts_of = counts_of
         self._numbers = itertools.count()
@@ -144,10 +139,8 @@ class SingleFlight(Generic[Answer]):
     async def join(self, key: Hashable) -> Answer | None:
         """Waits for the answer of an equal request; None if none is in flight any more.
 
-        The caller then runs its own, and must not await anything before it calls :meth:`run`.
-
-        Raises:
-            ServiceError: The other one failed, as this one would have.
+        The caller then runs its own, and must not await anything before it calls :meth:`run`. An
+        error of the other one is raised, if it would be this one's too.
         """
         while (flight := self._flights.get(key)) is not None:
             # A cancelled waiter does not cancel the shared request.

@@ -22,7 +22,7 @@ from seqserve_server.contract.errors import ArtifactError, EngineFault, Provider
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
-from seqserve_server.front.engine_client.process import HostProcess
+from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel, read_artifact
 from seqserve_server.front.models.repository import Entry
@@ -48,7 +48,7 @@ class Loader:
     provider: Provider
     threads: int
     limits: EngineLimits
-    launch: Callable[[Setup], HostProcess]
+    launch: Callable[[Setup], EngineProcess]
     processes: int | None = None
     """Engine processes of each version, no more than workers; None if it follows from the model."""
     stall_s: float = 0.0

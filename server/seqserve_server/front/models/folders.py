@@ -182,7 +182,7 @@ class Scanner:
         for folder in listing.versions:
             if folder.parent.name == name:
                 version = int(folder.name)
-                self._entry(name, version)
+                self._repository.entry(name, version, _BEING_WRITTEN)
                 # A scan in progress may have listed the folder before this version was there.
                 self._seen.setdefault((name, version), ())
 
@@ -206,18 +206,10 @@ class Scanner:
         self._trouble = trouble
 
     def _update(self, label: _Label, files: Files, *, is_stable: bool) -> None:
-        entry = self._entry(*label)
+        entry = self._repository.entry(*label, _BEING_WRITTEN)
         if not any(name == manifest.FILE for name, *_ in files):
             entry.mark_unstable(_NO_MANIFEST)
         elif is_stable:
             entry.mark_stable(files)
         else:
             entry.mark_unstable(_BEING_WRITTEN)
-
-    def _entry(self, name: str, version: int) -> Entry:
-        for entry in self._repository.versions(name):
-            if entry.version == version:
-                return entry
-        entry = Entry(name=name, version=version, reason=_BEING_WRITTEN)
-        self._repository.add(entry)
-        return entry

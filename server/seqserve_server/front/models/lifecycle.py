@@ -149,11 +149,8 @@ V = TypeVar("V", bound=Version)
 def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
     """Finds the versions of a model to load, the highest first.
 
-    Args:
-        versions: All versions of the model.
-        keep: Number of highest versions to keep loaded; 0 keeps all. An older version replaces one
-            that fails.
-        weighted: Versions with a traffic weight; they stay loaded, however old they are.
+    The ``keep`` highest versions stay loaded, all with 0, and those with a traffic weight. An older
+    version replaces one that fails.
     """
     active = [version for version in versions if version.state in _ACTIVE and version.is_wanted]
     chosen: list[V] = []

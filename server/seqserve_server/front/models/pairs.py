@@ -55,7 +55,7 @@ class Pairs:
     def __init__(self, translators: Iterable[Translator], default: str = "") -> None:
         """Orders the models; ``default`` is the name of the default one, or empty."""
         self._translators = sorted(
-            filter(_declares, translators),
+            (each for each in translators if any(each.template.languages.values())),
             key=lambda each: (each.name != default, each.num_pairs, each.name),
         )
         self._default = default
@@ -66,15 +66,8 @@ class Pairs:
         """Finds the models for the languages of a request, one of which may be empty.
 
         If one is empty, the default model serves the request if it knows the other one, or else the
-        only model that does.
-
-        Args:
-            source: Code of the source language.
-            target: Code of the target language.
-            section: What comes before the names of the fields in errors.
-
-        Returns:
-            The legs; none where no model declares a language, so that any may serve the request.
+        only model that does. There are none where no model declares a language, so that any may
+        serve the request. Errors have ``section`` before the names of the fields.
         """
         if not self._translators:
             return ()
@@ -92,7 +85,13 @@ class Pairs:
         """Yields the source, the target and the legs of every pair; direct ones first."""
         node_of = self._nodes()
         seen = set()
-        for first, second in (*self._alone(), *self._two()):
+        alone = [(each, each) for each in self._translators]
+        two = (
+            (first, second)
+            for first, second in product(self._translators, repeat=2)
+            if first is not second and self._between(first, second)
+        )
+        for first, second in (*alone, *two):
             codes = first.template.source_languages, second.template.target_languages
             for source, target in product(*codes):
                 pair = node_of[source], node_of[target]
@@ -111,14 +110,6 @@ class Pairs:
             for source in translator.template.source_languages
         }
         return sorted(codes.values())
-
-    def _alone(self) -> Iterator[tuple[Translator, Translator]]:
-        return ((translator, translator) for translator in self._translators)
-
-    def _two(self) -> Iterator[tuple[Translator, Translator]]:
-        for first, second in product(self._translators, repeat=2):
-            if first is not second and self._between(first, second):
-                yield first, second
 
     def _direct(self, source: str, target: str) -> Legs:
         legs = [leg for each in self._translators if (leg := _leg(each, source, target))]
@@ -204,10 +195,6 @@ def _leg(translator: Translator, source: str, target: str) -> Leg | None:
     if not all(own.values()):
         return None
     return Leg(translator.name, own.get("source") or "", own.get("target") or "")
-
-
-def _declares(translator: Translator) -> bool:
-    return any(translator.template.languages.values())
 
 
 def _code(translator: Translator, role: str, code: str) -> str | None:

@@ -99,6 +99,11 @@ class Repository:
         entries = self._versions.get(name, {})
         return [entries[number] for number in sorted(entries)]
 
+    def entry(self, name: str, version: int, reason: str = "") -> Entry:
+        """Returns a version; one that is not known yet is added."""
+        known = self._versions.setdefault(name, {})
+        return known.setdefault(version, Entry(name=name, version=version, reason=reason))
+
     def add(self, entry: Entry) -> None:
         """Adds a version."""
         self._versions.setdefault(entry.name, {})[entry.version] = entry

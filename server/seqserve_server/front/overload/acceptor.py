@@ -252,13 +252,7 @@ def new_server(
     interceptors: Sequence[grpc.aio.ServerInterceptor],  # type: ignore[type-arg]
     arguments: Sequence[tuple[str, Any]],
 ) -> grpc.aio.Server:
-    """Makes the server.
-
-    Args:
-        admission: Decides which calls are served.
-        interceptors: Surround the served calls.
-        arguments: Channel arguments.
-    """
+    """Makes the server; the arguments are those of gRPC's channels."""
     # Another release may construct it otherwise.
     with suppress(TypeError):
         if not missing_parts():

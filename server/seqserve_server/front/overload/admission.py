@@ -155,10 +155,8 @@ class Admission:
     ) -> None:
         """Starts without waiting calls.
 
-        Args:
-            peer_of: Names the peer of a call, whose share it uses.
-            refuse: Ends a call of a method with an error, and counts it.
-            messages: Memory for their messages; without it, they are not counted.
+        ``peer_of`` names the peer of a call, whose share it uses. ``refuse`` ends a call of a
+        method with an error, and counts it. Without memory for messages, they are not counted.
         """
         self.peer_of = peer_of
         self.messages = messages

@@ -106,16 +106,8 @@ class FairMemory:
     ) -> Reservation:
         """Waits until a caller may hold so many more bytes, behind its own earlier calls.
 
-        A small call passes large ones that wait.
-
-        Args:
-            caller: Whose share they count for.
-            size: At most :attr:`max_per_caller`.
-            held_bytes: What the call holds meanwhile.
-            max_wait_s: Longest wait.
-
-        Raises:
-            QueueFull: Too many calls wait already, or it has waited too long.
+        A small call passes large ones that wait. The call holds ``held_bytes`` meanwhile. Raises
+        QueueFull if too many calls wait already, or if it has waited too long.
         """
         is_small = size <= _SMALL_SHARE * self.max_per_caller
         is_behind = caller in self._waiting and not is_small

@@ -35,7 +35,6 @@ class Turns:
     """Whose turn it is at something that one uses at a time; each caller has its own queue."""
 
     def __init__(self) -> None:
-        """Starts with nobody's turn."""
         self._is_taken = False
         self._last_caller = ""
         # Callers in the order of their turns.
@@ -93,12 +92,7 @@ class TextScheduler:
     ) -> Result:
         """Reads the texts of a request: short ones at once, long ones in turns with other callers.
 
-        Args:
-            caller: Whose turn and share of the memory it is.
-            steps: Reads the texts.
-            num_characters: Length of all texts.
-            held_bytes: What is held meanwhile, and counted nowhere else.
-            max_wait_s: Longest wait for memory.
+        Long texts wait for memory; ``held_bytes`` are held meanwhile, and counted nowhere else.
         """
         if num_characters <= _FEW_CHARACTERS:
             return run_now(steps)

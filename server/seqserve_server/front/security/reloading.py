@@ -42,13 +42,10 @@ class Reloaded(Generic[T]):
         read: Callable[[], T],
         retry_interval_s: float = _RETRY_INTERVAL_S,
     ) -> None:
-        """Reads the files for the first time.
+        """Reads the files, by the options that name them, for the first time.
 
-        Args:
-            what: Name for the log.
-            files: Path of each file by the option that names it.
-            read: Reads the files; raises OptionError if they are broken.
-            retry_interval_s: Time between two reads of broken files that do not change.
+        ``what`` is a name for the log. ``read`` raises OptionError if the files are broken; broken
+        files that do not change are read again at an interval.
         """
         self._what = what
         self._files = files

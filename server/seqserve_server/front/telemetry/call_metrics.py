@@ -7,7 +7,7 @@ sink when the server refuses more of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,13 +67,12 @@ class CallMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields both families with their current values."""
-        requests = CounterMetricFamily(
-            "seqserve_requests", "Calls by outcome.", labels=["method", "code", "model", "version"]
-        )
+        names = [*Kind._fields, *NAMES]
+        requests = counter("requests", "Calls by outcome.", names)
         durations = HistogramMetricFamily(
             "seqserve_request_duration_seconds",
             "Calls from arrival to the last message, by outcome.",
-            labels=["method", "code", "model", "version"],
+            labels=names,
         )
         for version in sorted(self._calls.copy()):
             for kind, calls in sorted(self.of(version).items()):
@@ -111,6 +110,16 @@ NAMES = list(VersionLabels._fields)
 """Names of these labels."""
 
 
+def counter(name: str, text: str, labels: Sequence[str] = NAMES) -> CounterMetricFamily:
+    """Makes a family of counters, of versions if no labels are given."""
+    return CounterMetricFamily(f"seqserve_{name}", text, labels=labels)
+
+
+def gauge(name: str, text: str, labels: Sequence[str] = NAMES) -> GaugeMetricFamily:
+    """Makes a family of gauges, of versions if no labels are given."""
+    return GaugeMetricFamily(f"seqserve_{name}", text, labels=labels)
+
+
 class CacheMetrics(Collector):
     """The cache of a server; written by the event loop, read by any thread."""
 
@@ -127,19 +136,11 @@ class CacheMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields every family with its current values."""
-        lookups = CounterMetricFamily(
-            "seqserve_answer_cache_lookups",
-            "Requests by where their answer came from.",
-            labels=[*NAMES, "result"],
-        )
-        evictions = CounterMetricFamily(
-            "seqserve_answer_cache_evictions",
-            "Kept answers that made room for newer ones.",
-            labels=NAMES,
-        )
-        held = GaugeMetricFamily(
-            "seqserve_answer_cache_bytes", "Memory of kept answers.", labels=NAMES
-        )
+        text = "Requests by where their answer came from."
+        lookups = counter("answer_cache_lookups", text, [*NAMES, "result"])
+        text = "Kept answers that made room for newer ones."
+        evictions = counter("answer_cache_evictions", text)
+        held = gauge("answer_cache_bytes", "Memory of kept answers.")
         for version, counts in sorted(self._counts.copy().items(), key=lambda item: item[0]):
             for result, count in counts.lookups.items():
                 lookups.add_metric([*version, result], count)

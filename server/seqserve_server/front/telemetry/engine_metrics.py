@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
@@ -16,7 +16,7 @@ from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
 from seqserve_server.front.engine_client.engine import ServingEngine
-from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels
+from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels, counter, gauge
 
 _TIMEOUT_S = 2.0
 
@@ -54,7 +54,7 @@ class EnginesCollector(Collector):
         with self._lock:
             engine = self._engines.pop(version)
             stats, restarts = self._before(version)
-            stats.add(engine.last_reply.stats)
+            stats += engine.last_reply.stats
             self._past[version] = stats, restarts + engine.status.restarts
 
     def forget(self, version: VersionLabels) -> None:
@@ -66,16 +66,17 @@ class EnginesCollector(Collector):
         """Yields every family with its current values."""
         reports = self._ask()
         yield from _gauges(reports)
-        yield from _processes(reports)
+        processes = (
+            (version, report.restarts, report.engine.status.pids if report.engine else ())
+            for version, report in reports.items()
+        )
+        yield from process_families("engine", processes, NAMES)
         yield from _counters(reports)
         yield from _labelled_counters(reports)
         yield from _histograms(reports)
 
     def _before(self, version: VersionLabels) -> tuple[EngineStats, int]:
-        copy = EngineStats()
-        stats, restarts = self._past.get(version, (EngineStats(), 0))
-        copy.add(stats)
-        return copy, restarts
+        return self._past.get(version, (EngineStats(), 0))
 
     def _ask(self) -> _Reports:
         # All questions are sent first, so that the engines answer in parallel.
@@ -96,22 +97,19 @@ class EnginesCollector(Collector):
                 report.reply = future.result(max(0.0, end_s - time.monotonic()))
             except TimeoutError:
                 report.reply = report.engine.last_reply
-            report.stats.add(report.reply.stats)
+            report.stats += report.reply.stats
         return reports
 
 
 def _gauges(reports: _Reports) -> Iterator[core.Metric]:
-    waiting = core.GaugeMetricFamily(
-        "seqserve_queue_depth",
-        "Requests that wait, for a slot or for the scorer.",
-        labels=[*NAMES, "priority"],
-    )
-    in_use = _gauge("slots_in_use", "Rows that run.")
-    slots = _gauge("slots", "Rows that may run at once.")
-    cache_bytes = _gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
-    gpu_used = _gauge("gpu_memory_used_bytes", "Memory of the GPUs in use, by any process.")
-    gpu_total = _gauge("gpu_memory_bytes", "Memory of the GPUs.")
-    unrecorded = _gauge("gpu_unrecorded_steps", "Sizes of steps that run without a CUDA graph.")
+    text = "Requests that wait, for a slot or for the scorer."
+    waiting = gauge("queue_depth", text, [*NAMES, "priority"])
+    in_use = gauge("slots_in_use", "Rows that run.")
+    slots = gauge("slots", "Rows that may run at once.")
+    cache_bytes = gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
+    gpu_used = gauge("gpu_memory_used_bytes", "Memory of the GPUs in use, by any process.")
+    gpu_total = gauge("gpu_memory_bytes", "Memory of the GPUs.")
+    unrecorded = gauge("gpu_unrecorded_steps", "Sizes of steps that run without a CUDA graph.")
     for version, report in reports.items():
         engine, reply = report.engine, report.reply
         if engine is None or reply is None:
@@ -129,16 +127,19 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
     yield from (waiting, in_use, slots, cache_bytes, gpu_used, gpu_total, unrecorded)
 
 
-def _processes(reports: _Reports) -> Iterator[core.Metric]:
-    restarts = _counter("engine_restarts", "Times that an engine was started again.")
-    memory = _gauge("engine_resident_memory_bytes", "Resident memory of the engine processes.")
-    cpu = _counter("engine_cpu_seconds", "CPU time of the engine processes.")
-    for version, report in reports.items():
-        restarts.add_metric(version, report.restarts)
-        usage = usage_of(report.engine.status.pids) if report.engine else None
-        if usage is not None:
-            memory.add_metric(version, usage.resident_bytes)
-            cpu.add_metric(version, usage.cpu_s)
+def process_families(
+    kind: str, processes: Iterable[tuple[Sequence[str], int, Sequence[int]]], names: Sequence[str]
+) -> Iterator[core.Metric]:
+    """Measures processes of a kind: the values of their labels, their restarts and their ids."""
+    text = f"the {kind} processes."
+    restarts = counter(f"{kind}_restarts", f"Restarts of {text}", names)
+    memory = gauge(f"{kind}_resident_memory_bytes", f"Resident memory of {text}", names)
+    cpu = counter(f"{kind}_cpu_seconds", f"CPU time of {text}", names)
+    for labels, count, pids in processes:
+        restarts.add_metric(labels, count)
+        if usage := usage_of(pids):
+            memory.add_metric(labels, usage.resident_bytes)
+            cpu.add_metric(labels, usage.cpu_s)
     yield from (restarts, memory, cpu)
 
 
@@ -149,15 +150,15 @@ def _counters(reports: _Reports) -> Iterator[core.Metric]:
             # OpenMetrics names a counter without its suffix, so both families would have one name.
             family = core.UnknownMetricFamily(f"seqserve_{name}_total", text, labels=NAMES)
         else:
-            family = _counter(name, text)
+            family = counter(name, text)
         for version, report in reports.items():
             family.add_metric(version, report.stats.totals[name])
         yield family
 
 
 def _labelled_counters(reports: _Reports) -> Iterator[core.CounterMetricFamily]:
-    late = _counter("deadline_exceeded", "Requests whose deadline passed.", "where")
-    stops = _counter("stop", "Answers by why they stopped.", "reason")
+    late = counter("deadline_exceeded", "Requests whose deadline passed.", [*NAMES, "where"])
+    stops = counter("stop", "Answers by why they stopped.", [*NAMES, "reason"])
     for version, report in reports.items():
         for where, count in report.stats.deadlines.items():
             late.add_metric([*version, where], count)
@@ -174,14 +175,6 @@ def _histograms(reports: _Reports) -> Iterator[core.HistogramMetricFamily]:
             buckets, total = report.stats.histograms[name].buckets()
             family.add_metric(version, buckets, total)
         yield family
-
-
-def _gauge(name: str, text: str) -> core.GaugeMetricFamily:
-    return core.GaugeMetricFamily(f"seqserve_{name}", text, labels=NAMES)
-
-
-def _counter(name: str, text: str, *labels: str) -> core.CounterMetricFamily:
-    return core.CounterMetricFamily(f"seqserve_{name}", text, labels=[*NAMES, *labels])
 
 
 class ProcessUsage(NamedTuple):

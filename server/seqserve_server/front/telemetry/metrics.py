@@ -12,17 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import prometheus_client as prometheus
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import (
+    NAMES,
     CacheMetrics,
     CallMetrics,
     Calls,
     Kind,
     VersionLabels,
+    gauge,
 )
 from seqserve_server.front.telemetry.call_record import rejection_of
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
@@ -193,31 +195,19 @@ class Metrics:
             self._rejected.labels(reason, model).inc()
 
     def _version_families(self) -> Iterator[Metric]:
-        states = GaugeMetricFamily(
-            "seqserve_model_state",
-            "Versions in the repository, 1 for the state they are in.",
-            labels=["model", "version", "state"],
-        )
+        text = "Versions in the repository, 1 for the state they are in."
+        states = gauge("model_state", text, [*NAMES, "state"])
         for model, version, state in self._read_versions():
             states.add_metric([model, str(version), state], 1)
         yield states
 
     def _file_families(self) -> Iterator[Metric]:
-        successful = GaugeMetricFamily(
-            "seqserve_reload_successful",
-            "1 if the files of an option are in use as they are now, 0 if they are broken.",
-            labels=["option"],
-        )
-        success_s = GaugeMetricFamily(
-            "seqserve_reload_success_timestamp_seconds",
-            "Time at which the files in use were read.",
-            labels=["option"],
-        )
-        expiry_s = GaugeMetricFamily(
-            "seqserve_certificate_expiry_timestamp_seconds",
-            "Time at which the first certificate of a file expires.",
-            labels=["option"],
-        )
+        text = "1 if the files of an option are in use as they are now, 0 if they are broken."
+        successful = gauge("reload_successful", text, ["option"])
+        text = "Time at which the files in use were read."
+        success_s = gauge("reload_success_timestamp_seconds", text, ["option"])
+        text = "Time at which the first certificate of a file expires."
+        expiry_s = gauge("certificate_expiry_timestamp_seconds", text, ["option"])
         for option, (succeeded, time_s) in self._read_reloads().items():
             successful.add_metric([option], succeeded)
             success_s.add_metric([option], time_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
@@ -61,18 +61,11 @@ def differences(
 ) -> list[Difference]:
     """Compares the quantities of a source that has a digit with those of its translation.
 
-    Args:
-        source: The source.
-        target: The translation.
-        source_language: Code of its language, of ISO 639; empty if it is not known.
-        target_language: The same of the translation.
-
-    Returns:
-        The differences, in the order of the source, then of the target; none for a translation that
-        says the same, be it in another form.
+    Languages are codes of ISO 639, empty if not known. The differences are in the order of the
+    source, then of the target; there is none if the translation says the same in another form.
     """
     read, written = _Side(source, source_language), _Side(target, target_language)
-    pairs = [*_paired(read, written, _exact_keys), *_paired(read, written, _keys)]
+    pairs = [*_paired(read, written, is_exact=True), *_paired(read, written, is_exact=False)]
     if read.left or written.left:
         if max(len(read.left), len(written.left)) <= _MOST_COMPARED:
             _pair_times(read, written)
@@ -118,18 +111,12 @@ _MOST_COMPARED = 32
 _LONGEST_GAP = 5
 
 
-def _exact_keys(quantity: Quantity) -> list[tuple[Reading, str]]:
-    return [(reading, quantity.digits) for reading in quantity.readings]
+def _paired(read: _Side, written: _Side, *, is_exact: bool) -> list[tuple[Quantity, Quantity]]:
+    """Takes from both sides the quantities that are the same, or have equal digits too."""
 
+    def keys(quantity: Quantity) -> list[tuple[Reading, str]]:
+        return [(reading, quantity.digits * is_exact) for reading in quantity.readings]
 
-def _keys(quantity: Quantity) -> Collection[Reading]:
-    return quantity.readings
-
-
-def _paired(
-    read: _Side, written: _Side, keys: Callable[[Quantity], Collection[Any]]
-) -> list[tuple[Quantity, Quantity]]:
-    """Takes from both sides the quantities that are the same."""
     waiting: defaultdict[Any, list[Quantity]] = defaultdict(list)
     for each in reversed(written.left):
         for key in keys(each):

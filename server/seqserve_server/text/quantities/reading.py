@@ -75,10 +75,8 @@ def has_digit(text: str) -> bool:
 def quantities_in(text: str, language: str) -> list[Quantity]:
     """Finds the quantities of a text, in order; one is in no other.
 
-    Args:
-        text: Any text.
-        language: Code of its language, of ISO 639, or empty; of languages that are not known, a
-            point and a comma may each stand before decimals.
+    The language is a code of ISO 639, or empty; if it is not known, a point and a comma may each
+    stand before decimals.
     """
     plain = text.translate(_SIGNS)
     if not plain.isascii():

@@ -45,16 +45,11 @@ def months(language: str) -> re.Pattern[str]:
 
     An abbreviation has three letters or four.
     """
-    groups = _month_groups(language)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(groups)})(?!\w)")
-
-
-def _month_groups(language: str) -> list[str]:
     groups = []
     for names in _table()[language]["months"].lower().split():
         forms = (f"{name[:3]}(?:{name[3:4]}|{name[3:]})?" for name in names.split("|"))
         groups.append(f"({'|'.join(forms)})")
-    return groups
+    return re.compile(rf"(?<!\w)(?:{'|'.join(groups)})(?!\w)")
 
 
 def date(language: str, day: str, month: int, year: str) -> str:
@@ -140,12 +135,6 @@ _BEFORE_TENS = ("und", "en")
 
 @cache
 def _numerals(language: str) -> _Numerals:
-    words, join = _words(language)
-    pattern = re.compile("|".join(f"({word})" for _, word, _ in words))
-    return _Numerals(pattern, [Decimal(0), *(value for _, _, value in words)], join)
-
-
-def _words(language: str) -> tuple[list[tuple[int, str, Decimal]], str]:
     *numerals, join = _table()[language]["numerals"].split()
     words = [
         (len(_CLASS.sub(".", word)), word, value)
@@ -153,4 +142,6 @@ def _words(language: str) -> tuple[list[tuple[int, str, Decimal]], str]:
         for word in _ALTERNATIVE.findall(each)
     ]
     # "vierzig" before "vier".
-    return sorted(words, reverse=True), join
+    words.sort(reverse=True)
+    pattern = re.compile("|".join(f"({word})" for _, word, _ in words))
+    return _Numerals(pattern, [Decimal(0), *(value for _, _, value in words)], join)

@@ -22,15 +22,10 @@ _DATE_KINDS = ("day", "month", "year")
 def written(
     missing: Sequence[Quantity], text: str, source_language: str, target_language: str
 ) -> Iterator[str]:
-    """Yields the forms in which the translation of a text should have quantities of it.
+    """Yields the forms in which the translation of a text should have ``missing`` quantities of it.
 
-    Of a date or a phone number it is the whole, if a part is missing.
-
-    Args:
-        missing: Quantities of the text.
-        text: The text.
-        source_language: Code of its language, of ISO 639.
-        target_language: The same of the translation.
+    Of a date or a phone number it is the whole, if a part is missing. Languages are codes of ISO
+    639.
     """
     for group in _groups(quantities_in(text, source_language), text):
         if set(group).isdisjoint(missing):

@@ -25,9 +25,7 @@ def of_steps(steps: list[tuple[int, int]]) -> EngineStats:
 
 @given(steps, steps)
 def test_engines_add_up(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> None:
-    together = EngineStats()
-    together.add(of_steps(some))
-    together.add(of_steps(others))
+    together = EngineStats() + of_steps(some) + of_steps(others)
     whole = of_steps(some + others)
     assert shown(together) == shown(whole)
     assert shown(pickle.loads(pickle.dumps(together))) == shown(whole)
@@ -65,14 +63,14 @@ def test_others_are_added() -> None:
     histogram.observe(0.5)
     other.observe(0.5, count=3)
     other.observe(9.0)
-    histogram.add(other)
+    histogram += other
     assert histogram.buckets() == ([("1.0", 4.0), ("2.0", 4.0), ("+Inf", 5.0)], 11.0)
     assert other.buckets() == ([("1.0", 3.0), ("2.0", 3.0), ("+Inf", 4.0)], 10.5)
 
 
 def test_others_of_other_bounds_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        Histogram([1.0, 2.0]).add(Histogram([1.0]))
+        _ = Histogram([1.0, 2.0]) + Histogram([1.0])
 
 
 @given(st.lists(st.floats(0, 1000)))

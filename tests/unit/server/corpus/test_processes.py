@@ -24,8 +24,8 @@ TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "a"]
 
 
 def settings(folder: Path, **options: int) -> EngineSettings:
-    request = template_of(options).SerializeToString()  # type: ignore[arg-type]
-    return EngineSettings(model=str(folder), workers=1, slots=4, glossaries=None, request=request)
+    template = template_of(options)  # type: ignore[arg-type]
+    return EngineSettings(model=str(folder), workers=1, slots=4, glossaries=None, template=template)
 
 
 @pytest.fixture(scope="module")

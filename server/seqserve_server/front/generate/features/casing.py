@@ -89,13 +89,9 @@ def usual_letters(
 ) -> str:
     """Writes each word of a text in its usual letters; each character keeps its place.
 
-    The first word begins as it did. With capitals amid small letters a word stays: McDonald.
-
-    Args:
-        text: A text in capitals or in Title Case.
-        protected: What stays as it is.
-        cost: Tells how unusual a form of a word is: in how many tokens it is read, then their rank
-            in the vocabulary, which begins with frequent ones.
+    The first word begins as it did. With capitals amid small letters a word stays: McDonald. A form
+    of a word costs the tokens in which it is read, then their rank in the vocabulary, which begins
+    with frequent ones.
     """
     characters = list(text)
     is_upper, has_begun = without(text, protected).isupper(), False

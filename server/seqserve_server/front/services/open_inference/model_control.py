@@ -183,14 +183,10 @@ def statistics_of(
     """Returns the figures of a version since it was loaded, as Triton's ``ModelStatistics``.
 
     They are those of the metrics: calls are counted by the front, texts and steps by the engine.
-    Source: https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
+    Only calls that ask the model for an answer are counted.
 
-    Args:
-        name: Of the model.
-        version: The version.
-        calls: Its calls, of any method; only those that ask the model for an answer are counted.
-        stats: The figures of its engine.
-        usage: What the engine's process uses, if that is known.
+    Source:
+    https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
     """
     inferences = {kind: figures for kind, figures in calls.items() if _is_inference(kind.method)}
     answered = [figures for kind, figures in inferences.items() if kind.code == StatusCode.OK.name]

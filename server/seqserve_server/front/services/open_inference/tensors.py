@@ -83,11 +83,7 @@ def packed(elements: Sequence[bytes]) -> bytes:
 
 
 def unpacked(data: bytes, count: int) -> list[bytes]:
-    """Decodes ``count`` elements of BYTES.
-
-    Raises:
-        ValueError: The data has fewer or more; the message says where.
-    """
+    """Decodes ``count`` elements of BYTES; ValueError says where there are fewer or more."""
     elements = []
     end = 0
     for index in range(count):

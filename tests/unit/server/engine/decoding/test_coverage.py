@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.engine.decoding.table import make_options
 
 from seqserve_server.contract.events import Hypothesis, StopReason
-from seqserve_server.engine.decoding.coverage import coverage, ranked_by_coverage
+from seqserve_server.engine.decoding.hypotheses import coverage, ranked_by_coverage
 from seqserve_server.engine.packing import Array
 
 

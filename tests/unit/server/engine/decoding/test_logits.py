@@ -39,5 +39,4 @@ def test_a_score_is_divided_by_the_length_to_the_power_of_the_penalty() -> None:
     assert normalized(-6.0, 4, 0.0) == -6.0
     assert normalized(-6.0, 4, 1.0) == -1.5
     assert normalized(-6.0, 4, 0.5) == -3.0
-    assert normalized(None, 4, 1.0) is None
     assert normalized(-6.0, 0, 1.0) == -6.0, "an empty hypothesis counts as one token"

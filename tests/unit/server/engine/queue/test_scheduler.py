@@ -15,8 +15,7 @@ from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.engine.packing import CrossKV, EncodedSource
-from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
-from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.queue.scheduler import PATIENCE_S, SHARE, Scheduler
 from seqserve_server.engine.request import Request, RequestState
 from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
 

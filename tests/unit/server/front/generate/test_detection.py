@@ -123,7 +123,8 @@ async def test_an_answer_that_is_too_long_puts_no_other_out_of_step(
     detector = LanguageDetector(module="chatty")
     with pytest.raises(ModelUnavailable):
         await detector.detect("long", ["ko"])
-    assert await detector.detect("short", ["ko"]) == [("ko", 1.0)]
+    [found] = await detector.detect("short", ["ko"])
+    assert (found.language, found.confidence) == ("ko", 1.0)
     await detector.close()
 
 

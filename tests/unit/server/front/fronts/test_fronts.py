@@ -10,7 +10,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.samples import Exemplar
 
-from seqserve_server.front.fronts.sums import added, lasting
+from seqserve_server.front.fronts.fronts import added, lasting
 
 
 def front(calls: dict[str, float], waiting: float = 0.0, seconds: float = 0.0) -> list[Metric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve_server.engine.queue.pace import Pace
+from seqserve_server.engine.queue.admission import Pace
 
 
 def paced(slots: int, *held_s: float, rows: int = 1) -> Pace:
