@@ -17,7 +17,7 @@ from tests.support.unread import Unread, unread
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 NAME = "en-de"
-VERSIONS = (2, 4)
+VERSIONS = (4, 5)
 """Those that a server loads by default."""
 LONG = "The old train waits near the quiet garden and nobody knows why. " * 7
 """Nearly as many tokens as the model reads."""
@@ -95,7 +95,7 @@ async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -
     before_mb = anonymous_mb(server.pid)
     batch = generation_pb2.GenerateBatchRequest(
         model=NAME,
-        version=2,
+        version=VERSIONS[0],
         sources=[LONG] * 64,
         options=options(**ALL),
     )
@@ -145,12 +145,16 @@ def test_a_caller_that_does_not_read_holds_its_share_and_others_are_served(
     server: ServerProcess,
 ) -> None:
     with unread(server.target, "unread") as caller:
-        first, *_ = fill_share(caller, server, version=2)
+        first, *_ = fill_share(caller, server, version=VERSIONS[0])
         until(server.is_idle)
         assert server.value("answer_bytes") < 128e6
         with grpc.insecure_channel(server.target) as channel:
             stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
-            assert len(stub.Attention(attention(2), metadata=[("x-caller", "other")]).cross.weights)
+            assert len(
+                stub.Attention(
+                    attention(VERSIONS[0]), metadata=[("x-caller", "other")]
+                ).cross.weights
+            )
         # A call that is over lets the next one begin.
         waiting = server.value("answers_waiting")
         caller.cancel(first)

@@ -24,9 +24,9 @@ SLOWLY = ("--workers", "2", "--processes", "2", "--slots", "2")
 
 
 def break_off(corpus: Path, out: Path, least: int, victim: Callable[[int], int]) -> CorpusRun:
-    """Kills a process of a run once so many texts are answered."""
+    """Kills a process of a run once so many more texts are answered."""
     run = CorpusRun(corpus, out, *SLOWLY)
-    run.wait_for(least)
+    run.wait_for(run.answered + least)
     # It stands still meanwhile, or a fast one would be done before.
     os.killpg(run.process.pid, signal.SIGSTOP)
     os.kill(victim(run.process.pid), signal.SIGKILL)
@@ -67,7 +67,7 @@ def test_each_text_has_one_answer_whatever_is_killed(tmp_path: Path) -> None:
     assert {*os.listdir(tmp_path)} == {"in.txt", "out.txt", "out.txt.failed"}
     listed = out.with_name("out.txt.failed").read_text(encoding="utf-8")
     assert listed.startswith(f"{TOO_LONG + 1}\tsource: has 501 tokens")
-    with Offline("en-de", repository=MODELS) as offline:
+    with Offline("en-de/4", repository=MODELS) as offline:
         asked = [line for line in LINES if line]
         texts = iter([result.text for result in offline.generate(asked, segmentation="none")])
     expected = [next(texts) if line else "" for line in LINES]

@@ -55,7 +55,7 @@ def test_each_text_has_one_answer_whatever_is_lost(cluster: Any, tmp_path: Path)
     cluster.remove_node(first, allow_graceful=False)
     assert run.end() == 0, run.said
     assert any(f"{before:,} of 2,000 lines are answered already" in line for line in run.said)
-    with Offline("en-de", repository=MODELS) as offline:
+    with Offline("en-de/4", repository=MODELS) as offline:
         expected = [result.text for result in offline.generate(LINES, segmentation="none")]
     assert out.read_text(encoding="utf-8").splitlines() == expected
     assert {*os.listdir(tmp_path)} == {"in.txt", "out.txt"}

@@ -234,11 +234,12 @@ def test_version_with_two_processes_answers_while_one_is_killed(
 @pytest.mark.parametrize(
     ("options", "processes"),
     [
-        (("--workers", "5"), 2),
+        (("--workers", "4"), 1),
+        (("--workers", "5"), 3),
         (("--workers", "5", "--engine-processes", "1"), 1),
     ],
 )
-def test_small_model_has_a_process_for_every_four_workers(
+def test_small_model_has_a_process_for_every_two_of_many_workers(
     repository: Path, tmp_path: Path, options: tuple[str, ...], processes: int
 ) -> None:
     with ServerProcess(repository, tmp_path, *options) as server, Client(server.target) as client:

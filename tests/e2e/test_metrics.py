@@ -21,7 +21,7 @@ OF_THE_SERVER = {
     "lost_calls": ("counter", set()),
 }
 """Families that no model and no call has."""
-OPTIONAL = ("gpu_", "answer_cache_", "reload_", "certificate_")
+OPTIONAL = ("numbers_differ", "gpu_", "answer_cache_", "reload_", "certificate_")
 """Beginnings of families that a server has only by an option."""
 
 

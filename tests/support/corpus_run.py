@@ -14,7 +14,7 @@ class CorpusRun:
     """The command; what it says is read as it comes."""
 
     def __init__(self, corpus: Path, out: Path, *options: str) -> None:
-        flags = ("--model-repository", str(MODELS), "--model", "en-de", "--segmentation", "none")
+        flags = ("--model-repository", str(MODELS), "--model", "en-de/4", "--segmentation", "none")
         command = [sys.executable, "-m", "seqserve", "corpus", str(corpus), str(out)]
         self.process = subprocess.Popen(
             [*command, *flags, *options], stderr=subprocess.PIPE, text=True, start_new_session=True

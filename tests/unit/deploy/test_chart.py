@@ -82,8 +82,8 @@ def test_the_page_names_values_that_exist() -> None:
 def test_its_memory_is_that_of_a_plan() -> None:
     formula = (CHART / "templates" / "_variables.tpl").read_text(encoding="utf-8")
     [answers] = re.findall(r"SEQSERVE_MAX_ANSWER_MB \| default (\d+)", formula)
-    [front] = re.findall(r"add (\d+) \$answers \$kept \$versions", formula)
-    assert (int(front), int(answers)) == (capacity.FRONT_MI, capacity.ANSWERS_MI)
+    [main, front] = re.findall(r"add (\d+) \(mul (\d+) \$fronts\) \$answers", formula)[0]
+    assert (int(main) + int(front), int(answers)) == (capacity.FRONT_MI, capacity.ANSWERS_MI)
     assert default("memory") == {
         "versions": capacity.VERSIONS,
         "versionMi": capacity.VERSION_MI,

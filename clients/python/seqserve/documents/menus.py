@@ -13,7 +13,7 @@ _SEPARATOR = re.compile(r"\s*(?:[›»‹«>|¦/\\→•·∙⋅・❯▸▶]\s*
 # Characters of a label; a longer text may be a sentence that is formatted in parts.
 _MAX_LABEL = 40
 # What may be between separators, each element by its letter as of _letter.
-_ITEMS = re.compile(r" *(?:l *)?(?:[te]|a(?: *a)*|[an](?: +[an])*|a(?: *, *a)+)? *")
+_ITEMS = re.compile(r" *+(?:l *+)?(?:[te]|a(?: *+a)*+|[an](?: ++[an])*+|a(?: *+, *+a)++)? *+")
 
 
 def items_of(elements: Sequence[Element], syntax: Syntax) -> list[Element]:
