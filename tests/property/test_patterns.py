@@ -29,7 +29,6 @@ import seqserve_gateway
 import seqserve_import
 import seqserve_server
 from seqserve.documents.formats import Format
-from seqserve_server.text.quantities import words as numerals
 
 PACKAGES = (seqserve, seqserve_gateway, seqserve_server, seqserve_import, seqserve_export)
 # What a pattern contains that is built in a function; pages and callers choose it.
