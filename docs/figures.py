@@ -16,7 +16,7 @@ from seqserve_plot.attention import of_artifact
 
 DOCS = Path(__file__).parent
 INSIDE = DOCS / "inside"
-ARTIFACT = DOCS.parent / "models/en-de/4"
+ARTIFACT = DOCS.parent / "models/en-de/5"
 RECIPE = DOCS.parent / "model/configs/numbers.toml"
 SENTENCE = "The coffee tastes good."
 KOREAN = DOCS.parent / "models/ko-en/3"

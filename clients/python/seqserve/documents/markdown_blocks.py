@@ -28,7 +28,8 @@ _CODE = re.compile(
 _TITLE = re.compile(
     # Behind marks of quotes and items: of a box or a tab; of a container.
     r"[ \t>*-]*+(?:(?:!!!|\?\?\?\+?|===[+!]?)[^\"\n]*\"(?P<quoted>[^\"\n]+)\""
-    r"|:{3,}+[ \t]*+(?:\{[^}\n]*\}|[\w-]++)[ \t]*+(?:\[(?P<bracketed>[^\]\n]+)\]|(?P<bare>[^{\[\n]*))"
+    r"|:{3,}+[ \t]*+(?:\{[^}\n]*\}|[\w-]++)[ \t]*+"
+    r"(?:\[(?P<bracketed>[^\]\n]+)\]|(?P<bare>[^{\[\n]*))"
     r"|/{3,}+[^|\n]*+\|(?P<barred>[^\n]*))"
 )
 
