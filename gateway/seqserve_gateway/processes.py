@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from prometheus_client import multiprocess
 
-from seqserve.address import is_taken
+from seqserve.address import held_port, is_taken
 from seqserve.errors import OptionError
 from seqserve.processes import leave_interrupts, signals_held
 
@@ -70,13 +70,9 @@ def shared_port(host: str, port: int, option: str) -> socket.socket:
         # A server that shares its port would let this one in.
         if port and is_taken(host, port):
             raise OSError(errno.EADDRINUSE, "")
-        holder = socket.socket(_family_of(host, port))
-        for each in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-            holder.setsockopt(socket.SOL_SOCKET, each, 1)
-        holder.bind((host, port))
+        return held_port(host, port)
     except OSError as error:
         raise _unavailable(host, port, option, error) from None
-    return holder
 
 
 def _family_of(host: str, port: int) -> socket.AddressFamily:

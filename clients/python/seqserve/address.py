@@ -40,6 +40,27 @@ def is_taken(host: str, port: int) -> bool:
     return all(_is_bound(family, address) for family, _, _, _, address in addresses)
 
 
+def held_port(host: str, port: int) -> socket.socket:
+    """Binds a socket that shares its port, 0 for any free one, and does not listen.
+
+    So other processes of this user can listen there, and the port stays theirs when they restart.
+    Source: Linux, socket(7), SO_REUSEPORT. Raises OSError if the port cannot be had.
+    """
+    bare = host.removeprefix("[").removesuffix("]")
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    holder = socket.socket(family, kind, protocol)
+    try:
+        for each in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            holder.setsockopt(socket.SOL_SOCKET, each, 1)
+        holder.bind(address)
+    except BaseException:
+        holder.close()
+        raise
+    return holder
+
+
 def _is_bound(family: int, address: tuple[Any, ...]) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         # Servers set it too; without it, connections of the previous server would block the port.

@@ -17,6 +17,7 @@ from typing import cast
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from seqserve.address import held_port
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
@@ -202,24 +203,13 @@ def part_of(options: ServeOptions, port: int) -> ServeOptions:
 
 
 def reserved_port(host: str, port: int) -> socket.socket:
-    """Binds a socket that shares its port, 0 for any free one, and does not listen."""
-    bare = host.removeprefix("[").removesuffix("]")
+    """Holds a port, 0 for any free one, as :func:`held_port`; StartupError if it cannot be had."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        reserved = socket.socket(family, kind, protocol)
-        try:
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            reserved.bind(address)
-        except BaseException:
-            reserved.close()
-            raise
+        return held_port(host, port)
     except (OSError, UnicodeError) as error:
         raise StartupError(
             f"--port: cannot listen on {host} port {port}: {error}; --port 0 takes any free one"
         ) from None
-    return reserved
 
 
 # Of these the worst front counts; all other values are sums.
