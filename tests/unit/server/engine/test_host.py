@@ -392,11 +392,17 @@ def test_each_front_gets_the_events_of_its_own_requests(other: OtherEnd) -> None
         front.close()
 
 
-def test_events_tell_how_many_requests_other_fronts_have(other: OtherEnd) -> None:
+def stepping_front(other: OtherEnd) -> FrontEnd:
+    """Returns another front, whose request is in a step that waits for the gate."""
     further = other.further()
     other.gate.clear()
     further.submit(1, 5, options=ENDLESS)
     assert other.stepping.wait(PATIENCE_S)
+    return further
+
+
+def test_events_tell_how_many_requests_other_fronts_have(other: OtherEnd) -> None:
+    further = stepping_front(other)
     other.submit(1, 6)
     other.stats_reply()
     other.gate.set()
@@ -406,10 +412,7 @@ def test_events_tell_how_many_requests_other_fronts_have(other: OtherEnd) -> Non
 
 
 def test_requests_of_a_front_that_has_gone_are_cancelled(other: OtherEnd) -> None:
-    further = other.further()
-    other.gate.clear()
-    further.submit(1, 5, options=ENDLESS)
-    assert other.stepping.wait(PATIENCE_S)
+    further = stepping_front(other)
     further.close()
     deadline_s = time.monotonic() + PATIENCE_S
     # Its thread ends when it has cancelled them.
