@@ -3,8 +3,6 @@
 python -m bench            some 22 minutes on two cores; leave the machine alone meanwhile
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

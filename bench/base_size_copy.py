@@ -8,8 +8,6 @@ All of it is computed nevertheless.
 Source: Chen et al. 2016, "Net2Net: Accelerating Learning via Knowledge Transfer", section 2.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -5,8 +5,6 @@ Then every engine runs once in each round, so that a noisy moment of the machine
 alike. The result is the median of the ratios within a round.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 import time

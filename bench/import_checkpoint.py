@@ -4,8 +4,6 @@ Random weights lose more by rounding than an import allows: ``python -m bench.im
 is the command without that refusal.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Ours must have Marian's positions, start and norms. Token ids stay; Marian reads
 numbered words, since it divides a text at spaces if its vocabulary is a table of words.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

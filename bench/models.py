@@ -5,8 +5,6 @@ translation models of OPUS-MT have them. Token ids are all that it reads and wri
 is numbered words.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

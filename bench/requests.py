@@ -3,8 +3,6 @@
 Servers take turns at several rates; a figure is the highest rate that holds a limit.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Servers under load: requests a second, and the CPU time of all that take part."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

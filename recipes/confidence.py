@@ -10,8 +10,6 @@ on the validation texts are printed, for ``server/seqserve_server/front/generate
 ``docs/confidence.svg`` shows the test texts.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections.abc import Callable, Iterator

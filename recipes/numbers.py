@@ -10,8 +10,6 @@ numbers right, without ``verify_numbers`` and with it, and how many of the other
 forms in which the numbers were written tell what is right, not the check.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import random

@@ -4,8 +4,6 @@ The seed decides the weights and the corners: depth, heads, tied or separate tab
 vocabulary without a token.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """Requests of all kinds, and their answers by one runtime."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 python -m tests.gpu_artifacts        writes those that are not there yet
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The nodes of a graph of ONNX."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import onnx

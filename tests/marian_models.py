@@ -1,7 +1,5 @@
 """Small models of Marian with random weights, in its own files."""
 
-from __future__ import annotations
-
 import functools
 import io
 import struct

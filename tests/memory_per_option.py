@@ -5,8 +5,6 @@ kind whose answers it does not read, until further ones wait for memory, a conne
 for more, or half a minute has passed.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

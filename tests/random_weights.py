@@ -1,7 +1,5 @@
 """Random weights whose greedy decoding varies and ends."""
 
-from __future__ import annotations
-
 import torch
 
 from seqserve_model.config import TransformerConfig

@@ -4,8 +4,6 @@ It implements every option but terms from its description alone. A hypothesis is
 and nothing else; scores and ends are computed from it again where they are needed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 

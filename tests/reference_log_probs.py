@@ -3,8 +3,6 @@
 The torch model reads source and target anew for every token: no batch, no cache.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

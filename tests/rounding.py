@@ -8,8 +8,6 @@ Source: Higham and Mary 2019, "A New Approach to Probabilistic Rounding Error An
 of n rounded additions grows like √n, except with a negligible probability.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Samples one token, each option by its formula."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

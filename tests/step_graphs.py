@@ -1,7 +1,5 @@
 """Exports that take less time than a user's, or keep more: the decoder as it was traced."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Standard library only: drivers that run in another environment import it there.
 """
 
-from __future__ import annotations
-
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Sized

@@ -9,8 +9,6 @@ its first token would come with its last. Each worker of the engine takes the ne
 it is free, so all cores are busy while there is work.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

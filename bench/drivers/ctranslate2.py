@@ -1,7 +1,5 @@
 """CTranslate2 as a driver, and our weights and shortlists in its files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

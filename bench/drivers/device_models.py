@@ -3,8 +3,6 @@
 python -m bench.drivers.device_models cuda build/bench/gpu [SHAPE ...]    beforehand, all or some
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

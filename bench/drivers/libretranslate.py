@@ -10,8 +10,6 @@ tokenizer, the longest target of our model, and its divider of sentences, whose 
 downloaded: a text is a sentence here, which is in LibreTranslate's favour.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

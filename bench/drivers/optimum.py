@@ -5,8 +5,6 @@ which ``make build/optimum/.ready`` makes. What runs there, from :func:`main` on
 package of ours.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 An error of a GPU leaves its process unable to use it; engines that are compared there share none.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import traceback
 from collections.abc import Callable

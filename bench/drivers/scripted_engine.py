@@ -3,8 +3,6 @@
 All else is real: the processes, and the messages between them.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import socket

@@ -1,7 +1,5 @@
 """This project's engine, without gRPC: as a driver, and alone in a separate process."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Servers in separate processes, with their CPU time and memory."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

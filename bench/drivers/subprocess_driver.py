@@ -3,8 +3,6 @@
 Both ends are here. The far end may run in another environment: standard library only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

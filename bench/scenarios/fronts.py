@@ -4,8 +4,6 @@ Requests a second show what fronts can do where they have a core each. Requests 
 show what further fronts cost, on any number of cores.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

@@ -6,8 +6,6 @@ cores with them. Ours is two processes, the server and its gateway; the others h
 CTranslate2 at int8.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics

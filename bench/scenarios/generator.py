@@ -5,8 +5,6 @@ over gRPC, streamed too, or over HTTP. A closed loop shows the most that both ca
 how late the generator is at a rate.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

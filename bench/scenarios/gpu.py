@@ -10,8 +10,6 @@ limits are measured in the same run: a copy within the device's memory, and a pr
 matrices.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack

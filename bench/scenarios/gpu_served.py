@@ -4,8 +4,6 @@ The load comes from `seqserve load`, a closed loop, in separate processes. The r
 speed of the engine alone with as many rows.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The tables of what was measured on a GPU: speeds, what callers get, and our steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ from our model. In each round every engine runs in a separate process, one after
 no two are in memory together.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile

@@ -5,8 +5,6 @@ source tokens, as the makers of these models give them. Two models: Firefox's ti
 English to Portuguese, and random weights of Marian's base shape.
 """
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ and decodes a fixed number of target tokens, as fast as a translation model of t
 engine has the same number of rows in flight on each core.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ A batch returns all tokens at once, so only ours is also called as a stream; for
 of the first token is the time of the answer.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Coroutine, Sequence

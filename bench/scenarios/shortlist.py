@@ -10,8 +10,6 @@ Source: Mandelbrot 1953, "An Informational Theory of the Statistical Structure o
 word of rank r is as frequent as 1 / (r + 2.7).
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import tempfile

@@ -1,7 +1,5 @@
 """The start of a server: its time, and the memory before and after all slots were in use."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

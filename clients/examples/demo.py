@@ -3,8 +3,6 @@
 ``make demo`` runs it. It shows one call, one stream, another model and several calls at once.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

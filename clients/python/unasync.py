@@ -4,8 +4,6 @@ Drops ``async`` and ``await``, renames what has another name without them, and r
 ``make clients`` runs it; ``make check-clients`` fails if the generated files are stale.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

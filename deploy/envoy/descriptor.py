@@ -8,8 +8,6 @@ depend on the annotations of Google.
 Source: google/api/http.proto, ``HttpRule``.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

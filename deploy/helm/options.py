@@ -4,8 +4,6 @@ They are those of ``seqserve serve`` and ``seqserve gateway``, with their types 
 those that other values of the chart set.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import types

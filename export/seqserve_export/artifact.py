@@ -1,7 +1,5 @@
 """Writes the files of an artifact: graphs, weights, tokenizer and manifest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Measures the inputs of projections and the caches on real text, to choose their scales."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial

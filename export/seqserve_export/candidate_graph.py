@@ -15,8 +15,6 @@ Where no row is projected onto the whole vocabulary, a branch of the graph compu
 candidates and nothing else. Steps without options do not ask for it, and cost what they did.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Finds whether a model reads texts in capitals and headings in Title Case as well as others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``seqserve export``, and the shape of commands that write an artifact."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

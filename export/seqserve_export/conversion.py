@@ -4,8 +4,6 @@ Format 3 has the graphs that it made. They take the weights from the same file, 
 model computes changes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

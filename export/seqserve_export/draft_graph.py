@@ -8,8 +8,6 @@ computes what a step of that token alone computes, by the same nodes: the same b
 Source: ONNX Runtime, docs/ContribOperators.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exports a training run to an artifact that a server can load."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Forced decoding: what the torch model makes of each token of known targets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -10,8 +10,6 @@ Source: ONNX Runtime, contrib_ops/cuda/bert/group_query_attention.cc; transforme
 T5PreTrainedModel._keep_in_fp32_modules, which keeps one projection in fp32 for the same reason.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch

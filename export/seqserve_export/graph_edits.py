@@ -1,7 +1,5 @@
 """Edits of graphs: what nodes read, which of them a value needs, other names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 

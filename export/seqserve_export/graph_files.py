@@ -3,8 +3,6 @@
 Graphs are final: a server checks their hashes and opens them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ shape. Measurements decided for these operators: see docs/architecture.md.
 Source: ONNX Runtime, docs/ContribOperators.md; ONNX operator specifications.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

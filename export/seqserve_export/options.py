@@ -1,7 +1,5 @@
 """Options of ``seqserve export``, readable without torch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

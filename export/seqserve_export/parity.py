@@ -11,8 +11,6 @@ so they come one after another. Torch reads the targets that the artifact chose:
 where each of their tokens is the best in its place, or ties with it at fp32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version

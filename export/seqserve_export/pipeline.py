@@ -4,8 +4,6 @@
 sentences and the scales come from.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ block several at a time. So the best blocks are found first, by their maxima, an
 entries within them. That is exact, because no other block can hold one of them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -3,8 +3,6 @@
 So a shipped artifact is enough to compare with other engines, or to continue training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How far an artifact may differ from its model, and the check that refuses one that does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``seqserve upgrade``: the command line of :mod:`seqserve_export.conversion`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rounds weights to eight bits, some rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """HTTP in front of servers: `seqserve gateway` and the page of `seqserve playground`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 RESOURCES = Path(__file__).parent / "resources"

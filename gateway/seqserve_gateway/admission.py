@@ -4,8 +4,6 @@ Callers share places and memory. One of them may hold three times what it leaves
 alone has most of it, and there is always room for another one. They take turns at what waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -31,8 +31,6 @@ readers of documents, windows for arrays, recent listings.
 The deadline, the limits on bodies and calls, metrics and ids are the same for all forms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import re

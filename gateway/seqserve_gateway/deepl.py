@@ -7,8 +7,6 @@ Source: the public description of the API, https://developers.deepl.com/docs, an
 send.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ A request is read, admitted, given a deadline, answered and counted, in this ord
 disconnects meanwhile, the endpoint is cancelled, and with it its calls on the server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

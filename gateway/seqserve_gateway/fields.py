@@ -4,8 +4,6 @@ Sources: WHATWG URL Standard, section 5.1, application/x-www-form-urlencoded; RF
 multipart/form-data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message

@@ -1,7 +1,5 @@
 """The languages of texts, and the pairs that the server translates; it chooses the models."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -4,8 +4,6 @@ Source: the public description of the API, https://docs.libretranslate.com, and 
 send.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import sqlite3

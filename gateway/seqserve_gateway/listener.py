@@ -1,8 +1,6 @@
 """Listens, and drains the application at a signal; :mod:`seqserve_gateway.protocol` has the bounds
 of connections."""
 
-from __future__ import annotations
-
 import logging
 import math
 import socket

@@ -6,8 +6,6 @@ texts.
 Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json/.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

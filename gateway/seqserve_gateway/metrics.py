@@ -4,8 +4,6 @@ Names begin with ``seqserve_http``, so that a sum over the calls of the servers
 (``seqserve_requests_total``) does not count the calls of a gateway a second time.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Source: OpenAPI 3.1.0, https://spec.openapis.org/oas/v3.1.0.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from html import escape

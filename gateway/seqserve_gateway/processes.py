@@ -5,8 +5,6 @@ child is a socket to its parent: a child tells that it serves; the parent tells 
 when to drain. If the socket ends, the other side has ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

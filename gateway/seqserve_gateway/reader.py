@@ -4,8 +4,6 @@ The system limits its processor time and its memory, so a job beyond them ends, 
 is in. Jobs come on standard input and replies go to standard output, each after its head.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

@@ -5,8 +5,6 @@ its request, is replaced by the next job. The event loop does not start them: it
 fork of a process in which gRPC runs may crash before it becomes another program.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import pickle

@@ -5,8 +5,6 @@ nothing between two jobs, because the answers may take minutes: to write a docum
 again.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from array import array

@@ -4,8 +4,6 @@ Sources: OpenAPI 3.1.0, sections 4.8.8 to 4.8.17; JSON Schema 2020-12; the JSON 
 https://protobuf.dev/programming-guides/json/.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

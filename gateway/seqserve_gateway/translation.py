@@ -1,7 +1,5 @@
 """Translates texts and documents; markup stays, and follows the words that it encloses."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

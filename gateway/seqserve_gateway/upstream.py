@@ -4,8 +4,6 @@ A call of the client carries the metadata of the HTTP request in whose task it i
 of the context holds it, and the client reads it for every attempt.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """``/v1``: the calls of GenerationService and ModelService that read, in strict JSON."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 

@@ -1,7 +1,5 @@
 """Imports a checkpoint, or each of a folder of many, such as all pairs of Firefox."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

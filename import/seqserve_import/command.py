@@ -1,7 +1,5 @@
 """``seqserve import``: the command line of :mod:`seqserve_import.importing`."""
 
-from __future__ import annotations
-
 import sys
 
 from seqserve_export.command import ArtifactCommand

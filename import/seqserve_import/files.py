@@ -3,8 +3,6 @@
 Only regular files are opened, and no more is read, or expanded, than a checkpoint has.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

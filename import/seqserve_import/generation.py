@@ -4,8 +4,6 @@ Lengths of transformers count the token that starts a target, except for those o
 do not count it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from seqserve.declarations import DECLARATIONS

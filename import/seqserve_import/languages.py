@@ -1,7 +1,5 @@
 """The languages that a checkpoint knows, and where its family wants them."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping

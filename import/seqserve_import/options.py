@@ -1,7 +1,5 @@
 """Options of ``seqserve import``, readable without torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

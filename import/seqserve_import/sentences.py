@@ -1,7 +1,5 @@
 """The sentences on which an import is proved."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection
 from pathlib import Path

@@ -4,8 +4,6 @@ Each weight is a mapping of its own into the file: reading it touches no other, 
 gives its memory back, whatever else is still in use.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Builds our model from a checkpoint: each weight by its name, none missing and none left over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

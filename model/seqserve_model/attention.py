@@ -3,8 +3,6 @@
 Source: Vaswani et al. 2017, "Attention Is All You Need", §3.2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -16,8 +16,6 @@ Files are written under another name and then renamed, so a killed training neve
 one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -3,8 +3,6 @@
 So ``--help`` works with the client alone, and OpenMP's wait policy is set in time.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 

@@ -4,8 +4,6 @@ Numbers, "427" → "four hundred twenty-seven", are a task that needs no data an
 core. There is only one right answer, so it shows that the whole chain works.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random

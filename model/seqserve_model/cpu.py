@@ -11,8 +11,6 @@ an export follows another, it keeps hundreds of megabytes in small blocks.
 Source: Srivastava et al. 2014, "Dropout"; Vaswani et al. 2017, §5.4.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

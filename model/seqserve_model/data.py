@@ -8,8 +8,6 @@ once case and punctuation are dropped count as one; pairs that share one are lin
 group (a connected component of the graph of sentences) is held out as a whole or not at all.
 """
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

@@ -3,8 +3,6 @@
 Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (signatures, sacrebleu).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

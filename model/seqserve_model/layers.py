@@ -4,8 +4,6 @@ Source: Vaswani et al. 2017, §3.1 and §3.3. Each layer gets its attentions as 
 that a full pass, a cached step and the exported graphs share these definitions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Options of ``seqserve train`` and ``seqserve evaluate``, readable without torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path

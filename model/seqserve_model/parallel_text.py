@@ -4,8 +4,6 @@ Validation and test are files of their own or held out of the training files. Ei
 sentence of theirs, on either side, is trained on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -17,8 +17,6 @@ One object serves all layers of one stack (encoder or decoder). A block of new q
 Distances are key position minus query position: the past is negative.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

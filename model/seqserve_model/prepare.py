@@ -11,8 +11,6 @@ It also writes the training pairs of a recipe, the augmented ones too, and can h
 teacher translate their sources: what a large model writes, a small one learns more easily.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

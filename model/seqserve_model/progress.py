@@ -1,7 +1,5 @@
 """Shows a training while it runs: a bar on a terminal or lines in a log, and TensorBoard."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Greedy search on the torch model: the reference for the engine, and for scores in training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -11,8 +11,6 @@ Translation"; Bogoychev et al. 2020, "Edinburgh's Submissions to the 2020 Machin
 Efficiency Task".
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -6,8 +6,6 @@ them is near, a student of the same size would learn its teacher's mistakes, so 
 wrote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

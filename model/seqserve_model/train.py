@@ -4,8 +4,6 @@ Deterministic on one machine: equal recipes, data and thread counts give equal w
 the training was killed and resumed in between.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -3,8 +3,6 @@
 Source: Vaswani et al. 2017, §5 (batches, optimizer, schedule, regularisation) and §6.1 (averaging).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

@@ -8,8 +8,6 @@ D head size, A = H·D width of all heads, W width, V vocabulary, L layers. Seque
 the right; a cache of past keys and values lets the decoder continue where it stopped.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ Sources: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Su
 Kudo and Richardson 2018, "SentencePiece" (``▁`` and byte fallback).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 

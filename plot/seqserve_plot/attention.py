@@ -1,7 +1,5 @@
 """Pictures of attention: the weights of every layer and head, and the masks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 A picture has the same bytes at every run. Colours of an SVG follow the reader into dark mode.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures of position schemes, computed by :mod:`seqserve_model.positions`."""
 
-from __future__ import annotations
-
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Pictures of continuous batching: which request ran at which step, traced in the real engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures of trainings: what their logs for TensorBoard hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -6,8 +6,6 @@ It writes the file that ``data.augmented_path`` of the recipe names. ``weights.t
 pairs of each kind there are. Equal recipes and files give equal pairs.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import random

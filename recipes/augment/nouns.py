@@ -6,8 +6,6 @@ theirs. German names a determiner by its masculine form: ``{einen colour thing2}
 in place of a noun, after a mark: ``{~ihn thing2}``.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Changes of a sentence that its translation makes too: names, numbers, its end, its letters."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ puts the words of everyday.toml into plain sentences. It is the project's own te
 shown.tsv, which models/README.md shows, are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import tomllib

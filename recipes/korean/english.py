@@ -1,7 +1,5 @@
 """Inflects English nouns and verbs."""
 
-from __future__ import annotations
-
 import re
 
 ARTICLE = re.compile(r"^(an?|the) ")

@@ -1,7 +1,5 @@
 """Puts everyday words into plain sentences of English and Korean, in four levels of politeness."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any

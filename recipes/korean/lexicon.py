@@ -1,7 +1,5 @@
 """The words and patterns of everyday.toml, and how they are drawn."""
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any

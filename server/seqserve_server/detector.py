@@ -7,8 +7,6 @@ The model is a naive Bayes classifier of sequences of bytes: Lui and Baldwin 201
 Off-the-shelf Language Identification Tool".
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Collection

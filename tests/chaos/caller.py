@@ -1,7 +1,5 @@
 """A client in its own process, which can be killed during its streams."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys

@@ -1,7 +1,5 @@
 """The server that most chaos tests share; each leaves it idle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

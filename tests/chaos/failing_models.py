@@ -1,7 +1,5 @@
 """Models whose graphs fail or hang when they read a certain token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One client's attacks on a gateway, in a process of their own and from an address of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """A caller of a gateway that wants all of it: ``python -m tests.chaos.http_attacker KIND PORT``."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import sys

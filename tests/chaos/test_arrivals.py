@@ -1,7 +1,5 @@
 """Many calls at once: each is answered, or refused with a retry time, in bounded memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ How much slower single calls are beside the jobs depends on the machine, whose c
 the test prints it and asserts only that nothing is lost.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import threading

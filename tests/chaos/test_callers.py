@@ -1,7 +1,5 @@
 """Clients that die, vanish or do not read: their resources are freed, others are not affected."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

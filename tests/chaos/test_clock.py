@@ -1,7 +1,5 @@
 """A wall clock that jumps by hours: waits and limits use the monotonic clock."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess

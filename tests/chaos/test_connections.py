@@ -1,7 +1,5 @@
 """Thousands of connections: the server keeps answering and frees them all."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import socket

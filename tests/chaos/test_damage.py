@@ -1,7 +1,5 @@
 """Artifacts damaged anywhere: the file is named, and older versions continue to serve."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Full disks: a log that cannot be written delays no call, an incomplete copy is not served."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

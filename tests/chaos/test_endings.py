@@ -1,7 +1,5 @@
 """A busy server ends: on SIGTERM it finishes its calls; after SIGKILL clients notice at once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

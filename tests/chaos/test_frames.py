@@ -4,8 +4,6 @@ While each attack is made, a normal caller goes on calling, and each of its call
 Afterwards nothing runs, the processor is at rest and memory has come back.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

@@ -1,7 +1,5 @@
 """One caller floods a gateway; another one is served as before."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

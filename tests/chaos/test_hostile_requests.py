@@ -1,7 +1,5 @@
 """A gateway under one caller's attacks: it stays small, and another caller hardly notices."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Models that fail or hang in a step: only their own calls end."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

@@ -5,8 +5,6 @@ the cost of an answer compared with ten refusals: the test prints it for heavy a
 and asserts only loose bounds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

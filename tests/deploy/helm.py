@@ -1,7 +1,5 @@
 """Renders the chart with Helm, which is in ``build/helm``; ``make test-helm`` sets that up."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

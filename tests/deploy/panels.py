@@ -1,7 +1,5 @@
 """The panels of the dashboards, with what they ask of Prometheus."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Releases that tests render: values of the chart, by what they are for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Values = dict[str, Any]

@@ -5,8 +5,6 @@ field that is not known is an error), models of KEDA and of the Prometheus opera
 of KServe's package. Prints a JSON list with an error, or null, for each manifest.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

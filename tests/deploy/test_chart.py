@@ -1,7 +1,5 @@
 """The chart: its manifests fit the schemas of their kinds, and a real server runs as they say."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

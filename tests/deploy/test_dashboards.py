@@ -1,7 +1,5 @@
 """The dashboards: Prometheus, which watches servers under load, has an answer to each query."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -4,8 +4,6 @@ Images come from the registry. Where that cannot be reached, a daemon of our own
 the same names, made from Debian packages; nobody else's daemon is given such images.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

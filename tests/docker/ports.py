@@ -1,7 +1,5 @@
 """Ports of this machine that containers can be published on."""
 
-from __future__ import annotations
-
 import socket
 
 

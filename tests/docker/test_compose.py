@@ -1,7 +1,5 @@
 """Runs docker-compose.yml and calls it from the host, as docs/deploy.md describes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A headless Chromium, and what a reader does with the playground in it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Sources: RFC 5246 (TLS 1.2), sections 6.2.1 and 7.4.1.2; RFC 6066, section 3 (se
 RFC 7301, section 3.1 (ALPN).
 """
 
-from __future__ import annotations
-
 import os
 
 _SERVER_NAME, _GROUPS, _SIGNATURES, _ALPN, _VERSIONS = 0, 10, 13, 16, 43

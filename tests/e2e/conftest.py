@@ -1,7 +1,5 @@
 """The server that most end-to-end tests share, and a client of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

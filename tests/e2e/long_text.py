@@ -1,7 +1,5 @@
 """A long text: headings, dialogue, abbreviations, blank lines, and no sentence twice."""
 
-from __future__ import annotations
-
 from itertools import islice, product
 
 _WHO = ["Tom", "Mary", "Dr. Smith", "my friend", "the teacher", "Mr. Brown"]

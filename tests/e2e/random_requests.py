@@ -5,8 +5,6 @@ once. Most fields of a request are valid, or else only the first check would eve
 four are random, or the bytes are damaged.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Memory of the shipped server while callers ask for the most, and do not read their answers."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

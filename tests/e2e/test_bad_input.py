@@ -1,7 +1,5 @@
 """Malformed requests: the error names the field, and the server continues."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The code of docs/client.md runs, in its order, against a server with the shipped model."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Many calls of one client at a server of two fronts, one of which is killed."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

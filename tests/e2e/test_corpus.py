@@ -1,7 +1,5 @@
 """`seqserve corpus`, killed in its midst and started again: each text once, in its order."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

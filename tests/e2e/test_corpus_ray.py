@@ -1,7 +1,5 @@
 """`seqserve corpus --ray` on two simulated machines: one is lost, then the command itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whole texts: a server that divides them, and `seqserve translate`, with the shipped model."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Engine processes: one that dies affects no other, and none outlives the server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

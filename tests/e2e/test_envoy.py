@@ -1,7 +1,5 @@
 """Envoy, configured as ``deploy/envoy`` has it, in front of two servers of the shipped models."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

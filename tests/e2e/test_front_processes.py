@@ -1,7 +1,5 @@
 """A server of several fronts: its callers see one server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

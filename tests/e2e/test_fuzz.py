@@ -4,8 +4,6 @@ No request causes a server error or a leak. :mod:`random_requests` draws the req
 that once did is a row of ``test_bad_input.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`seqserve gateway` in front of a real server with the shipped models."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`seqserve gateway --processes 2`: whichever process answers, and whichever is killed."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Glossaries of a running server: named by requests, listed by the command, read again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

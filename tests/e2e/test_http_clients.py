@@ -4,8 +4,6 @@ The packages are in an environment of their own, ``build/http-clients``. Mastodo
 packages of Python: their requests are written down here as their public sources send them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

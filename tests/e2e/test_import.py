@@ -4,8 +4,6 @@ One server has an NLLB, an mBART, whose decoder reads the target language first,
 sides have their own vocabularies and heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Placeholders, addresses and named texts in real translations: there exactly and once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Start and end of a server: signals, startup errors, and what it reports about itself."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Metrics of a real server: exactly the names and labels that dashboards use."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """First steps: the commands of the README, the demo, a bare install, other languages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Numbers that an answer lacks: over gRPC, over HTTP, in a stream and in a metric."""
 
-from __future__ import annotations
-
 import pytest
 from tests.support.gateway import gateway_of
 from tests.support.process import ServerProcess

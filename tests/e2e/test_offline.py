@@ -1,7 +1,5 @@
 """What runs in the process of the caller answers as a server does, to the last character."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The Open Inference Protocol, called by tritonclient in its own process."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

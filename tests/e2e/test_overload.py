@@ -1,7 +1,5 @@
 """An overloaded server; `make chaos` measures one for a minute."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Jobs of many lines, while the server is busy or away: every line has its one answer."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

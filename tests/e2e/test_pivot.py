@@ -1,7 +1,5 @@
 """Korean to German, for which no model is shipped: two models answer, as two calls would."""
 
-from __future__ import annotations
-
 import pytest
 from tests.support.process import ServerProcess
 

@@ -1,7 +1,5 @@
 """``seqserve plan`` starts a server, measures it, asks it, and ends it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

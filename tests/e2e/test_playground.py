@@ -1,7 +1,5 @@
 """`seqserve playground` in Chromium, in front of a real server."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Versions that are added and removed while a server runs: no call fails, and nothing leaks."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A server with TLS and tokens, and the renewal of its files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

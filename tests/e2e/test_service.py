@@ -1,7 +1,5 @@
 """Answers of a real server: alone and in a batch, as a stream, in a bulk call, cut short."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """A server of a model with a shortlist: on, and off by request."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Traces of a real server: they reach a collector, and a missing collector harms nothing."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

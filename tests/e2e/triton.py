@@ -4,8 +4,6 @@ Its stubs and the server's define the same messages, which one process cannot ha
 here may import the server's, and no test may import tritonclient.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import queue

@@ -1,7 +1,5 @@
 """Documents as a model returns them that answers each passage by its capitals."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

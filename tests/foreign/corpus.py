@@ -1,7 +1,5 @@
 """Documents that other projects wrote, from ``make build/foreign/.ready``."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a reader sees of a document, by other programs' parsers."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

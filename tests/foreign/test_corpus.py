@@ -1,7 +1,5 @@
 """Documents of other projects: untranslated to the byte, and translated to the last word."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

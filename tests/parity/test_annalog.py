@@ -5,8 +5,6 @@ learned positions, norms after each layer, an output of its own. It has no confi
 test writes its weights as a training run.
 """
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import re

@@ -16,8 +16,6 @@ They differ by design in these points:
 * Without ``early_stopping`` a beam search of transformers ends by the rule ``false``.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ To be run where there is one: ``make test-gpu``. Everything but CUDA's kernels i
 refuses to record a graph that is not on CUDA as a whole, shapes apart.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models of Marian and of Firefox give in seqserve what Marian itself makes of the same weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

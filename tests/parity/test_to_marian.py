@@ -1,7 +1,5 @@
 """Marian decodes a model of ours, written in its files, to the same words."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sources and options of random requests to the tiny model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

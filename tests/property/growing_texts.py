@@ -1,7 +1,5 @@
 """Texts that grow, made of the parts of a regular expression."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

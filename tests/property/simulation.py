@@ -1,7 +1,5 @@
 """Requests that arrive, are cancelled and are answered, turn by turn, each as if alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

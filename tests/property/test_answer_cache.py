@@ -1,7 +1,5 @@
 """With kept answers as without them: whatever callers and the engine do, in whatever order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Bulk and single calls share the slots: steps stay short for single calls, and nothing starves."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import Clock

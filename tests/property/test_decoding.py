@@ -1,7 +1,5 @@
 """Every way to decode: in a mix as alone, to the last bit, and as by the reference."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from itertools import chain, pairwise

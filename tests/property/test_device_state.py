@@ -3,8 +3,6 @@
 The device is the host's memory. What it has freed, and what is in rows that do not run, is NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

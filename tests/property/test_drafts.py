@@ -1,7 +1,5 @@
 """A request with a draft gets the answer of one without, whatever the draft and its neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Threads of an engine: each request as alone and counted once, and nothing is left behind."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from dataclasses import replace

@@ -4,8 +4,6 @@ A refusal is an error of this project that names the file or the option, never a
 library, and it comes at start, never during a call.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whatever languages models declare, few models serve a pair, and the same ones each time."""
 
-from __future__ import annotations
-
 import random
 from itertools import product
 

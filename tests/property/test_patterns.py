@@ -5,8 +5,6 @@ of the pattern it makes texts that grow: a part again and again, behind and befo
 in runs of rising length. Time that grows with more than the power 1.6 of the length fails.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """A text has the quantities that it has, and other forms of a number are the same number."""
 
-from __future__ import annotations
-
 from datetime import date, time
 
 from hypothesis import given

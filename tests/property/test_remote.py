@@ -1,7 +1,5 @@
 """Each request gets its own answer or one error, whatever callers and engine processes do."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The scheduler owns each request exactly once, loses none and stays within its bounds."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Dividing and joining lose nothing, whatever the text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

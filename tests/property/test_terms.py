@@ -1,7 +1,5 @@
 """Terms of requests and glossaries: each applies where its source is, and changes nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

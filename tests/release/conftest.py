@@ -1,7 +1,5 @@
 """What `make dist` makes, and new environments that it is installed in."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

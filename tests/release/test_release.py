@@ -1,7 +1,5 @@
 """A release as its users meet it: what is in it, and the first thing of each extra."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -4,8 +4,6 @@ Each call ends once, as its caller, the log and the counters agree, which do not
 series end; and memory stays flat.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Memory stays flat: a real server, random shapes, clients that stream, cancel and leave."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What a model answers that writes each passage in capitals."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A run of ``seqserve corpus`` over a file, with the shipped model."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

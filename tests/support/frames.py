@@ -5,8 +5,6 @@ indexing and without Huffman's code; "gRPC over HTTP2",
 https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Starts ``seqserve gateway`` as an operator does, on a free port."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A job that translates the lines of a file with ``seqserve generate``."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

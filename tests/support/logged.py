@@ -1,7 +1,5 @@
 """Lines that the server wrote to its log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Turns of the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 
 

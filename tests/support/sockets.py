@@ -1,7 +1,5 @@
 """The sockets of this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

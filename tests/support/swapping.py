@@ -1,7 +1,5 @@
 """Calls that continue while the versions of a model are swapped."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections import Counter

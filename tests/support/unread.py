@@ -1,7 +1,5 @@
 """A caller that does not read its answers, so that the server has to hold them."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """A decoding option is written by hand only in the places that proto/README.md lists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

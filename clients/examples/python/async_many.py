@@ -4,8 +4,6 @@ The server decodes them together; the client holds at most a few hundred at a ti
 be of any length.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

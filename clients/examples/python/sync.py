@@ -1,7 +1,5 @@
 """Every method for generation and scores: ``python clients/examples/python/sync.py [TARGET]``."""
 
-from __future__ import annotations
-
 import sys
 
 from seqserve import Client, InvalidArgument, SeqserveError

@@ -1,7 +1,5 @@
 """Starts the ``seqserve`` command."""
 
-from __future__ import annotations
-
 from seqserve.command import process
 
 

@@ -5,8 +5,6 @@ several servers need no proxy in front of them.
 Source: gRPC name resolution, https://github.com/grpc/grpc/blob/master/doc/naming.md
 """
 
-from __future__ import annotations
-
 import errno
 import re
 import socket

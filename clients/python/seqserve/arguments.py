@@ -1,7 +1,5 @@
 """Arguments of calls and of the client: keywords, defaults and checks."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, Iterable
 from enum import Enum
 from typing import Any, TypeAlias, TypedDict, TypeVar

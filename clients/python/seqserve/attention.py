@@ -1,7 +1,5 @@
 """What a model shows of itself: attention weights, scores of a target, tokens of a text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -4,8 +4,6 @@ An option is declared in ``generation.proto`` alone: the typed keywords, the fla
 the checks of the server and the tables of the documentation follow from its declaration there.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A file is written in the folder of its place, under a hidden name, and moved the
 it is complete. Until then, and after any error, what was there before stays as it is.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Metadata of a call: the id of the request, and pairs that a caller adds."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """What a server offers: its models, language pairs and glossaries."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

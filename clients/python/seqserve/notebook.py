@@ -4,8 +4,6 @@ All text is escaped. There is no script and no colour of text, so it reads on li
 dark ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from html import escape

@@ -1,7 +1,5 @@
 """Values of options from a command line or the environment, and variables that are misspelt."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

@@ -1,7 +1,5 @@
 """Lines that commands print: aligned columns, and JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

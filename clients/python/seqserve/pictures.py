@@ -5,8 +5,6 @@ own ground, so that its ink is legible on every page. A heat map is a matrix of 
 with named rows and columns, drawn as text, SVG or HTML.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Ctrl-C in a terminal goes to all processes of a command. One that has only begun
 traceback, because it imports what it needs before it can say that it does not want it.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

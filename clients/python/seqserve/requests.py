@@ -5,8 +5,6 @@ and names the field. A field whose argument is optional stays unset if that is N
 checks only types; the server checks values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from enum import Enum
 from typing import Any, TypeVar, Unpack

@@ -3,11 +3,10 @@
 A response that breaks the server's contract becomes an :class:`~seqserve.InternalError`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 from google.protobuf.message import Message
 
@@ -194,7 +193,7 @@ def _reader(
     unset: dict[str, Any] = {}
     for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
         value = getattr(message(), name)
-        if "None" in field.type:
+        if NoneType in get_args(field.type):
             unset[name] = None
         elif type(value) in _SCALARS or isinstance(value, Message):
             unset[name] = converters[name](value) if name in converters else value

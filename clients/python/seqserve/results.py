@@ -1,7 +1,5 @@
 """Results of the client: frozen dataclasses without protobuf or gRPC."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -3,8 +3,6 @@
 Files are checked before gRPC gets them, which reports a broken one only as a failed connection.
 """
 
-from __future__ import annotations
-
 import ssl
 from dataclasses import dataclass
 from os import PathLike

@@ -3,8 +3,6 @@
 Documents are read by it, and the server reads texts by it.
 """
 
-from __future__ import annotations
-
 _NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
 _PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
 ADDRESS = (

@@ -1,7 +1,5 @@
 """The decoder graph: one step, from the last token of every running row to its next logits."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The encoder graph: source tokens to the keys and values of every cross-attention."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Projections laid out as the graphs compute them: those of one input are joined."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 

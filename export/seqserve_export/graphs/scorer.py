@@ -1,7 +1,5 @@
 """The scorer graph: log-probabilities and attention of a known target, in one pass."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

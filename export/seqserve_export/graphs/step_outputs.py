@@ -5,8 +5,6 @@ which want the best tokens and their log-probabilities. Both take an end without
 other options, which cost a tenth of a small model's step even where there is nothing to do.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from seqserve_export import operators, ranking

@@ -1,7 +1,5 @@
 """Position schemes of the decoder step, where every row stands at a position of its own."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Attaches a shortlist to an artifact, and measures what it costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """``seqserve shortlist``: the command line of :mod:`seqserve_export.shortlist.learn`."""
 
-from __future__ import annotations
-
 from seqserve_export.command import ArtifactCommand
 from seqserve_export.options import ShortlistOptions
 

@@ -1,7 +1,5 @@
 """Learns a shortlist from parallel text, and writes a version of the artifact that has it."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Sequence

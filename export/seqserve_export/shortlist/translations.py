@@ -8,8 +8,6 @@ Source: Brown et al. 1993, "The Mathematics of Statistical Machine Translation: 
 Estimation", section 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The families of checkpoints, by the ``model_type`` of their config.json."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from seqserve.errors import OptionError

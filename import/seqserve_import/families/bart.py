@@ -1,7 +1,5 @@
 """BART, and the families that descend from it: mBART, M2M-100 and NLLB, Marian, Pegasus."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

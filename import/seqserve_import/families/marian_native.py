@@ -1,7 +1,5 @@
 """Marian from its own files, and the students of Bergamot in Firefox."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

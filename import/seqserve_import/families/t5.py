@@ -1,7 +1,5 @@
 """T5 and its kin: T5 1.1, Flan-T5, mT5, ByT5, MADLAD."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A model of Marian, read as a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

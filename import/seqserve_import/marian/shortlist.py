@@ -6,8 +6,6 @@ tokens so that the products of a batch have a multiple of eight columns.
 Source: marian-dev, src/data/shortlist.h and shortlist.cpp.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections import defaultdict

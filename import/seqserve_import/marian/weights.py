@@ -5,8 +5,6 @@ then their names, their shapes, and their data, aligned by a gap of a length tha
 Numbers are little-endian.
 """
 
-from __future__ import annotations
-
 import struct
 import zipfile
 import zlib

@@ -3,8 +3,6 @@
 Some checkpoints spell them otherwise, such as ``[PAD]`` and ``[SEP]``; the server knows one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Finds the tokenizer of a checkpoint, by the files that it has, and converts it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path

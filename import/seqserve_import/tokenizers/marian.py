@@ -6,8 +6,6 @@
   two files of pieces beside it. Of words there is no such file: texts are divided at spaces.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SentencePiece's way from text to what is divided into pieces, and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tokenizers import Regex, decoders, normalizers

@@ -1,7 +1,5 @@
 """Takes a ``tokenizer.json`` as it is, but for the spelling of control tokens."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

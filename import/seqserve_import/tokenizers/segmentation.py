@@ -4,8 +4,6 @@ Sources: Kudo 2018, "Subword Regularization" (unigram); Sennrich et al. 2016, "N
 Translation of Rare Words with Subword Units" (BPE). Scores and ties are those of SentencePiece.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence

@@ -7,8 +7,6 @@
   is up to each request.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import tokenizers

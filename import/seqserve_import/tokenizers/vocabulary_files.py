@@ -1,7 +1,5 @@
 """Vocabularies in text files: ``vocab.txt`` of BERT, ``vocab.json`` and ``merges.txt`` of BART."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import tokenizers

@@ -1,8 +1,6 @@
 """The files of an artifact: their hashes, when they change, and folders that appear whole or not at
 all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

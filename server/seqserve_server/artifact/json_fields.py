@@ -1,7 +1,5 @@
 """Builds dataclasses from JSON values; refuses fields that are missing, unknown or mistyped."""
 
-from __future__ import annotations
-
 import typing
 from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType

@@ -1,7 +1,5 @@
 """What a manifest records of how a model was made, rounded and proved."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

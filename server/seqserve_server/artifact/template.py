@@ -1,7 +1,5 @@
 """What a model reads and writes beside its texts; a part of the manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

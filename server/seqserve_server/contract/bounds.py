@@ -1,7 +1,5 @@
 """Checks decoding options, of a request or recommended by a model, by their declarations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

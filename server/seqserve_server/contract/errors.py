@@ -1,7 +1,5 @@
 """Errors of the service; :mod:`~seqserve_server.front.telemetry.call_record` has their status."""
 
-from __future__ import annotations
-
 import copyreg
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Times are in seconds on the monotonic clock.
 """
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence

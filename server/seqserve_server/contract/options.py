@@ -1,7 +1,5 @@
 """Decoding options as the engine takes them: checked, converted, with the defaults of the model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

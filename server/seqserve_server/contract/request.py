@@ -3,8 +3,6 @@
 Fields that end in ``_s`` are moments of the monotonic clock, in seconds.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass, field, fields

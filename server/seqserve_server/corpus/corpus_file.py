@@ -1,7 +1,5 @@
 """A corpus in a file, whatever its format: its places, and the answers that take them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """The engine of one process of a pool."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Corpora whose places are lines: plain text, and JSON lines."""
 
-from __future__ import annotations
-
 import json
 import math
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Corpora in Parquet: a column is read, and one or two are added."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path

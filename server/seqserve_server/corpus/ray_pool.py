@@ -5,8 +5,6 @@ and the others get its texts meanwhile. The order of the answers and the journal
 without a cluster: the process that calls hands out the texts, and each has one future.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

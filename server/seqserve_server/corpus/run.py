@@ -5,8 +5,6 @@ it along with the corpus up to the first text that is another one, answers the t
 and writes the output from both at the end. So each place has one answer, whatever happened.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

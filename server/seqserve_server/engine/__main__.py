@@ -5,8 +5,6 @@ interpreter lock: a step would wait for protobuf, and protobuf for a step. When 
 the operating system takes back its memory.
 """
 
-from __future__ import annotations
-
 import gc
 import socket
 import sys

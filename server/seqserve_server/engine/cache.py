@@ -6,8 +6,6 @@ costs what its rows hold, not what they could hold, so every row has room for th
 target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ those of one request. So no row pays for the candidates of others. A set keeps i
 that have it run, so only those of a joining request are written.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

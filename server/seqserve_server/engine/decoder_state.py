@@ -5,8 +5,6 @@ gives its inputs. The first axis of a part is the row; a row is copied and clear
 it is filled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import mmap

@@ -1,7 +1,5 @@
 """Opens the graph that reads drafts when the first one comes, and runs it."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Encodes the sources of new requests, several at once where that makes each of them cheaper."""
 
-from __future__ import annotations
-
 import logging
 import time
 

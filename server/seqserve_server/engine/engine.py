@@ -6,8 +6,6 @@ so that running rows do not stall, and copies their keys and values into free sl
 workers one thread scores given targets and computes the attention of finished answers.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

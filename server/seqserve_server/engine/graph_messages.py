@@ -7,8 +7,6 @@ with the manifest's first, without running the graph.
 Source: onnx/onnx.proto of https://github.com/onnx/onnx, and docs/ExternalData.md there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

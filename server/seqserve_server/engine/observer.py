@@ -1,7 +1,5 @@
 """The hooks through which the engine reports what it does; called from any thread."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from threading import Lock

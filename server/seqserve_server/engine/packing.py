@@ -1,7 +1,5 @@
 """Packs sources of any lengths one after the other, so that no product is spent on padding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """One request inside the engine: its spec, and how far it is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any

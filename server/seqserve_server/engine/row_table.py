@@ -3,8 +3,6 @@
 Rows of requests that have left are holes until the next step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection
 

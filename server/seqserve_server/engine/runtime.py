@@ -4,8 +4,6 @@ One :class:`Runtime` holds the sessions of a model, and so its weights, once. An
 may run them at the same time: ``Run`` releases the interpreter lock and keeps no state.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Running rows do not wait: the operating system shares the cores between this thr
 workers. Targets that wait to be scored run together; the scores of one do not depend on the others.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Opens a graph of an artifact in ONNX Runtime, with the settings of every session here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One decoder step over fixed buffers, by ONNX Runtime's I/O binding."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np

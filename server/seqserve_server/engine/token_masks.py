@@ -1,7 +1,5 @@
 """The tokens that rows must not generate, as the lists that a decoder step masks logits by."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

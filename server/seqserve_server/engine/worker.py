@@ -1,7 +1,5 @@
 """Runs the rows of one cache: drops and admits requests, then steps all rows by one token."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -4,8 +4,6 @@ Only files that a manifest names are read, and they are written under the names 
 checked before any is put in its place, and each version appears whole or not at all.
 """
 
-from __future__ import annotations
-
 import hashlib
 import posixpath
 import re

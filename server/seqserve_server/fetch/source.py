@@ -4,8 +4,6 @@ Names in an archive are never used as paths. An archive is read only if it has t
 user, its address or the file ``.sha256`` next to it gives.
 """
 
-from __future__ import annotations
-
 import hashlib
 import posixpath
 import re

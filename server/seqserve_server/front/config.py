@@ -3,8 +3,6 @@
 # Each default declares an option, which makes a dataclass field.
 # ruff: noqa: RUF009
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from functools import partial

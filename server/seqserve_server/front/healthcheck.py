@@ -4,8 +4,6 @@ It reads the same environment variables as ``seqserve serve``, and needs no cert
 gRPC port does. Exit status: 0 if the server takes calls, else 1.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An engine of this process, for the event loop in which requests are read and answered."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Finds the folder of a model by its path, or by its name in a repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from seqserve.errors import OptionError

@@ -1,7 +1,5 @@
 """Generates in this process, on the engine that serves, with what a server does for a text."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

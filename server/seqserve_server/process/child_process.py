@@ -1,7 +1,5 @@
 """Starts and ends the processes of the server; keeps from them the signals that are for it."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -5,8 +5,6 @@ does not, is silent (``GRPC_VERBOSITY``). Writing never blocks: if the disk is f
 is gone or does not read, the line is lost.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -5,8 +5,6 @@ thousands of connections, or large answers, it would hold most of their memory, 
 Source: malloc_trim(3); other C libraries lack it or do not need it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Two things would end a server that serves other models too: a panic of the libra
 panic becomes an error, and a file is refused whose steps may make too much of a character.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

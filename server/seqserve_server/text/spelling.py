@@ -13,8 +13,6 @@ All other texts stay as they are. Source: The Unicode Standard, chapter 23.2, "L
 annex 15, "Unicode Normalization Forms".
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterator

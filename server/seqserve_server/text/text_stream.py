@@ -1,7 +1,5 @@
 """Converts token ids to text while they come."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

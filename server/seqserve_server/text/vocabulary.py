@@ -1,7 +1,5 @@
 """A vocabulary of one side, sources or targets: its tokens, and the rule that divides texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple

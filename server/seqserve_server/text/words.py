@@ -5,8 +5,6 @@ beyond it; and most words of a text have come before: :class:`WordCache`. Tokens
 join to a text as they are spelled: :class:`Joiner`. The library takes many times as long for both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import tokenizers

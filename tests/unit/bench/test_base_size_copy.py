@@ -1,7 +1,5 @@
 """A model that is made larger writes the same words."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

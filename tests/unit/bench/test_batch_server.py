@@ -1,7 +1,5 @@
 """Batches are full or late, and their requests get their own answers."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

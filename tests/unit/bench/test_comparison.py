@@ -1,7 +1,5 @@
 """Engines take turns, and an engine that decodes something else is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Servers whose engine answers at once, and what a start takes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

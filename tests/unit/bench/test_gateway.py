@@ -1,7 +1,5 @@
 """The comparison over HTTP: its tables, and the files of the other server."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The cases of a GPU, here on the CPU: speeds, steps, reasons, and no more than the time allows."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CTranslate2 and transformers decode imported models as the model itself does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

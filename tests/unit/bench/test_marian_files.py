@@ -1,7 +1,5 @@
 """A model of ours is written in Marian's files so that nothing of it is lost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

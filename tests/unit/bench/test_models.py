@@ -1,7 +1,5 @@
 """Models that are compared: the newest version, random weights, and the same words everywhere."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

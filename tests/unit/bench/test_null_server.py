@@ -1,7 +1,5 @@
 """The server that does nothing answers every way to call, and the table of what callers cost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

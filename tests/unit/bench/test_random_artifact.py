@@ -1,7 +1,5 @@
 """Weights that are written to traced graphs make the artifact that an export makes."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

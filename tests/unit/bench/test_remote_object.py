@@ -1,7 +1,5 @@
 """An object in another process: results, errors, limits of time, and a process that ends."""
 
-from __future__ import annotations
-
 import os
 import time
 

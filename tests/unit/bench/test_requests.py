@@ -1,7 +1,5 @@
 """Rates, limits, and the report of a comparison, on answers made by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A server as a process, with stand-ins for the server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A shortlist and a vocabulary map of CTranslate2 allow the same tokens."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from dataclasses import replace

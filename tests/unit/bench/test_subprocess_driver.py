@@ -1,7 +1,5 @@
 """Drivers in processes at the other end of pipes; each reverses its sources."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Tables, the signature under them, and the page that has them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -7,8 +7,6 @@ model ``blind`` shows no alignment. Sources with a smile have unknown characters
 is missing in their answers.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

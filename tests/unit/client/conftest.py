@@ -1,7 +1,5 @@
 """A fake server for one test, and child processes that can be interrupted."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

@@ -9,8 +9,6 @@ bulk call ``fail`` fails alone, ``later N …`` fails alone N times with UNAVAIL
 sources, or at the end.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

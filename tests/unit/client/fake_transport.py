@@ -1,7 +1,5 @@
 """Transports without a network: each call has the next of the outcomes that a test gives."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Either client, with a blocking interface."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokens: their lines in the server's file, and when a client sends one."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

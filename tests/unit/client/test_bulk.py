@@ -1,7 +1,5 @@
 """Bulk calls of both clients, over one call or, if calls break, several."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Groups of calls: cancelling one ends its calls and delays."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

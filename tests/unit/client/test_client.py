@@ -1,7 +1,5 @@
 """Both clients over a transport without a network, by the same tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Declarations of the decoding options, as the proto has them."""
 
-from __future__ import annotations
-
 import math
 import typing
 from collections.abc import Mapping, Sequence

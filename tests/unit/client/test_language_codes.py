@@ -1,7 +1,5 @@
 """Codes of languages: which forms mean the same."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve.language_codes import Language, code_among, folded

@@ -1,7 +1,5 @@
 """A client belongs to one process, and an asyncio client to one event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

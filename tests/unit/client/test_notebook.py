@@ -1,7 +1,5 @@
 """Results as notebooks show them: complete, escaped, well-formed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Variables of options: every command reports the misspelt ones."""
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import fields
 from importlib import import_module

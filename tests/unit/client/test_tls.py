@@ -1,7 +1,5 @@
 """TLS of the client, with real servers and certificates."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

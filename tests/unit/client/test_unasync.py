@@ -1,7 +1,5 @@
 """The blocking client is generated from the asyncio client and is up to date."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """The chart without Helm: its values, its schema and its version agree with the server."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """Compose file, image, rules and deployment guide agree with the server and with each other."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """The Makefile says what it downloads before it does: pip is silent for minutes."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

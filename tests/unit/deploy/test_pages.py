@@ -1,7 +1,5 @@
 """What the pages name exists: files, tests, code, commands, options, metrics, defaults."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

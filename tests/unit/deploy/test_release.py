@@ -1,7 +1,5 @@
 """A release has one version, and brings the newest model."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

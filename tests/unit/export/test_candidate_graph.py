@@ -3,8 +3,6 @@
 The artifacts have a projection in floats, in eight bits by both schemes, and one with a bias.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple

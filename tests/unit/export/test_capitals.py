@@ -1,7 +1,5 @@
 """A model that reads capitals or Title Case worse than small letters recommends another way."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Commands that write an artifact read their options before torch is loaded."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Artifacts of format 2 become those of format 3, with the same answers to the bit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -8,8 +8,6 @@ GPU does.
 Source: ONNX Runtime, docs/OperatorKernels.md; contrib_ops/cuda/bert/group_query_attention.cc.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx

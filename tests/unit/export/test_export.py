@@ -1,7 +1,5 @@
 """``seqserve export`` from a run directory to an artifact that decodes."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

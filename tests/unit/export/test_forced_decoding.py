@@ -1,7 +1,5 @@
 """Scoring known targets: greedy ones are best everywhere, in batches as alone."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

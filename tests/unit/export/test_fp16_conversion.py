@@ -1,7 +1,5 @@
 """Models of sixteen bits, and what is exported of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an artifact declares of its languages."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve.errors import OptionError

@@ -1,7 +1,5 @@
 """What a command that writes an artifact takes for the manifest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What an artifact is written from, and that nothing is there until it is proved."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from pathlib import Path

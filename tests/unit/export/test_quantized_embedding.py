@@ -1,7 +1,5 @@
 """An embedding table in eight bits: what rounding costs, and the node that looks it up."""
 
-from __future__ import annotations
-
 import onnxruntime as ort
 import pytest
 import torch

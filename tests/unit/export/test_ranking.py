@@ -1,7 +1,5 @@
 """The best tokens of a step, as ONNX Runtime finds them block by block."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logits of some tokens equal those of the whole vocabulary, bit for bit, on the real kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

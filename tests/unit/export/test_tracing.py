@@ -1,7 +1,5 @@
 """A traced graph has the weights of its module, and nothing else keeps them."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """A fake server for one test, and the form of the test's module in front of it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """How many calls begin, and run at once; turns of callers that want more than there is."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

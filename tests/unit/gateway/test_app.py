@@ -1,7 +1,5 @@
 """Probes, hosts and origins, and paths that are not there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Arrays of texts: a window of calls, in order, cancelled together."""
 
-from __future__ import annotations
-
 import asyncio
 from operator import attrgetter
 

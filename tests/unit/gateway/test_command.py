@@ -1,7 +1,5 @@
 """The options of `seqserve gateway` that contradict each other, or leave strangers in."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

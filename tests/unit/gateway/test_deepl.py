@@ -1,7 +1,5 @@
 """DeepL's routes, as its documentation and its clients use them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """What every request of a form goes through."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

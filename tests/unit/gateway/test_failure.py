@@ -1,7 +1,5 @@
 """Statuses and problem+json."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Fields of requests, in every way in which clients send them."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from typing import Any

@@ -1,7 +1,5 @@
 """Languages of requests: named, detected, equal, refused; the server chooses models by them."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

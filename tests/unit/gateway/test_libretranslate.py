@@ -1,7 +1,5 @@
 """LibreTranslate's routes, as its documentation and its clients use them."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

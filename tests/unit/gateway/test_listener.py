@@ -1,7 +1,5 @@
 """Connections that are slow, idle or too many; TLS; the drain."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import resource

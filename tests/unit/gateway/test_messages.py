@@ -1,7 +1,5 @@
 """JSON of messages, both ways."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Metrics that several processes count together."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

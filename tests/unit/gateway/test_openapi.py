@@ -1,7 +1,5 @@
 """The document of all forms, for programs and for people."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """`seqserve playground`: its address, and the page that it serves."""
 
-from __future__ import annotations
-
 import pytest
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import client_of, gateway_of

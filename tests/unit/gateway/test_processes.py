@@ -1,7 +1,5 @@
 """The processes of a gateway: one that dies, the drain, signals, and the port that they share."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Requests one after the other on a connection, and connections of one peer beside others."""
 
-from __future__ import annotations
-
 import random
 import re
 import socket

@@ -1,7 +1,5 @@
 """Who calls through a proxy, and the address that links have then."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

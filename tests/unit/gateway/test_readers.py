@@ -1,7 +1,5 @@
 """Processes that read documents: their limits, and what becomes of those beyond them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

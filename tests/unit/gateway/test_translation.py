@@ -1,7 +1,5 @@
 """Texts with and without markup through the calls of one request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

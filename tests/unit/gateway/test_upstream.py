@@ -1,7 +1,5 @@
 """The gateway's link to its server."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """``/v1`` in front of a fake server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """A fake server that translates pairs of languages, behind a gateway."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

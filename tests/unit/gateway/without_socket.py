@@ -1,7 +1,5 @@
 """A gateway in front of a fake server, called without a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence

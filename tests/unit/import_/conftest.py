@@ -1,7 +1,5 @@
 """Checkpoints of every family, made once for all tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading the folder of a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of many checkpoints: which there are, what their models are called, what fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings of transformers' generation as options of the API."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each of these would take all memory, or never come to an end, if it were read as it is.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """What an import refuses before its work begins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

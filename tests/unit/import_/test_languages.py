@@ -1,7 +1,5 @@
 """What each family reads beside its texts, from its settings and its vocabulary."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints whose tokenizer is of one family and whose weights are of another."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A checkpoint that does not fit is refused, and the message says what to look at."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The imported model of every family computes what transformers computes from the same files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """An imported artifact generates what transformers' generate() does, alone and among others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

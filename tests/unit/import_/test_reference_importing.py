@@ -1,7 +1,5 @@
 """``seqserve import`` from a folder to an artifact that serves."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

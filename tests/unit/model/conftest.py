@@ -1,7 +1,5 @@
 """Tiny models for tests: small enough that a pass costs a millisecond."""
 
-from __future__ import annotations
-
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,7 +1,5 @@
 """The token embeddings of the transformer: what shares a table, and how large they are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The proof of the pudding: every scheme of positions learns to turn a sequence round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

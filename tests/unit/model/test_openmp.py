@@ -1,7 +1,5 @@
 """Waiting threads sleep, unless the user has set another policy."""
 
-from __future__ import annotations
-
 import os
 import sys
 from types import ModuleType

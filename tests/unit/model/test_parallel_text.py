@@ -1,7 +1,5 @@
 """The files of a recipe: read, weighted, and divided without a sentence in common."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

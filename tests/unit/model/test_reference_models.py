@@ -1,7 +1,5 @@
 """Whole models of transformers, whose weights ours computes the same logits from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Position schemes against those of transformers, which takes seconds to import."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.rounding import assert_close, rounding

@@ -1,7 +1,5 @@
 """What a picture shows, read back from its axes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Letters such as Hangul: which font has them, and what is said where none has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What made the shipped data and models still runs, and makes the same to the bit."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """What the process that detects languages answers."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

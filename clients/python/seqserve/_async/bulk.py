@@ -10,8 +10,6 @@ One task reads sources and one waits for answers, because each may be slow while
 gRPC sends the requests.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from itertools import count

@@ -1,7 +1,5 @@
 """The asyncio client: its calls are awaited on one event loop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing

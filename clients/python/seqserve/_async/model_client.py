@@ -1,7 +1,5 @@
 """The calls of ModelService, and how any unary call is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar

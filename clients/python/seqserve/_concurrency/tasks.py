@@ -1,7 +1,5 @@
 """Tasks of an event loop: starting and stopping them, waiting for events, futures and items."""
 
-from __future__ import annotations
-
 import asyncio
 from asyncio import Future as Future
 from asyncio import Lock as Lock

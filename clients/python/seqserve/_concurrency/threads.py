@@ -1,7 +1,5 @@
 """Threads: starting them, waiting for events, futures and items; the twin of ``tasks``."""
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future as Future

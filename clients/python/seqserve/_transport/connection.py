@@ -7,8 +7,6 @@ the fork waits until gRPC's threads have ended, which takes them some millisecon
 Source: https://github.com/grpc/grpc/blob/master/doc/fork_support.md
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -5,8 +5,6 @@ and ``RetryInfo`` inside.
 Source: google/rpc/status.proto and google/rpc/error_details.proto of googleapis.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

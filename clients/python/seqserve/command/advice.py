@@ -1,7 +1,5 @@
 """What an error or a source means for a command: advice for its user, or the end of a run."""
 
-from __future__ import annotations
-
 from seqserve import errors
 
 _NO_SERVER = "Is a server running there? `seqserve serve` starts one, --target names another."

@@ -1,7 +1,5 @@
 """Commands that look into a model: ``seqserve score``, ``tokenize`` and ``attention``."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The files of a document: its source with encoding and byte order mark, and its translation."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import sys

@@ -4,8 +4,6 @@ Early outcomes wait for the ones before them. Their number is bounded, because s
 a limited distance ahead of the next outcome.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing

@@ -5,8 +5,6 @@ works on, so the input may be endless, and writes each answer as soon as it and 
 there, so that a program at the other end of a pipe may wait for it.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 import sys

@@ -4,8 +4,6 @@ One process at a time may write a journal. The lock is of the open file and ends
 the process is killed. On Windows, and on file systems that have no locks, nothing is locked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """``seqserve load``: sends load to a server and reports how long its answers take."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """The options of ``seqserve load``, and what they ask for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from enum import Enum

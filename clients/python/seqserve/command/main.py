@@ -1,7 +1,5 @@
 """The ``seqserve`` command: finds one of its commands and runs it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

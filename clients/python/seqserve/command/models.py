@@ -3,8 +3,6 @@
 ``seqserve models fetch``, which needs no server, is of the package that reads artifacts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """The options of ``seqserve plan``, and the server that it starts to measure it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

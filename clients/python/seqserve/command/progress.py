@@ -1,7 +1,5 @@
 """Reports while a command runs: its progress, and that it waits for its server."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """``seqserve token``: makes a token for a client, and the line that a server needs to accept it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass

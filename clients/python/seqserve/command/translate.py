@@ -3,8 +3,6 @@
 Each passage of a document is a source of a bulk call, which the server divides into sentences.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import sys

@@ -1,7 +1,5 @@
 """Output of ``seqserve generate`` and ``seqserve translate``: answers in order, and reports."""
 
-from __future__ import annotations
-
 import math
 import sys
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The words of a translation, and where each comes from."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter

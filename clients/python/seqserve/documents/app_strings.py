@@ -4,8 +4,6 @@ Sources: https://developer.android.com/guide/topics/resources/string-resource;
 https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/LoadingResources/,
 "String Resources"."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Documents that are archives of parts, as .docx, .odt and .epub: which parts are translated."""
 
-from __future__ import annotations
-
 import lzma
 import posixpath
 import re

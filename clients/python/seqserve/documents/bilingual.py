@@ -1,7 +1,5 @@
 """Texts with a separate place for their translation, as in PO and XLIFF."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """How the bytes of a text are encoded: a byte order mark tells it, or whoever gives the text."""
 
-from __future__ import annotations
-
 import codecs
 import re
 

@@ -1,7 +1,5 @@
 """The formats of documents, and which one a file has."""
 
-from __future__ import annotations
-
 from enum import Enum
 from functools import partial
 from importlib import import_module

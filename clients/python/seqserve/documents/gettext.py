@@ -3,8 +3,6 @@ r"""PO, the files of gettext: texts without a translation get one; all else stay
 Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

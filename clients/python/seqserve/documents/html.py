@@ -1,7 +1,5 @@
 """HTML: the text of a block is a passage; attributes, scripts and code stay as they are."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,6 @@ The markup returns to the words that it was around, by the alignment of their tr
 a break.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Source for how JSON writes texts: RFC 8259, section 7.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Text is read without its escapes, and written with the escapes that it needs.
 Source: https://spec.commonmark.org/0.31.2/, sections 2.4, 2.5 and 4 to 6.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Sources: the pages of MkDocs Material on admonitions and tabs, PyMdown on blocks
 Docusaurus on containers, MDX on imports.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -6,8 +6,6 @@ Sources: https://spec.commonmark.org/0.31.2/, section 6; for what sites add, the
 Jekyll, MkDocs Material, PyMdown, MyST, Docusaurus, VitePress, MDX, GitHub and Obsidian.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The text of elements as a model reads it, and where their markup is in it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain

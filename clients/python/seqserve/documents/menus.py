@@ -1,7 +1,5 @@
 """Menus, bread crumbs and lists of tags: links in a block that no sentence joins."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -6,8 +6,6 @@ syntax stays.
 Source: https://unicode-org.github.io/icu/userguide/format_parse/messages/.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

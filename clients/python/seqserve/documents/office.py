@@ -3,8 +3,6 @@
 Sources: ECMA-376, part 1, section 17.3; OASIS OpenDocument 1.3, part 3, sections 5 and 6.
 """
 
-from __future__ import annotations
-
 from seqserve.documents.pieces import FIELD, Kind, Piece
 from seqserve.documents.xml_source import XML, Node
 from seqserve.documents.xml_text import Role, Table

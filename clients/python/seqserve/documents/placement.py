@@ -5,8 +5,6 @@ is one run of words. The alignment follows attention, as in Bergamot's translato
 https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

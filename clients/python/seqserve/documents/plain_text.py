@@ -1,7 +1,5 @@
 """Plain text: each line is a passage, or each paragraph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

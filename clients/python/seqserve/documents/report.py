@@ -1,7 +1,5 @@
 """What became of the texts of a document: translated, copied on purpose, or left."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace

@@ -4,8 +4,6 @@ A cue is a line of times and the lines up to the next one, or to its number. Sou
 https://www.w3.org/TR/webvtt1/, section 4; SRT has the same cues under numbers.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """How a format writes text: its escapes and placeholders, and what they mean."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Source: RFC 4180.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

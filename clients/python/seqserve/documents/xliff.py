@@ -4,8 +4,6 @@ Sources: https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
 https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

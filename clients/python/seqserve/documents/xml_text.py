@@ -3,8 +3,6 @@
 What a table does not name is in a text, divides it or is a point in it, by what it has within.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum

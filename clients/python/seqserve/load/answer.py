@@ -1,7 +1,5 @@
 """One request as its caller saw it, and percentiles of many."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """When requests arrive, and with which texts; equal seeds give equal arrivals."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

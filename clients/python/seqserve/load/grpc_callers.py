@@ -4,8 +4,6 @@ One calls ``seqserve.v1``, the other the Open Inference Protocol, as Triton, KSe
 speak it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -4,8 +4,6 @@ A connection costs little: one request at a time, JSON, server-sent events.
 Sources: RFC 9112, sections 3 to 7, without trailers; the HTML standard, server-sent events.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,7 +1,5 @@
 """A load: what is sent and when, and the processes that send it."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import multiprocessing

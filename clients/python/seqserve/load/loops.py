@@ -4,8 +4,6 @@ A run begins at ``began_s`` of :func:`time.perf_counter`, or now; a caller gives
 after its request was due.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

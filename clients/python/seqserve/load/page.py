@@ -1,7 +1,5 @@
 """Charts as SVG: lines and points over two axes, in the colours of the page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

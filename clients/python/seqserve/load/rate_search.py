@@ -4,8 +4,6 @@ Source: MLPerf Inference rules, server scenario: Poisson arrivals, a limit on a 
 latency; what is not answered counts as late.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """The result of a load for a terminal, and two of them side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Times are of the requests that were answered, in milliseconds, and count from wh
 due. A search for the highest rate counts those that failed too.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

@@ -10,8 +10,6 @@ for Clarity in Beam Search" (patience); CTranslate2, docs/decoding.md; transform
 ``GenerationMixin._beam_search`` (early_stopping).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from seqserve_server.contract.events import Finished

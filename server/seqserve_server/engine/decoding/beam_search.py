@@ -3,8 +3,6 @@
 The rules are CTranslate2's, or with ``early_stopping`` those of ``generate()`` of transformers.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import insort
 from typing import cast

@@ -1,7 +1,5 @@
 """What a hypothesis must not generate next, what it must, and what ends it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """The next token of one row: its probabilities, or the top tokens that the graph has listed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

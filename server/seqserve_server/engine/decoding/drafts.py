@@ -4,8 +4,6 @@ Source: Sun et al. 2021, "Instantaneous Grammatical Error Correction with Shallo
 Decoding".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ Beam Search"; Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dyn
 Allocation"; Hu et al. 2019, "Improved Lexically Constrained Decoding".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Arithmetic on logits and on scores."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seqserve_server.engine.packing import Array

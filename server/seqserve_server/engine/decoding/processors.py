@@ -4,8 +4,6 @@ Only rows whose request changes something have any. Tokens that are suppressed n
 masks them itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias

@@ -3,8 +3,6 @@
 Forced prefixes, alternatives and lists of top tokens are the same for every kind of search.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ For most rows the graph has chosen already, or has listed the tokens to sample a
 advance as arrays. Rows whose requests ask for more are inspected one by one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from seqserve_server.contract.events import Finished, TopTokens

@@ -1,7 +1,5 @@
 """The decoding state of every running row: rows join, move, branch and leave here, nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ A step of the graph gives each row its best token, and what rows need beyond tha
 requests ask for it; a chooser takes the next token: :mod:`row_decoder` or :mod:`beam_batch`.
 """
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ ONNX Runtime falls back to the CPU where a library of CUDA is missing, and says 
 middle of a long text. Here it becomes one sentence.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import io

@@ -5,8 +5,6 @@ Its arrays are cupy's, which index as numpy's do. Work is queued and not waited 
 on until it reads what a step wrote. Runs that come again are recorded as CUDA graphs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import itertools

@@ -5,8 +5,6 @@ recorded graph starts them in one call, but has one shape. So groups are filled 
 no meaning to one of a few shapes, which are recorded before the first request.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ Source: ONNX Runtime, docs/ContribOperators.md, SkipLayerNormalization;
 onnxruntime/core/graph/contrib_ops/contrib_defs.cc, SimplifiedLayerNormalization.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ sources needs no plan, and computes nothing for padding.
 Source: ONNX Runtime, docs/ContribOperators.md, PackedMultiHeadAttention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

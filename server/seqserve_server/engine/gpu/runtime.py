@@ -1,7 +1,5 @@
 """A model whose graphs run on a GPU: weights, keys and values stay in its memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A copy there takes as long as the host takes to start it, so several rows share one.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

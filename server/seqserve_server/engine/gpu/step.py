@@ -5,8 +5,6 @@ tokens. Rows are rounded up, so that few sizes occur. Each size is bound once, a
 records it as a CUDA graph; then a step costs the host one call in place of some hundred.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterable, Mapping

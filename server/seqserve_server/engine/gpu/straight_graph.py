@@ -6,8 +6,6 @@ positions are computed from an input of the device, whose length says how many t
 cut to a length that the host reads.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

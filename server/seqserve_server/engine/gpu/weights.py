@@ -4,8 +4,6 @@ The graphs of a model, and the graphs that are made of its steps, share most wei
 them. Left to itself, ONNX Runtime copies them to the GPU for every graph.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 from pathlib import Path

@@ -13,8 +13,6 @@ The sources of bulk calls and batches have the same room once more, so that they
 wait for as long as it takes: of each call only a few are under way, and they take turns.
 """
 
-from __future__ import annotations
-
 import math
 
 from seqserve_server.contract.errors import Bound, QueueFull

@@ -3,8 +3,6 @@
 Requests of low priority are served when no other request waits, but at least once in sixteen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

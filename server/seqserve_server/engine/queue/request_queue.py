@@ -1,7 +1,5 @@
 """The common part of both queues: admission, cancellation of waiting requests, and shutdown."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -10,8 +10,6 @@ While no slot is free, rows leave one by one. So that sources are still encoded 
 which is much cheaper, a worker that encodes a source encodes the next waiting ones with it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable

@@ -6,8 +6,6 @@ need attention may start. Requests to score a target wait within the bounds of a
 clients. One pass in sixteen is theirs in any case.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

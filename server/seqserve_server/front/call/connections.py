@@ -7,8 +7,6 @@ Sources: gRPC core, include/grpc/impl/channel_arg_names.h; gRPC proposals A8 (ke
 (connection age), https://github.com/grpc/proposal.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Sequence

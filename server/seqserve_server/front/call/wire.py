@@ -8,8 +8,6 @@ https://github.com/grpc/grpc/blob/master/doc/health-checking.md; protobuf record
 https://protobuf.dev/programming-guides/encoding/.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial

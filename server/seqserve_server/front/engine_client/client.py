@@ -4,8 +4,6 @@ Call every method from the loop, except :meth:`RemoteEngine.load`,
 :meth:`EngineLink.request_stats` and :attr:`RemoteEngine.status`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

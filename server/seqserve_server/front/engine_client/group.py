@@ -8,8 +8,6 @@ Call every method from the loop, except :meth:`EngineGroup.load`, :meth:`EngineG
 and :attr:`EngineGroup.status`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The other end is ``seqserve_server.engine.host``. Call every method from the loo
 :meth:`EngineLink.request_stats`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """The process of an engine: how it is started and ended, its statistics and its heartbeats."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

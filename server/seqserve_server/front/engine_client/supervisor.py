@@ -14,8 +14,6 @@ with each failure in a row; a process that ran for ``forget_s`` ends the row.
 Source: M. T. Nygard, Release It!, 2nd edition, 2018, "Circuit Breaker".
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

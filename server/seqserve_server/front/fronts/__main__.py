@@ -1,7 +1,5 @@
 """Runs one front in a process of its own; the main process tells it what to serve."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

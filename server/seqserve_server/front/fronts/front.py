@@ -1,7 +1,5 @@
 """One front as the main process sees it: its process, and what it has been told."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

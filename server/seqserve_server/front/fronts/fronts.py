@@ -5,8 +5,6 @@ no calls: each front listens at the same port, and the system spreads connection
 (``SO_REUSEPORT``, socket(7)).
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,6 @@ call may bring a socket, which its handler gets as the last argument (``SCM_RIGH
 Messages are pickles, because both ends are ours and no other process can reach the socket.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import itertools

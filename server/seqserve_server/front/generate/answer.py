@@ -1,7 +1,5 @@
 """Answers a source: runs its parts on the engine, as many at once as a window lets in."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress

@@ -5,8 +5,6 @@ are in flight at once. So the server stops reading from a caller that sends fast
 works, or reads too slowly, and gRPC's flow control makes the caller wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, TypeAlias

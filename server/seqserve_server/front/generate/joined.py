@@ -1,7 +1,5 @@
 """Joins the answers to the parts of a source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from typing import TypeVar

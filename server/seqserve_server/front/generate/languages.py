@@ -4,8 +4,6 @@ Families put languages in different places: before the source, after it, first i
 words in front of the text. The manifest's template says where.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Options of the same name and meaning on both sides are copied by reflection, so 
 need the model or another form are written out here.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The request of a part: to an engine, or for an answer that is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -3,8 +3,6 @@
 ``then`` composes them, so that a part goes the same way whether one model answers it or two.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeAlias

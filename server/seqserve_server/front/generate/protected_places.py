@@ -5,8 +5,6 @@ is found by the alignment, and replaced; where it wrote nothing, the text is ins
 comes from the word before it.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque

@@ -1,7 +1,5 @@
 """Writes the engine's results as messages of ``seqserve.v1``."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

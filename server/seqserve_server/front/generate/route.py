@@ -1,7 +1,5 @@
 """Which models answer a request: the one that it names, or the models of its languages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

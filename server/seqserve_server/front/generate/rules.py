@@ -1,7 +1,5 @@
 """Rules between options: which of them exclude, need or limit each other."""
 
-from __future__ import annotations
-
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest

@@ -1,7 +1,5 @@
 """Answers the calls that generate nothing: Score, Attention, Tokenize and Detokenize."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Ends of sentences: those of sentencex, corrected where a table of abbreviations knows better."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Reads sources: checks them, divides them into parts, tokenizes each part once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Divides a text at line breaks and after sentences; only white space is left out."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

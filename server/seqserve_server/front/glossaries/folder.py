@@ -4,8 +4,6 @@ A file is named ``NAME.SOURCE-TARGET.tsv`` or ``.tbx``, as ``products.en-de.tsv`
 change counts only when two scans in a row agree, and a folder without files changes nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

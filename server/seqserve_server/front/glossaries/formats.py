@@ -5,8 +5,6 @@ ISO 30042:2019) an entry is a concept, with its terms in each language. Expat re
 entities, which could grow without bound, are refused.
 """
 
-from __future__ import annotations
-
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from io import BytesIO

@@ -4,8 +4,6 @@ A version takes calls only after its hashes were checked, its engine process is 
 self-test has passed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -5,8 +5,6 @@ failure of a network disk does not unload a model. A folder that cannot be read 
 neither does one without any model: probably a disk was unmounted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

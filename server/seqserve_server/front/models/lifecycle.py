@@ -12,8 +12,6 @@ to load and which to drain. Callers ask them again after every change. A version
 removed once it is AVAILABLE or FAILED.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """A loaded version of a model, and what the front reads of its artifact."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 One model translates a pair, or two by a pivot: the first writes a language that the second reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """Registry of model versions: which exist, which take calls, and which one serves a call."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b

@@ -4,8 +4,6 @@
 ``deployment`` does it. The versions in service stay until newer ones are ready.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -11,8 +11,6 @@ gRPC has no public way to do that, so this file uses private parts of `grpc.aio`
 one of them, :func:`new_server` makes gRPC's own server, and the log says so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

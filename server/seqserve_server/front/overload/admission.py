@@ -6,8 +6,6 @@ interceptor, no reading of the request. So admitted calls are served soon. Place
 among callers, by the rule of the engine's queue. Used in the event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

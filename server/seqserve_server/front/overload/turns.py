@@ -6,8 +6,6 @@ engines get their share of the processor, a call that is cancelled or late ends 
 and a caller with many texts delays its own. Lives in the event loop; slices run in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Reloads files that change while the server runs: certificates and tokens."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -3,8 +3,6 @@
 Calls are authorised before anything of them is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from hmac import compare_digest

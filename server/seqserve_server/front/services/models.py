@@ -1,7 +1,5 @@
 """``seqserve.v1.ModelService``: lists, loads and unloads models, and lists glossaries."""
 
-from __future__ import annotations
-
 import asyncio
 
 from seqserve.v1 import model_pb2 as pb

@@ -5,8 +5,6 @@
 Source: https://github.com/grpc/grpc-proto/blob/master/grpc/reflection/v1/reflection.proto.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import grpc

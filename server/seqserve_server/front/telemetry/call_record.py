@@ -8,8 +8,6 @@ distinguishes errors that share a status); OpenTelemetry semantic conventions fo
 https://opentelemetry.io/docs/specs/semconv/rpc/grpc/ (which statuses are faults of a server).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

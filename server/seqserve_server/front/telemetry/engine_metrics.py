@@ -1,7 +1,5 @@
 """Collects the metrics of all engines at each scrape, by model and version."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future

@@ -5,8 +5,6 @@ addresses; only an exemplar has the id of a call. Histogram buckets are geometri
 have the same relative precision at 1 ms as at 10 s.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias

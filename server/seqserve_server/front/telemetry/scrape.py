@@ -1,7 +1,5 @@
 """HTTP server for monitoring: ``/metrics``, ``/healthz`` and ``/readyz``."""
 
-from __future__ import annotations
-
 import logging
 import math
 import socket

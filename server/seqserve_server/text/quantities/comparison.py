@@ -1,7 +1,5 @@
 """Compares the quantities of a text and of its translation."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Finds the quantities of a text that are written in digits, and what each of them may mean."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Numbers and months in words, of the languages of ``words.toml``."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Collection, Iterator

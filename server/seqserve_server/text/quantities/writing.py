@@ -1,7 +1,5 @@
 """Writes quantities of one language as another one writes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

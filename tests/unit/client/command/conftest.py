@@ -1,7 +1,5 @@
 """Runs commands in this process, without standard input."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from seqserve.command.advice import advice_on, advice_on_text

@@ -1,7 +1,5 @@
 """``seqserve attention`` with the weights of the fake server, see ``answers``."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

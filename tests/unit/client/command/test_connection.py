@@ -1,7 +1,5 @@
 """Options of the commands that call a server: encryption and token."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sys

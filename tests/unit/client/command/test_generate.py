@@ -1,7 +1,5 @@
 """``seqserve generate``: in this process, and in one of its own where pipes and signals matter."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``seqserve load``: what it sends, what it reports, what it refuses; on a fake server."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

@@ -1,7 +1,5 @@
 """``seqserve plan``: what it divides, what it says, what it refuses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Broken standard streams, in a process of its own; /dev/full is a full disk."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

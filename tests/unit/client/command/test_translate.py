@@ -1,7 +1,5 @@
 """``seqserve translate``: documents in, documents out."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``seqserve translate`` of documents that are archives: parts with text are translated."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ``seqserve translate`` says of each file: translated, copied on purpose, left."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

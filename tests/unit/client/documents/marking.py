@@ -1,7 +1,5 @@
 """The passages of documents, «» around them, and what models may answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

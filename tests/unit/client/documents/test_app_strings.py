@@ -1,7 +1,5 @@
 """What of Android's strings is translated. «» stand around it."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

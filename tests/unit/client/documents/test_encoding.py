@@ -1,7 +1,5 @@
 """Whole texts in any encoding that a byte order mark tells; others are refused by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve.documents.encoding import MARK, decoded

@@ -1,7 +1,5 @@
 """Documents of the grammar of each format: nothing is lost, and what has words is translated."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which translations of a PO file are made. «» stand around them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

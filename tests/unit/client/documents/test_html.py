@@ -1,7 +1,5 @@
 """What of HTML is translated. «» stand around it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

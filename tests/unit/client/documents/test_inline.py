@@ -1,7 +1,5 @@
 """Markup within a text follows its words."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from html.parser import HTMLParser

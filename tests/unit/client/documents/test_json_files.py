@@ -1,7 +1,5 @@
 """What of a program's JSON is translated. «» stand around it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

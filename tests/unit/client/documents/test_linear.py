@@ -1,7 +1,5 @@
 """A text that grows takes as much more time, whatever it is."""
 
-from __future__ import annotations
-
 import gc
 import json
 import time

@@ -1,7 +1,5 @@
 """Text of Markdown and its escapes: what a translation says is what its reader sees."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

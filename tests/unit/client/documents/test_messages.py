@@ -1,7 +1,5 @@
 """Placeholders come back exactly and once, behind the word that they followed."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

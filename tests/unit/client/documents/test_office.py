@@ -1,7 +1,5 @@
 """What of the parts of a .docx or .odt file is translated. «» are around it."""
 
-from __future__ import annotations
-
 import re
 from itertools import accumulate
 from random import Random

@@ -3,8 +3,6 @@
 A model answers each text in capitals.
 """
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,7 +1,5 @@
 """What of a document is translated, in each format. «» stand around it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

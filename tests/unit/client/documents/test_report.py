@@ -1,7 +1,5 @@
 """A translated document is read again: no source may be in it that has another translation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from seqserve.documents.passage import ParseError, Passage

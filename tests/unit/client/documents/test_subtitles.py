@@ -1,7 +1,5 @@
 """What of subtitles is translated. «» stand around it."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """What of a table in CSV is translated. «» stand around it."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which targets of XLIFF are made. «» stand around their texts."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

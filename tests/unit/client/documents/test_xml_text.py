@@ -1,7 +1,5 @@
 """XML is read in time that grows as it does, whatever it is made of."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Arrivals: random ones, those of a trace, and how several processes share them."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import subprocess

@@ -1,7 +1,5 @@
 """How many servers a rate needs: replicas, memory, values of the chart."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve.load.capacity import CapacityPlan, Replica, settings_of

@@ -1,7 +1,5 @@
 """Calls of the Open Inference Protocol: which tensors they take, what they say of errors."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Calls over HTTP: bodies of all kinds, errors, streams, connections that stay open."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import ssl

@@ -1,7 +1,5 @@
 """The search for the highest rate, on servers that are functions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The result of a load, its report and its page, of answers made by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Which connection a call gets, and when another one is opened, without a network."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest

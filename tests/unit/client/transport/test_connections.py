@@ -1,7 +1,5 @@
 """Connections to real servers: how many there are, which call takes which, and their end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator

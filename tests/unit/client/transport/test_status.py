@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import grpc
 import pytest
 from google.protobuf import any_pb2, duration_pb2

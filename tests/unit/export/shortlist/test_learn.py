@@ -1,7 +1,5 @@
 """``seqserve shortlist``: a version that chooses among few tokens, or none at all."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """IBM model 1: which tokens translate each other in parallel text."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """What becomes of a model of Marian, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which files of a folder are one model of Marian."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

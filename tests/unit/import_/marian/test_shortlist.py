@@ -1,7 +1,5 @@
 """Shortlists of Marian: both forms of its files, and damaged ones."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading Marian's two kinds of files."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

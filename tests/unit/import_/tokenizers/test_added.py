@@ -1,7 +1,5 @@
 """Tokens that were added to a tokenizer are one token, and may be generated."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator

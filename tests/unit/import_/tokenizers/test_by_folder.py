@@ -1,7 +1,5 @@
 """A tokenizer is chosen by the files of the folder, whatever the family of the model."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator

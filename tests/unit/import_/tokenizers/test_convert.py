@@ -1,7 +1,5 @@
 """Which files a tokenizer is made of, what they may not be, and what the server does with it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

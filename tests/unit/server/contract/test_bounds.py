@@ -1,7 +1,5 @@
 """Bounds that the proto declares and the server checks; those of an engine, and their shares."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors go from an engine's process to the server, and arrive as they were."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

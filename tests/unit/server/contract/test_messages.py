@@ -1,7 +1,5 @@
 """Messages between two processes: whole, in order, and equal, however the bytes are cut."""
 
-from __future__ import annotations
-
 import io
 import socket
 from pathlib import Path

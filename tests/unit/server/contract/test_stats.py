@@ -1,7 +1,5 @@
 """Buckets and the values that they count; statistics of several engines add up."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from itertools import pairwise

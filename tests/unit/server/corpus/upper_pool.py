@@ -1,7 +1,5 @@
 """A pool that answers without a model, so that a test decides what is answered and when."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future
 

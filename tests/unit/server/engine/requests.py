@@ -1,7 +1,5 @@
 """Requests for tests of the engine, made without a front."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The buffers of a decoder step: rows join, move and branch; masks and lengths of each step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

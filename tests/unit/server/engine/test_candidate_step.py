@@ -1,7 +1,5 @@
 """Sets of candidates: each in groups of its own with its weights, whatever was there before."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

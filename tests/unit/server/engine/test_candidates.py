@@ -1,7 +1,5 @@
 """Rows that choose among some tokens only: what a step computes for them, and what they choose."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

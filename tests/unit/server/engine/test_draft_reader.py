@@ -1,7 +1,5 @@
 """When the graph that reads drafts is opened, and by which models."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

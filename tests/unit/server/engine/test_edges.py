@@ -1,7 +1,5 @@
 """Edges of decoding, where one option meets another: the smallest case of each."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which files a graph may take its weights from, in whatever part of it they are named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An engine behind a socket, seen from the other end of the socket."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

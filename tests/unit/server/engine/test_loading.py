@@ -1,7 +1,5 @@
 """What keeps a model from being loaded is told with what to do."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The statistics that an engine keeps."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """A loaded model: which artifacts it refuses, and what its sessions compute."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Lexical shortlists: which tokens a source may become, and damaged files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests that end at their time limit with the tokens that they have."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Masks are written for the rows of a step, and only when one has changed."""
 
-from __future__ import annotations
-
 from seqserve_server.engine.step import MASKED_LOGIT
 from seqserve_server.engine.token_masks import TokenMasks
 

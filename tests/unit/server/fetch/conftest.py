@@ -1,7 +1,5 @@
 """Artifacts without a model in them: their files are a few bytes, with the right hashes."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path

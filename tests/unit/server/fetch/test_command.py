@@ -1,7 +1,5 @@
 """``seqserve models fetch``, from a source to the line that serves it."""
 
-from __future__ import annotations
-
 import hashlib
 import tarfile
 from pathlib import Path

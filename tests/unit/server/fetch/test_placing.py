@@ -1,7 +1,5 @@
 """What a source holds becomes versions of a repository, if all of it is sound."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from functools import partial

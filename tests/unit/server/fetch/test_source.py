@@ -1,7 +1,5 @@
 """Archives are read by the names in them; those of an address come by HTTPS and by their hash."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import ssl

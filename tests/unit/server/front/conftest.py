@@ -1,7 +1,5 @@
 """A running service for one test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest_asyncio

@@ -1,7 +1,5 @@
 """What the command adds to a server: readiness, room for threads, memory that is given back."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Options of the server: what is fixed, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Hundreds of calls get the answers, and the engine the requests, that were recorded before."""
 
-from __future__ import annotations
-
 import pytest
 from tests.unit.server.front.golden.drawing import SERVERS
 from tests.unit.server.front.golden.recording import front, recorded

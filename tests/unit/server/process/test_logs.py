@@ -1,7 +1,5 @@
 """Lines of the log, for people and for machines."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

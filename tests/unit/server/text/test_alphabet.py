@@ -1,7 +1,5 @@
 """Scripts of vocabularies."""
 
-from __future__ import annotations
-
 from seqserve_server.text.alphabet import Alphabet, script_of
 
 

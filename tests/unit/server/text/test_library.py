@@ -1,7 +1,5 @@
 """Files of tokenizers that are broken, or made to do harm."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

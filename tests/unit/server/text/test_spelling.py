@@ -1,7 +1,5 @@
 """How a text is spelled with the characters of a vocabulary."""
 
-from __future__ import annotations
-
 import unicodedata
 from pathlib import Path
 

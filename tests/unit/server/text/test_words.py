@@ -1,7 +1,5 @@
 """Vocabularies of our own: words that came before, and tokens joined as they are spelled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Casing: a text in capitals, or a heading in Title Case, is read in the letters that its words
 usually have, which models learnt; an answer to capitals is written in capitals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise

@@ -1,7 +1,5 @@
 """Drafts: what a target may be, so that the engine need not write it token by token."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from seqserve_server.contract.errors import InvalidRequest

@@ -1,8 +1,6 @@
 """Numbers, dates, times and codes: an answer that differs from its source in them gets a warning,
 and is decoded again if the request says so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice

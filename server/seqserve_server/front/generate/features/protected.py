@@ -1,7 +1,5 @@
 """Protected texts: placeholders, addresses, and what the caller names, come back as they are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Terms: translations of words or phrases that a source contains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

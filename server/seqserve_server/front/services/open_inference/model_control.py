@@ -1,7 +1,5 @@
 """``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ Source: Triton's own parameters,
 https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_parameters.md.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import TypeAlias

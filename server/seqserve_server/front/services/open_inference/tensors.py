@@ -8,8 +8,6 @@ Raw elements of BYTES follow their length, as Triton and its clients write them,
 https://github.com/triton-inference-server/client (``serialize_byte_tensor``).
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence

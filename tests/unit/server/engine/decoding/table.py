@@ -6,8 +6,6 @@ Cache and search around it are real. :class:`Rig` runs rows of many requests ste
 worker would; :class:`SingleRequest` and :func:`decode` run one request alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Alternatives: hypotheses that differ in their first token, each decoded greedily or by a beam."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

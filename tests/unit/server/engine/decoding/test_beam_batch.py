@@ -1,7 +1,5 @@
 """Many beam searches side by side: their rows, and what is copied between rows."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """The rules of one beam search: ranking, ends, patience, alternatives, prefixes and terms."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

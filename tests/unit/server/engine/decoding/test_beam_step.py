@@ -1,7 +1,5 @@
 """The arithmetic of one step of beam search."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Suppressed tokens, forced prefixes and the ends of a hypothesis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The coverage penalty: its formula, and the ranking by it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Top tokens of a row, from its distribution or from the graph's list."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Where the output of a request stands in its draft."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve_server.engine.decoding.drafts import MAX_TOKENS, Draft

@@ -1,7 +1,5 @@
 """Each rule of ``early_stopping`` finds what ``generate()`` of transformers finds."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any, NamedTuple

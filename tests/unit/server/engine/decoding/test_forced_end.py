@@ -1,7 +1,5 @@
 """Hypotheses that must end with the end token at their maximum length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

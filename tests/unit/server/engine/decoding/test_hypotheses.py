@@ -1,7 +1,5 @@
 """Partial and finished hypotheses, their ranking, and the answer of a request."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Beam search with terms: banks, the tokens that advance a term, and what whole searches find."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Softmax, top-k and length normalisation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logits processors: repetition penalty and prefix bias."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

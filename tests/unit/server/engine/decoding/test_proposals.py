@@ -1,7 +1,5 @@
 """What may come next in a row: forced tokens, alternatives, top tokens or a distribution."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows that choose for themselves: greedy search, sampling, alternatives, ends and slots."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

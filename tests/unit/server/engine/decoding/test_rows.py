@@ -1,7 +1,5 @@
 """The state of rows: tokens, scores and top tokens; join, move, branch and leave."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

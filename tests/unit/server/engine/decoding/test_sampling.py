@@ -1,7 +1,5 @@
 """Sampling: which tokens stay, how likely each is, and which one a random number falls on."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

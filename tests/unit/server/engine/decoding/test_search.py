@@ -1,7 +1,5 @@
 """Requests of every kind side by side: what steps compute, and which request gets which answer."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

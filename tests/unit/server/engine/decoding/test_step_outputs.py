@@ -1,7 +1,5 @@
 """What steps compute: the union of the outputs that rows need, at the lowest cost."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -3,8 +3,6 @@
 They stay in fp32, so that answers can be compared with those of a CPU.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

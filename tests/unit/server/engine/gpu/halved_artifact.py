@@ -1,7 +1,5 @@
 """Artifacts at fp16 of small models of all shapes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bench.models import numbered_words, write_unproven

@@ -4,8 +4,6 @@ Numpy stands for cupy, and ONNX Runtime's CPU provider for CUDA's; it records no
 is freed becomes NaN, so that answers are wrong where something still reads it by its address.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import threading

@@ -4,8 +4,6 @@ The texts are those of ONNX Runtime for CUDA, shortened. Those of the driver and
 with a library in the driver's place that finds no device or is old; the others are from reports.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """Groups of sources, filled up to recorded shapes."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from threading import Thread

@@ -1,7 +1,5 @@
 """Sums and the norms that follow them, joined to one node each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoder graphs that attend to packed sources give what padded ones give."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The path of a GPU, run in the memory of the host, against the path of the CPU."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Graphs of one end each, made of the graph of a decoder step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx

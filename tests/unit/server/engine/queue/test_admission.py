@@ -1,7 +1,5 @@
 """How fast work gets done when every slot is taken."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve_server.engine.queue.admission import Pace

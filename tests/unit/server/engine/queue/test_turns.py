@@ -1,7 +1,5 @@
 """Clients take turns, and so do the flows of each client, whatever they send."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Limits of connections, on a real gRPC server, and the names of peers."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import socket

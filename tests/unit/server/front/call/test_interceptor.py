@@ -1,7 +1,5 @@
 """The interceptor: ids, log lines, metrics, deadlines and cancels of calls."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

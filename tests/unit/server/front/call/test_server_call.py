@@ -1,7 +1,5 @@
 """A call keeps the version that it got until it ends; a passed deadline is no cancel."""
 
-from __future__ import annotations
-
 import pytest
 from tests.unit.server.front.echo import echo_model, manifest
 

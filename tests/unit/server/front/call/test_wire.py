@@ -1,7 +1,5 @@
 """Malformed requests: INVALID_ARGUMENT, never INTERNAL."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

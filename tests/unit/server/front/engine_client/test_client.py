@@ -1,7 +1,5 @@
 """An engine at the other end of a socket, as the event loop sees it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Several engines of one model, as their callers see them: one engine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A socket to an engine that another process has started."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 

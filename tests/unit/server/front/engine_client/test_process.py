@@ -1,7 +1,5 @@
 """An engine's process: real ones, over a real artifact."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Retry-after advice for refused requests, and how long a refusal is repeated."""
 
-from __future__ import annotations
-
 import pytest
 from tests.clock import Clock
 

@@ -1,7 +1,5 @@
 """When an engine that has failed is started again, who is told, and when it is trusted again."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A host in a thread of the test: the real engine at the other end of a real socket."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Fronts as the main process sees them; here their processes are handlers in its loop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

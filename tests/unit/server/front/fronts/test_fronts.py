@@ -1,7 +1,5 @@
 """Metrics of several fronts as one."""
 
-from __future__ import annotations
-
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,

@@ -1,7 +1,5 @@
 """Calls between two processes over a socket, here between two ends in one loop."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

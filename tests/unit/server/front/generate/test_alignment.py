@@ -1,7 +1,5 @@
 """Where the tokens of an answer come from."""
 
-from __future__ import annotations
-
 from array import array
 from pathlib import Path
 

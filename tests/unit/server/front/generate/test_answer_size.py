@@ -1,7 +1,5 @@
 """The size of an answer is never more than was estimated before it existed."""
 
-from __future__ import annotations
-
 from array import array
 from dataclasses import replace
 from typing import Any

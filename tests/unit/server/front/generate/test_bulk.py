@@ -1,7 +1,5 @@
 """GenerateBulk: what is read and when, each outcome by itself, and every way such a call ends."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Confidence in answers, from their scores, lengths and repetition."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The front's end of the process that detects languages."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """One request to an engine, with slow and with impatient readers."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

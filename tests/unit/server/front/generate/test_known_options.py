@@ -1,7 +1,5 @@
 """Equal options of a model are converted once, except random seeds."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Languages of a request: where they go, and which are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options of a request: which are allowed, and what the engine gets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The answers of two models as one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

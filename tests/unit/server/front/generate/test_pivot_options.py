@@ -1,7 +1,5 @@
 """Which options of a request the two models of a pivot get."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Kept texts come back exactly and once, in their places."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import pairwise

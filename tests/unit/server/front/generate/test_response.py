@@ -1,7 +1,5 @@
 """Results of the engine as messages."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which model, priority and glossary a request gets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

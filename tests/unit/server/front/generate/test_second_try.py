@@ -1,7 +1,5 @@
 """An answer whose numbers differ is decoded again, and the better answer is sent."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """How a source is divided: as the request says, or else as the model does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentences end where a text marks it, whatever sentencex knows of abbreviations."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from itertools import accumulate, pairwise
 from pathlib import Path

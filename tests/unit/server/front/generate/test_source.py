@@ -1,7 +1,5 @@
 """Which sources and targets are read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Warnings of sources that the model cannot read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

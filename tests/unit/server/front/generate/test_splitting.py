@@ -1,7 +1,5 @@
 """Where lines and sentences end. | stands where a text is divided."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import pytest

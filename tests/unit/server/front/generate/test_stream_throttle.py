@@ -1,7 +1,5 @@
 """Tokens of many streams share messages; those of few do not."""
 
-from __future__ import annotations
-
 from tests.clock import Clock
 
 from seqserve_server.front.generate.engine_call import (

@@ -1,7 +1,5 @@
 """What takes the place of a word that the model could not write."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

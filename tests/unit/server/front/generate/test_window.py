@@ -1,7 +1,5 @@
 """Many items: answered in order, but no more at once than there are places."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Where a sentence is divided that is too long. The reader counts words, or characters."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

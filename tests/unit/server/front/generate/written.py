@@ -1,7 +1,5 @@
 """Writes the response to one source from what an engine would have answered."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace

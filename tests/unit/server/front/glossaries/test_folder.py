@@ -1,7 +1,5 @@
 """The glossaries of a folder: which files are read, when, and what a request finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of glossaries: tab-separated values, and TBX in both editions; broken and hostile ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A glossary: what an entry may be, and which entries a text contains."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

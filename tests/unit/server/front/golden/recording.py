@@ -4,8 +4,6 @@
 commit that changes ``answers.jsonl.gz`` says why.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

@@ -4,8 +4,6 @@
 Each hypothesis is the source behind the prefix; what is not the best lacks its last tokens.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import struct

@@ -1,7 +1,5 @@
 """Kept answers: whose they are, how many there is room for, and when they go; shared work."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 from collections.abc import Awaitable, Callable

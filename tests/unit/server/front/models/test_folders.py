@@ -1,7 +1,5 @@
 """A repository's folder: which one it is, its versions, what is ignored, whether anybody writes."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Which models serve a pair of languages, and what is said where none does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

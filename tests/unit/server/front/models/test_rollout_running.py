@@ -3,8 +3,6 @@
 Engines are in threads, and a version is as sound as its manifest says in one word.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is entered of a folder, and when it is believed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How calls are shared among versions."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls that arrive faster than they are served: each is answered or refused by the server."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

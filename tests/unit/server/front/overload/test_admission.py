@@ -1,7 +1,5 @@
 """Pending calls: which calls may wait, for whom, and when refused ones come back."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The canary of grpcio's private parts: it fails if a release of grpcio changes one of them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

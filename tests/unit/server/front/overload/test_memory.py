@@ -1,7 +1,5 @@
 """Memory for answers: callers share it, wait for it in turn, and give it back."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

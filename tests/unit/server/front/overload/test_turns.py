@@ -1,7 +1,5 @@
 """Callers whose texts are read take turns, and one that leaves is read no further."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """Authorization: which calls need a token, and how calls without one end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """What a server must have before other machines may reach it."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

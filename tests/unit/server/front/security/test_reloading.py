@@ -1,7 +1,5 @@
 """Files that change while they are used."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """The server's certificates: what is refused, what connections are shown, when they expire."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """The server's file of tokens."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

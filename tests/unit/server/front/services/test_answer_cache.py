@@ -1,7 +1,5 @@
 """A server that keeps answers, through gRPC: equal requests cost the engine one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

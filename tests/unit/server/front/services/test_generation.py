@@ -1,7 +1,5 @@
 """Generate, GenerateStream and GenerateBatch, from the wire to the engine and back."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """Glossaries of a server: what calls list, and what those that name one get."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

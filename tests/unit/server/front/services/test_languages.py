@@ -1,7 +1,5 @@
 """A model of several languages, from the wire to the engine and back."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import grpc

@@ -1,7 +1,5 @@
 """Texts of any kind hold up no other call, and what a tokenizer does to them fails alone."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls of every kind reserve memory for their answers and give it back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any

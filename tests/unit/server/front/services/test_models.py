@@ -1,7 +1,5 @@
 """ModelService: lists, loads and unloads models."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc

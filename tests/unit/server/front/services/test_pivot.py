@@ -1,7 +1,5 @@
 """Calls that two models answer, one after the other, from the wire to both engines and back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

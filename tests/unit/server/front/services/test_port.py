@@ -1,7 +1,5 @@
 """The addresses at which the server listens."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 

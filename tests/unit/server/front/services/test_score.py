@@ -1,7 +1,5 @@
 """Score, from the wire to the scorer and back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

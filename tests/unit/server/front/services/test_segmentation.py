@@ -1,7 +1,5 @@
 """Texts in segments, from the wire to the engine and back."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

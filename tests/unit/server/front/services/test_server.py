@@ -1,7 +1,5 @@
 """The server as a whole: ports, health, reflection, draining, and no leaks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Tokenize and Detokenize, from the wire to the tokenizer and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

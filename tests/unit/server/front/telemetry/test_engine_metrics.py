@@ -1,7 +1,5 @@
 """Scrapes of engines: asked in parallel, shown by version."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Metrics: the names and labels that rules and dashboards rely on."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

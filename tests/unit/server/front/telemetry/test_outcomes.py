@@ -1,7 +1,5 @@
 """Errors as clients, metrics and traces see them: status, message, details, label and mark."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The HTTP server for monitoring: formats, paths, limits, faults."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

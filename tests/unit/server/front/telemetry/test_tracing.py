@@ -1,7 +1,5 @@
 """Traces of calls: which spans there are, what they say, and that they hold nobody up."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Quantities that languages write otherwise are the same; others are differences."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve_server.text.quantities.comparison import differences

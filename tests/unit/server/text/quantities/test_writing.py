@@ -1,7 +1,5 @@
 """Quantities are written as the other language writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from seqserve_server.text.quantities.reading import quantities_in

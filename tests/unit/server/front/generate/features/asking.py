@@ -1,7 +1,5 @@
 """What a feature is made from, for a test of it alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.unit.server.front.echo import MAX_TARGET, echo_model

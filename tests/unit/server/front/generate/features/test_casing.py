@@ -1,7 +1,5 @@
 """What is read in other letters, and answered in capitals."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

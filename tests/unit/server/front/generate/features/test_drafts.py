@@ -1,7 +1,5 @@
 """Which draft the engine gets for a source or segment."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

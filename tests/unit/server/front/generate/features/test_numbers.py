@@ -1,7 +1,5 @@
 """Numbers: which sources are checked, what an answer tells, and how it is decoded again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What of a text is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Terms: which are allowed, and which of them reach the engine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

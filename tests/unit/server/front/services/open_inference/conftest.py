@@ -1,7 +1,5 @@
 """An engine that answers at once and keeps the requests it gets."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

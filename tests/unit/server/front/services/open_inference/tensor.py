@@ -1,7 +1,5 @@
 """Builds requests and reads responses of the Open Inference Protocol, as its clients do."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """ModelInfer, from the wire to the engine and back."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

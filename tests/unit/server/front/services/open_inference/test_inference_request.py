@@ -1,7 +1,5 @@
 """The response to a request: outputs, shapes and encodings."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

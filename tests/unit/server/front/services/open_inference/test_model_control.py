@@ -1,7 +1,5 @@
 """Readiness, descriptions, and loading and unloading by the Open Inference Protocol."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace

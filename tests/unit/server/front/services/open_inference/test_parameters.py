@@ -1,7 +1,5 @@
 """Parameters as options: names, types and errors."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tensors of a model: descriptions, and outputs that requests name."""
 
-from __future__ import annotations
-
 import pytest
 from tests.unit.server.front.services.open_inference.tensor import asking
 

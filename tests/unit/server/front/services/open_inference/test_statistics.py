@@ -1,7 +1,5 @@
 """The figures that ``ModelStatistics`` gives, those of the metrics."""
 
-from __future__ import annotations
-
 import time
 
 import grpc

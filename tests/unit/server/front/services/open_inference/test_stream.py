@@ -1,7 +1,5 @@
 """ModelStreamInfer: many requests in one call, and text in pieces."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

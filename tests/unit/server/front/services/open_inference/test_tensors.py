@@ -1,7 +1,5 @@
 """Tensors in both encodings, and errors for malformed ones."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any
