@@ -51,13 +51,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from seqserve import AsyncClient
 from seqserve.errors import CallError, DeadlineExceeded, Unavailable
 from seqserve.metadata import REQUEST_ID
-from seqserve_gateway import deepl, libretranslate, openapi, v1
+from seqserve_gateway import completions, deepl, libretranslate, openapi, v1
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
 from seqserve_gateway.proxies import Proxied, PublicAddress
 
-FORMS: Sequence[Form] = [v1.FORM, libretranslate.FORM, deepl.FORM]
+FORMS: Sequence[Form] = [v1.FORM, completions.FORM, libretranslate.FORM, deepl.FORM]
 """The forms of ``seqserve gateway``."""
 
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+))(?::\d+)?")

@@ -1,4 +1,4 @@
-"""Clients of LibreTranslate and DeepL, unchanged, call ``seqserve gateway`` and a real server.
+"""Clients of LibreTranslate, DeepL and OpenAI, unchanged, call ``seqserve gateway`` and a server.
 
 The packages are in an environment of their own, ``build/http-clients``. Mastodon and Weblate are no
 packages of Python: their requests are written down here as their public sources send them.
@@ -86,6 +86,32 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
         "glossary_pairs": [["en", "de"], ["en", "ko"], ["ko", "en"]],
         "entries": {"coffee": "Mokka"},
         "is_limited": False,
+    }
+
+
+def test_sdk_of_openai(answers: dict[str, Any]) -> None:
+    assert answers["openai_sdk"] == {
+        "models": ["en-de", "en-ko", "ko-en"],
+        "model": "en-de",
+        "one": ["text_completion", "en-de", KAFFEE, "stop"],
+        "is_counted": True,
+        "many": [40, True],
+        "best": KAFFEE,
+        "long": ["length", 2],
+        "top": [2, 2],
+        "stopped": "Der Kaffee",
+        "are_samples_equal": True,
+        "stream": [KAFFEE, KAFFEE],
+        "ends": ["stop", "stop"],
+        "is_streamed": True,
+        "usage": [[], True],
+        "refused": {
+            "echo": ["BadRequestError", "echo", "invalid_argument"],
+            "model": ["NotFoundError", None, "model_not_found"],
+            "max_tokens": ["BadRequestError", "max_tokens", "invalid_argument"],
+            "prompt": ["BadRequestError", "prompt", "invalid_argument"],
+            "chat": [True],
+        },
     }
 
 
