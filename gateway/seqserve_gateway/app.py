@@ -44,7 +44,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -267,13 +267,22 @@ def _probes_of(gateway: Gateway) -> list[Route]:
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
+    async def is_ready() -> bool:
+        return gateway.admission.is_ready and await readiness.check()
+
     async def readyz(request: Request) -> Response:
-        if gateway.admission.is_ready and await readiness.check():
+        if await is_ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("not ready\n", 503)
+
+    async def health(request: Request) -> Response:
+        # As LibreTranslate has it.
+        ready = await is_ready()
+        return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
         media_type = "text/plain; version=0.0.4; charset=utf-8"
         return Response(gateway.metrics.text(), media_type=media_type)
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+    probes = {"/healthz": healthz, "/readyz": readyz, "/health": health, "/metrics": metrics}
+    return [Route(path, answer) for path, answer in probes.items()]
