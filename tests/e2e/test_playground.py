@@ -263,6 +263,22 @@ def test_narrow_screen_needs_no_sideways_scrolling(page: Browser) -> None:
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_page_of_the_calls_tries_one_and_opens_the_fields(page: Browser, address: str) -> None:
+    page.driver.get(f"{address}/docs")
+    assert page.run("return document.documentElement.scrollHeight") < 2500
+    page.one("#try button").click()
+    page.until(lambda: KAFFEE in page.text("#try .answer"))
+    page.run("document.querySelector('#try textarea').value = '{'")
+    page.one("#try button").click()
+    page.until(lambda: page.text("#try [role=status]") == "Status 400")
+    # What went wrong is in the console too.
+    assert all("400" in error for error in page.errors())
+    page.one("section details summary").click()
+    page.one("section details a[href='#GenerateRequest']").click()
+    page.until(lambda: "The text to generate from" in page.text("#GenerateRequest"))
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_load_of_the_server_is_shown(page: Browser, rig: Rig) -> None:
     page.until(
         lambda: re.search(r"\b0 of \d+ places busy, 0 waiting", page.text("#server")) is not None
