@@ -267,18 +267,15 @@ def _probes_of(gateway: Gateway) -> list[Route]:
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
-    async def is_ready() -> bool:
-        return gateway.admission.is_ready and await readiness.check()
-
     async def readyz(request: Request) -> Response:
-        if await is_ready():
+        if gateway.admission.is_ready and await readiness.check():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("not ready\n", 503)
 
     async def health(request: Request) -> Response:
         # As LibreTranslate has it.
-        ready = await is_ready()
-        return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
+        status = (await readyz(request)).status_code
+        return JSONResponse({"status": "ok" if status == 200 else "unavailable"}, status)
 
     async def metrics(request: Request) -> Response:
         media_type = "text/plain; version=0.0.4; charset=utf-8"

@@ -114,9 +114,7 @@ async def _translate(call: Call) -> Response:
 
 
 async def _translate_one(call: Call, fields: Fields) -> Response:
-    # As DeepLX does.
-    if token := fields.text("token", ""):
-        call.token = token
+    # As DeepLX has it.
     source, target = fields.text("source_lang", "").lower() or AUTO, fields.text("target_lang")
     form = fields.word("tag_handling", "plain", ("plain", "html", "xml"))
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
@@ -207,7 +205,7 @@ async def _settings(call: Call) -> Response:
 def _fields(call: Call) -> Fields:
     # The key among them is the caller's token.
     fields = fields_of(call)
-    if key := fields.text("api_key", ""):
+    if key := fields.text("api_key", "") or fields.text("token", ""):
         call.token = key
     return fields
 

@@ -9,7 +9,6 @@ from html import escape
 from string import Template
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -75,9 +74,9 @@ def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
     text, page = json.dumps(document, indent=1), _page(document)
     style = (PAGE / "page.css").read_text("utf-8") + (RESOURCES / "docs.css").read_text("utf-8")
     files = {
-        "style.css": (style, "text/css"),
-        "try.js": ((RESOURCES / "docs.js").read_text("utf-8"), "text/javascript"),
-        "icon.svg": ((PAGE / "icon.svg").read_text("utf-8"), "image/svg+xml"),
+        "style.css": Response(style, media_type="text/css"),
+        "try.js": Response((RESOURCES / "docs.js").read_bytes(), media_type="text/javascript"),
+        "icon.svg": Response((PAGE / "icon.svg").read_bytes(), media_type="image/svg+xml"),
     }
 
     async def openapi(request: Request) -> Response:
@@ -89,14 +88,8 @@ def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
         address = str(request.base_url).rstrip("/")
         return HTMLResponse(page.replace("{address}", escape(address)))
 
-    async def file(request: Request) -> Response:
-        if (found := files.get(request.path_params["name"])) is None:
-            raise HTTPException(404)
-        content, media_type = found
-        return Response(content, media_type=media_type)
-
-    paths = {"/openapi.json": openapi, "/docs": docs, "/docs/{name}": file}
-    return [Route(path, answer) for path, answer in paths.items()]
+    routes = [Route("/openapi.json", openapi), Route("/docs", docs)]
+    return routes + [Route(f"/docs/{name}", file, methods=["GET"]) for name, file in files.items()]
 
 
 def _page(document: dict[str, Any]) -> str:
@@ -120,26 +113,18 @@ def _page(document: dict[str, Any]) -> str:
 
 
 def _call(name: str, operation: dict[str, Any]) -> str:
-    summary, description = operation["summary"], operation.get("description", "")
-    told = [description] if description.rstrip(".") != summary else []
-    parts = [f"<p>{escape(each)}</p>" for each in told if each]
     own = [each for each in operation["parameters"] if each["in"] != "header"]
+    parts = [f"<p>{escape(operation.get('description', ''))}</p>"]
     parts.append(_table({each["name"]: each["schema"] | each for each in own}))
     takes = operation.get("requestBody", {}).get("content", {})
     answers = next(iter(operation["responses"].values())).get("content", {})
     for verb, content in (("Takes", takes), ("Answers", answers)):
-        # Types of a body differ in how they write the same fields.
-        for schema, types in _by_schema(content).items():
-            parts.append(f"<p>{verb} {schema} as <code>{', '.join(types)}</code>.</p>")
-    label = f"<code>{escape(name)}</code> <span>{escape(summary)}</span>"
+        if content:
+            # Whatever its type is, a body has the same fields; the last one is JSON.
+            [*_, facts], types = content.values(), ", ".join(content)
+            parts.append(f"<p>{verb} {_type(facts['schema'])} as <code>{types}</code>.</p>")
+    label = f"<code>{escape(name)}</code> <span>{escape(operation['summary'])}</span>"
     return f"<details><summary>{label}</summary><div>{''.join(parts)}</div></details>"
-
-
-def _by_schema(content: dict[str, Any]) -> dict[str, list[str]]:
-    types: dict[str, list[str]] = {}
-    for media_type, facts in content.items():
-        types.setdefault(_type(facts["schema"]), []).append(media_type)
-    return types
 
 
 def _schema(name: str, schema: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
-from seqserve_gateway.failure import Failure
+from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.messages import facts_of, message_of, text_of
 
 Schema = dict[str, Any]
@@ -68,6 +68,12 @@ _KINDS: dict[int, Schema] = {
     FieldDescriptor.CPPTYPE_DOUBLE: _NUMBER,
 }
 _LIMITS = {"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum"}
+_FOR_OPENAI = {"description": "For clients of OpenAI's API."}
+_ADDED: dict[str, Schema] = {
+    "GetModelResponse": dict.fromkeys(("id", "object", "created", "owned_by"), _FOR_OPENAI),
+    "ListModelsResponse": dict.fromkeys(("object", "data"), _FOR_OPENAI),
+}
+"""Members of answers beside those of their messages."""
 
 
 def _endpoint(path: str, descriptor: MethodDescriptor) -> Endpoint:
@@ -96,12 +102,10 @@ def _from_query(call: Call, message: Message) -> Message:
     for name, value in values.items():
         field = message.DESCRIPTOR.fields_by_name.get(name)
         if field is None:
-            reason = f"{name}: there is no such parameter"
-            raise Failure("INVALID_ARGUMENT", reason, field=name)
+            raise refusal(name, "there is no such parameter")
         is_text = field.cpp_type == field.CPPTYPE_STRING
         if not (is_text or _is_number(value)):
-            reason = f"{name}: must be a whole number"
-            raise Failure("INVALID_ARGUMENT", reason, field=name)
+            raise refusal(name, "must be a whole number")
         setattr(message, name, value if is_text else int(value))
     return message
 
@@ -140,22 +144,6 @@ def _as_openai(response: Message) -> dict[str, Any]:
 
 def _described(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "seqserve"}
-
-
-def _with_openais(described: dict[str, Any]) -> dict[str, Any]:
-    model: Schema = {
-        name: {
-            "type": "integer" if value == 0 else "string",
-            "description": "As OpenAI's API has it.",
-        }
-        for name, value in _described("").items()
-    }
-    items: Schema = {"type": "object", "properties": model}
-    listing = {"data": {"type": "array", "items": items, "description": "Models that are ready."}}
-    schemas = described["components"]["schemas"]
-    schemas["GetModelResponse"]["properties"] |= model
-    schemas["ListModelsResponse"]["properties"] |= listing | {"object": model["object"]}
-    return described
 
 
 def openapi_of(calls: Mapping[str, MethodDescriptor]) -> dict[str, Any]:
@@ -251,7 +239,8 @@ def _message(kind: Any) -> Schema:
     return {
         "type": "object",
         "description": _COMMENTS[kind.full_name].partition(". Each field declares")[0],
-        "properties": {field.name: _field(field) for field in kind.fields},
+        "properties": {field.name: _field(field) for field in kind.fields}
+        | _ADDED.get(kind.name, {}),
         "additionalProperties": False,
     }
 
@@ -298,5 +287,5 @@ def _kind(field: Any, declaration: Declaration | None) -> Schema:
 FORM = Form(
     name="v1",
     endpoints=[_endpoint(path, call) for path, call in CALLS.items()],
-    openapi=_with_openais(openapi_of(CALLS)),
+    openapi=openapi_of(CALLS),
 )
