@@ -156,9 +156,13 @@ def test_weblate(client: httpx.Client) -> None:
          json.dumps({"text": [COFFEE], "target_lang": "DE"})],
         ["/v2/translate", "-H", "Authorization: DeepL-Auth-Key key", "-d", f"text={COFFEE}",
          "-d", "target_lang=DE"],
+        ["/translate", "-H", "Content-Type: application/json", "-d",
+         json.dumps({"text": COFFEE, "source_lang": "EN", "target_lang": "DE"})],
+        ["/v1/completions", "-H", "Content-Type: application/json", "-d",
+         json.dumps({"prompt": COFFEE, "n": 2})],
     ],
 )  # fmt: skip
-def test_curl_of_both_documentations(gateway: Gateway, arguments: list[str]) -> None:
+def test_curl_of_the_documentations(gateway: Gateway, arguments: list[str]) -> None:
     path, *options = arguments
     command = ["curl", "--silent", "--noproxy", "*", gateway.url + path, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
