@@ -222,9 +222,10 @@ build/helm/.ready:
 
 # Clients that other services publish, unchanged; only tests run them.
 build/http-clients/.ready:
-	@echo 'Installing clients of LibreTranslate and DeepL into build/http-clients, once: 30 MB.'
+	@echo 'Installing clients of LibreTranslate, DeepL and OpenAI into build/http-clients, once: 80 MB.'
 	$(PYTHON) -m venv build/http-clients
-	build/http-clients/bin/python $(PIP) libretranslatepy==2.1.4 deepl==1.32.0 deep-translator==1.11.4
+	build/http-clients/bin/python $(PIP) libretranslatepy==2.1.4 deepl==1.32.0 deep-translator==1.11.4 \
+		openai==3.57.0
 	touch $@
 
 # Documents that other projects wrote; only tests read them.

@@ -4,3 +4,5 @@ from pathlib import Path
 
 RESOURCES = Path(__file__).parent / "resources"
 """Descriptions of the HTTP APIs, comments of the protos, and names of languages."""
+PAGE = Path(__file__).parent / "page"
+"""The playground."""

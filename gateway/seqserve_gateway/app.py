@@ -44,20 +44,20 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqserve import AsyncClient
 from seqserve.errors import CallError, DeadlineExceeded, Unavailable
 from seqserve.metadata import REQUEST_ID
-from seqserve_gateway import deepl, libretranslate, openapi, v1
+from seqserve_gateway import completions, deepl, libretranslate, openapi, v1
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
 from seqserve_gateway.proxies import Proxied, PublicAddress
 
-FORMS: Sequence[Form] = [v1.FORM, libretranslate.FORM, deepl.FORM]
+FORMS: Sequence[Form] = [v1.FORM, completions.FORM, libretranslate.FORM, deepl.FORM]
 """The forms of ``seqserve gateway``."""
 
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+))(?::\d+)?")
@@ -272,8 +272,14 @@ def _probes_of(gateway: Gateway) -> list[Route]:
             return PlainTextResponse("ready\n")
         return PlainTextResponse("not ready\n", 503)
 
+    async def health(request: Request) -> Response:
+        # As LibreTranslate has it.
+        status = (await readyz(request)).status_code
+        return JSONResponse({"status": "ok" if status == 200 else "unavailable"}, status)
+
     async def metrics(request: Request) -> Response:
         media_type = "text/plain; version=0.0.4; charset=utf-8"
         return Response(gateway.metrics.text(), media_type=media_type)
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+    probes = {"/healthz": healthz, "/readyz": readyz, "/health": health, "/metrics": metrics}
+    return [Route(path, answer) for path, answer in probes.items()]

@@ -29,6 +29,7 @@ BATCH = 64
 """Most texts of an array in one call of the server, which shares its slots among all calls."""
 RICH_BATCH = 12
 """Most of them where answers have more than a text, and take much memory."""
+_RICH = ("return_alignment", "return_token_scores")
 _BATCHES = 3
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
@@ -159,7 +160,7 @@ class Call:
             outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
             return [needed(_result(outcome)) for outcome in outcomes]
 
-        is_rich = options.get("return_alignment") or (options.get("num_hypotheses") or 1) > 1
+        is_rich = any(map(options.get, _RICH)) or (options.get("num_hypotheses") or 1) > 1
         batches = [*_batches(sources, RICH_BATCH if is_rich else BATCH)]
         # One batch runs while the last texts of another one end.
         answers = await self.in_turns(answered, batches, _BATCHES, size=len)

@@ -1,7 +1,8 @@
 """LibreTranslate's API: ``/translate``, ``/translate_file``, ``/detect``, ``/languages``.
 
-Source: the public description of the API, https://docs.libretranslate.com, and what its clients
-send.
+``/translate`` is DeepLX's too, whose requests have ``text`` and ``target_lang``.
+Sources: the public description of the API, https://docs.libretranslate.com, and of DeepLX,
+https://deeplx.owo.network, and what their clients send.
 """
 
 import json
@@ -15,7 +16,8 @@ from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.language_codes import AUTO
+from seqserve.errors import CallError
+from seqserve.language_codes import AUTO, folded
 from seqserve.results import DetectedLanguage
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
@@ -91,6 +93,8 @@ class Downloads:
 
 async def _translate(call: Call) -> Response:
     fields = _fields(call)
+    if fields.has("target_lang") and not fields.has("q"):
+        return await _translate_one(call, fields)
     texts = fields.texts("q")
     source, target = fields.code("source"), fields.code("target")
     if (form := _FORMS.get(fields.text("format", "text"))) is None:
@@ -107,6 +111,33 @@ async def _translate(call: Call) -> Response:
     if fields.has_list("q"):
         return JSONResponse(answer, headers=headers)
     return JSONResponse({name: values[0] for name, values in answer.items()}, headers=headers)
+
+
+async def _translate_one(call: Call, fields: Fields) -> Response:
+    # As DeepLX has it.
+    source, target = fields.text("source_lang", "").lower() or AUTO, fields.text("target_lang")
+    form = fields.word("tag_handling", "plain", ("plain", "html", "xml"))
+    alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
+    job = Job(form, [fields.text("text")])
+    try:
+        [result] = await translated(call, job, "text", source, target, alternatives=alternatives)
+    except (CallError, Failure) as error:
+        failure = error if isinstance(error, Failure) else Failure.of(error)
+        raise failure.named_by(names_of("source_lang", "target_lang")) from None
+    answer = {
+        "code": 200,
+        "id": time.time_ns() // 1000,
+        "data": result.text,
+        "alternatives": list(result.alternatives),
+        "source_lang": folded(result.source.language).name.upper(),
+        "target_lang": target.upper(),
+        "method": "Free",
+    }
+    return JSONResponse(answer, headers=warning_header([result]))
+
+
+async def _suggest(call: Call) -> Response:
+    raise Failure("PERMISSION_DENIED", "suggestions are off: this server keeps no texts")
 
 
 async def _translate_file(call: Call) -> Response:
@@ -174,7 +205,7 @@ async def _settings(call: Call) -> Response:
 def _fields(call: Call) -> Fields:
     # The key among them is the caller's token.
     fields = fields_of(call)
-    if key := fields.text("api_key", ""):
+    if key := fields.text("api_key", "") or fields.text("token", ""):
         call.token = key
     return fields
 
@@ -190,6 +221,7 @@ FORM = Form(
         Endpoint(path="/translate_file", answer=_translate_file),
         Endpoint(path="/download_file/{key}/{name}", answer=_download, methods=["GET"]),
         Endpoint(path="/detect", answer=_detect),
+        Endpoint(path="/suggest", answer=_suggest),
         Endpoint(path="/languages", answer=_languages, methods=["GET"]),
         Endpoint(path="/frontend/settings", answer=_settings, methods=["GET"]),
     ],

@@ -41,9 +41,7 @@ _NO_INTEGER = "invalid literal for int() with base 10: "
 
 def message_of(load: Callable[..., Any], message: M) -> M:
     """Fills a message from JSON; ``load`` reads it with the hooks of :func:`json.loads`."""
-    facts = _json(load)
-    if not isinstance(facts, dict):
-        raise _invalid("the body is not a JSON object")
+    facts = object_of(load)
     try:
         _check_objects(facts, message.DESCRIPTOR)
         return json_format.ParseDict(facts, message)
@@ -64,15 +62,19 @@ def text_of(message: Message) -> str:
     return json.dumps(facts_of(message), ensure_ascii=False, separators=(",", ":"))
 
 
-def _json(load: Callable[..., Any]) -> Any:
+def object_of(load: Callable[..., Any]) -> dict[str, Any]:
+    """Reads an object of JSON, strictly; ``load`` as of :func:`message_of`."""
     try:
-        return load(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer)
+        facts = load(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer)
     except RecursionError:
         raise _invalid("the body is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise _invalid(f"the body is not JSON: {error}") from None
     except (ValueError, UnicodeError):
         raise _invalid("the body is not JSON") from None
+    if not isinstance(facts, dict):
+        raise _invalid("the body is not a JSON object")
+    return facts
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -101,7 +103,7 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
         _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
-            reason = f"there is no such field{_known(name, list(fields))}"
+            reason = f"there is no such field{known(name, list(fields))}"
             raise _invalid(reason, f"{path}{name or repr(name)}")
         if value is None:
             continue
@@ -138,7 +140,8 @@ def _check_values(value: object, field: Any, path: str) -> None:
         _check_scalar(each, place)
 
 
-def _known(name: str, names: list[str]) -> str:
+def known(name: str, names: list[str]) -> str:
+    """Returns the end of a sentence about an unknown name: what there is."""
     if near := nearest(name, names, least=2):
         return f"; did you mean {near}?"
     return (

@@ -6,6 +6,7 @@ Source: OpenAPI 3.1.0, https://spec.openapis.org/oas/v3.1.0.
 import json
 from collections.abc import Sequence
 from html import escape
+from string import Template
 from typing import Any
 
 from starlette.requests import Request
@@ -14,9 +15,24 @@ from starlette.routing import Route
 
 from seqserve import __version__
 from seqserve.metadata import REQUEST_ID, REQUEST_ID_PATTERN
-from seqserve_gateway import RESOURCES
+from seqserve_gateway import PAGE, RESOURCES
 from seqserve_gateway.call import TIMEOUT_HEADER
 from seqserve_gateway.endpoint import Form
+
+_CLIENTS = {
+    "v1": ("Any HTTP client", "Strict JSON over every call that reads: all options and answers."),
+    "LibreTranslate": (
+        "LibreTranslate and DeepLX",
+        "The address of the service is <code>{address}</code>, that of DeepLX"
+        " <code>{address}/translate</code>.",
+    ),
+    "DeepL": ("DeepL", "The <code>server_url</code> of its SDK is <code>{address}</code>."),
+    "OpenAI": (
+        "OpenAI",
+        "The <code>base_url</code> of its SDK is <code>{address}/v1</code>. It lists models, too.",
+    ),
+}
+"""Heading and advice for the clients of each form, by its tag."""
 
 
 def document_of(forms: Sequence[Form], max_timeout_s: float) -> dict[str, Any]:
@@ -56,7 +72,12 @@ def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
     """Makes the routes; the document is written once."""
     document = document_of(forms, max_timeout_s)
     text, page = json.dumps(document, indent=1), _page(document)
-    style = (RESOURCES / "docs.css").read_text("utf-8")
+    style = (PAGE / "page.css").read_text("utf-8") + (RESOURCES / "docs.css").read_text("utf-8")
+    files = {
+        "style.css": Response(style, media_type="text/css"),
+        "try.js": Response((RESOURCES / "docs.js").read_bytes(), media_type="text/javascript"),
+        "icon.svg": Response((PAGE / "icon.svg").read_bytes(), media_type="image/svg+xml"),
+    }
 
     async def openapi(request: Request) -> Response:
         root = request.scope["root_path"]
@@ -64,55 +85,64 @@ def routes_of(forms: Sequence[Form], max_timeout_s: float) -> list[Route]:
         return Response(under, media_type="application/json")
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(page)
+        address = str(request.base_url).rstrip("/")
+        return HTMLResponse(page.replace("{address}", escape(address)))
 
-    async def css(request: Request) -> Response:
-        return Response(style, media_type="text/css")
-
-    return [Route("/openapi.json", openapi), Route("/docs", docs), Route("/docs/style.css", css)]
+    routes = [Route("/openapi.json", openapi), Route("/docs", docs)]
+    return routes + [Route(f"/docs/{name}", file, methods=["GET"]) for name, file in files.items()]
 
 
 def _page(document: dict[str, Any]) -> str:
-    operations = [
-        _section(verb, path, operation)
-        for path, verbs in document["paths"].items()
-        for verb, operation in verbs.items()
+    calls: dict[str, list[str]] = {}
+    for path, verbs in document["paths"].items():
+        for verb, operation in verbs.items():
+            [tag] = operation["tags"]
+            calls.setdefault(tag, []).append(_call(f"{verb.upper()} {path}", operation))
+    sections = [
+        f'<section class="card"><h2>{heading}</h2><p>{advice}</p>{"".join(calls[tag])}</section>'
+        for tag, (heading, advice) in _CLIENTS.items()
+        if tag in calls
     ]
-    schemas = [_table(name, schema) for name, schema in document["components"]["schemas"].items()]
-    return "\n".join(
-        [
-            '<!doctype html><html lang="en"><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width">',
-            '<title>seqserve over HTTP</title><link rel="stylesheet" href="docs/style.css">',
-            f"<h1>seqserve {escape(document['info']['version'])} over HTTP</h1>",
-            '<p>The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
-            *operations,
-            "<h2>Messages</h2>",
-            *schemas,
-        ]
+    schemas = document["components"]["schemas"].items()
+    return Template((RESOURCES / "docs.html").read_text("utf-8")).substitute(
+        version=escape(document["info"]["version"]),
+        example=escape(json.dumps({"source": "The coffee tastes good."}), quote=False),
+        sections="\n".join(sections),
+        schemas="\n".join(_schema(name, schema) for name, schema in schemas),
     )
 
 
-def _section(verb: str, path: str, operation: dict[str, Any]) -> str:
-    parts = [f"<h2><code>{verb.upper()} {escape(path)}</code></h2>"]
-    parts.append(f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>")
-    bodies = [*operation.get("requestBody", {}).get("content", {}).items()]
-    bodies += operation["responses"].get("200", {}).get("content", {}).items()
-    for label, (media_type, content) in zip(("Takes", "Answers"), bodies[-2:], strict=False):
-        label = label if len(bodies) > 1 else "Answers"
-        parts.append(f"<p>{label} <code>{media_type}</code>: {_type(content['schema'])}</p>")
-    return "\n".join(parts)
+def _call(name: str, operation: dict[str, Any]) -> str:
+    own = [each for each in operation["parameters"] if each["in"] != "header"]
+    parts = [f"<p>{escape(operation.get('description', ''))}</p>"]
+    parts.append(_table({each["name"]: each["schema"] | each for each in own}))
+    takes = operation.get("requestBody", {}).get("content", {})
+    answers = next(iter(operation["responses"].values())).get("content", {})
+    for verb, content in (("Takes", takes), ("Answers", answers)):
+        if content:
+            # Whatever its type is, a body has the same fields; the last one is JSON.
+            [*_, facts], types = content.values(), ", ".join(content)
+            parts.append(f"<p>{verb} {_type(facts['schema'])} as <code>{types}</code>.</p>")
+    label = f"<code>{escape(name)}</code> <span>{escape(operation['summary'])}</span>"
+    return f"<details><summary>{label}</summary><div>{''.join(parts)}</div></details>"
 
 
-def _table(name: str, schema: dict[str, Any]) -> str:
+def _schema(name: str, schema: dict[str, Any]) -> str:
+    # A link to what is within leads to it, and opens it.
+    inside = f"<p>{escape(schema.get('description', ''))}</p>{_table(schema.get('properties', {}))}"
+    return (
+        f"<details><summary><code>{escape(name)}</code></summary>"
+        f'<div id="{escape(name)}">{inside}</div></details>'
+    )
+
+
+def _table(fields: dict[str, Any]) -> str:
     rows = [
-        f"<tr><td><code>{escape(member)}</code><td>{_type(facts)}"
+        f"<tr><td><code>{escape(name)}</code><td>{_type(facts)}"
         f"<td>{escape(facts.get('description', ''))}"
-        for member, facts in schema.get("properties", {}).items()
+        for name, facts in fields.items()
     ]
-    head = f'<h3 id="{escape(name)}">{escape(name)}</h3>'
-    head += f"<p>{escape(schema.get('description', ''))}</p>"
-    return head + (f"<table>{''.join(rows)}</table>" if rows else "")
+    return f"<table>{''.join(rows)}</table>" if rows else ""
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -122,8 +152,10 @@ def _type(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_type(schema['items'])}"
     if event := schema.get("properties", {}).get("data"):
-        return f"events of {_type(event['contentSchema'])}"
+        return (
+            f"events of {_type(event['contentSchema'])}" if "contentSchema" in event else "object"
+        )
     if "anyOf" in schema:
-        return _type(schema["anyOf"][0])
+        return " or ".join(map(_type, schema["anyOf"]))
     kind = schema.get("type", "any")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)

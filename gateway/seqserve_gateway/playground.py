@@ -10,7 +10,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqserve.address import address_of
@@ -18,13 +17,13 @@ from seqserve.command.connection import ConnectionOptions
 from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
+from seqserve_gateway import PAGE
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from seqserve_gateway.endpoint import Gateway
 
-PAGE = Path(__file__).parent / "page"
 # The page shows an outage and asks again, so its calls wait for no server.
 _DEFAULT_ATTEMPTS = 2
 _MAX_CONNECTIONS = 512

@@ -200,7 +200,7 @@ async def _results(
     call: Call, parts: Sequence[Part], options: GenerateOptions, is_marked: bool
 ) -> Sequence[Answer]:
     def needed(result: Result) -> Answer:
-        answer = ranked(result, () if is_marked else _others(result), is_marked)
+        answer = ranked(result, () if is_marked else texts_of(result)[1:], is_marked)
         return answer if answer[0][1] or not is_marked else Divided([])
 
     results: list[Answer] = []
@@ -235,12 +235,15 @@ def _requests(parts: Sequence[Part]) -> Iterator[tuple[list[Part], GenerateOptio
         yield group, options
 
 
-def _others(result: Result) -> list[str]:
-    # In each text after the best one, every segment has its next hypothesis.
+def texts_of(result: Result) -> list[str]:
+    """Returns the texts of a result, best first.
+
+    In each text after the best one, every segment has its next hypothesis.
+    """
     if not result.segments:
-        return [hypothesis.text for hypothesis in result.hypotheses[1:]]
+        return [hypothesis.text for hypothesis in result.hypotheses]
     count = max(len(segment.hypotheses) for segment in result.segments)
-    return [_nth(result, rank) for rank in range(1, count)]
+    return [result.text, *(_nth(result, rank) for rank in range(1, count))]
 
 
 def _nth(result: Result, rank: int) -> str:

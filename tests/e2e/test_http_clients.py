@@ -1,4 +1,4 @@
-"""Clients of LibreTranslate and DeepL, unchanged, call ``seqserve gateway`` and a real server.
+"""Clients of LibreTranslate, DeepL and OpenAI, unchanged, call ``seqserve gateway`` and a server.
 
 The packages are in an environment of their own, ``build/http-clients``. Mastodon and Weblate are no
 packages of Python: their requests are written down here as their public sources send them.
@@ -89,6 +89,32 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
     }
 
 
+def test_sdk_of_openai(answers: dict[str, Any]) -> None:
+    assert answers["openai_sdk"] == {
+        "models": ["en-de", "en-ko", "ko-en"],
+        "model": "en-de",
+        "one": ["text_completion", "en-de", KAFFEE, "stop"],
+        "is_counted": True,
+        "many": [40, True],
+        "best": KAFFEE,
+        "long": ["length", 2],
+        "top": [2, 2],
+        "stopped": "Der Kaffee",
+        "are_samples_equal": True,
+        "stream": [KAFFEE, KAFFEE],
+        "ends": ["stop", "stop"],
+        "is_streamed": True,
+        "usage": [[], True],
+        "refused": {
+            "echo": ["BadRequestError", "echo", "invalid_argument"],
+            "model": ["NotFoundError", None, "model_not_found"],
+            "max_tokens": ["BadRequestError", "max_tokens", "invalid_argument"],
+            "prompt": ["BadRequestError", "prompt", "invalid_argument"],
+            "chat": [True],
+        },
+    }
+
+
 def test_mastodon(client: httpx.Client) -> None:
     """Source: mastodon/mastodon, ``app/lib/translation_service/libre_translate.rb``."""
     languages = client.get("/languages").json()
@@ -130,9 +156,13 @@ def test_weblate(client: httpx.Client) -> None:
          json.dumps({"text": [COFFEE], "target_lang": "DE"})],
         ["/v2/translate", "-H", "Authorization: DeepL-Auth-Key key", "-d", f"text={COFFEE}",
          "-d", "target_lang=DE"],
+        ["/translate", "-H", "Content-Type: application/json", "-d",
+         json.dumps({"text": COFFEE, "source_lang": "EN", "target_lang": "DE"})],
+        ["/v1/completions", "-H", "Content-Type: application/json", "-d",
+         json.dumps({"prompt": COFFEE, "n": 2})],
     ],
 )  # fmt: skip
-def test_curl_of_both_documentations(gateway: Gateway, arguments: list[str]) -> None:
+def test_curl_of_the_documentations(gateway: Gateway, arguments: list[str]) -> None:
     path, *options = arguments
     command = ["curl", "--silent", "--noproxy", "*", gateway.url + path, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)

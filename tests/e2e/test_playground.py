@@ -112,7 +112,7 @@ def slowed(engines: Sequence[int]) -> Iterator[None]:
 def test_typing_is_answered_with_its_times_and_its_code(page: Browser) -> None:
     page.type(COFFEE)
     answered(page, KAFFEE)
-    assert "queue" in page.text("#latency") and len(page.all(".bar span")) == 4
+    assert "waited" in page.text("#latency") and len(page.all(".bar span")) == 4
     page.one("#code summary").click()
     assert f'"source": "{COFFEE}"' in page.text("pre")
 
@@ -122,8 +122,35 @@ def test_an_example_is_in_the_language_of_the_model_and_answered(page: Browser) 
     page.one("#example").click()
     page.until(lambda: "Klavier" in page.text("#answer"))
     models = page.all("#model option")
-    next(each for each in models if each.text.startswith("ko-en/3")).click()
+    assert models[0].text == "English → German"
+    next(each for each in models if each.text.startswith("Korean → English: ko-en/")).click()
     page.until(lambda: page.text("#example").startswith("시간이"))
+
+
+def test_send_asks_again_and_says_what_can_be_clicked(page: Browser) -> None:
+    page.type(COFFEE)
+    answered(page, KAFFEE)
+    page.run(WATCH)
+    page.one("#send").click()
+    page.until(lambda: bool(page.run("return window.seen")))
+    answered(page, KAFFEE)
+    assert "word can be clicked" in page.text("#click")
+
+
+def test_a_space_that_is_a_token_belongs_to_the_next_word(page: Browser) -> None:
+    page.type("The train leaves at 3 pm.")
+    answered(page, "Der Zug fährt um 15 Uhr ab.")
+    page.until(lambda: bool(page.all("#map th button")))
+    words = [each.text for each in page.all("#map th button")]
+    assert words == ["Der", "Zug", "fährt", "um", "1", "5", "Uhr", "ab", ".", "end"]
+    page.all("#map th button")[4].click()
+    page.until(lambda: bool(page.all("#alternatives strong")))
+    assert "um 15 Uhr" in page.text("#alternatives") and "␣" not in page.text("main")
+    same = next(each for each in page.all("#alternatives button") if "um 15 Uhr" in each.text)
+    assert same.find_element("css selector", "strong").text == "1"
+    same.click()
+    page.until(lambda: "fährt um 1”" in page.text("#prefix"))
+    answered(page, "Der Zug fährt um 15 Uhr ab.")
 
 
 def test_sentences_are_divided_and_the_beam_is_the_models_own(page: Browser) -> None:
@@ -236,9 +263,25 @@ def test_narrow_screen_needs_no_sideways_scrolling(page: Browser) -> None:
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_page_of_the_calls_tries_one_and_opens_the_fields(page: Browser, address: str) -> None:
+    page.driver.get(f"{address}/docs")
+    assert page.run("return document.documentElement.scrollHeight") < 2500
+    page.one("#try button").click()
+    page.until(lambda: KAFFEE in page.text("#try .answer"))
+    page.run("document.querySelector('#try textarea').value = '{'")
+    page.one("#try button").click()
+    page.until(lambda: page.text("#try [role=status]") == "Status 400")
+    # What went wrong is in the console too.
+    assert all("400" in error for error in page.errors())
+    page.one("section details summary").click()
+    page.one("section details a[href='#GenerateRequest']").click()
+    page.until(lambda: "The text to generate from" in page.text("#GenerateRequest"))
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_load_of_the_server_is_shown(page: Browser, rig: Rig) -> None:
     page.until(
-        lambda: re.search(r"\b0 of \d+ rows run, 0 requests", page.text("#server")) is not None
+        lambda: re.search(r"\b0 of \d+ places busy, 0 waiting", page.text("#server")) is not None
     )
     command = [sys.executable, "-m", "seqserve", "generate", "--target", rig.server.target]
     long = ["--temperature", "1", "--num-hypotheses", "16", "--min-decoding-length", "120"]
@@ -248,9 +291,9 @@ def test_load_of_the_server_is_shown(page: Browser, rig: Rig) -> None:
         assert process.stdin is not None
         process.stdin.write(b"A sentence that takes long.\n" * 2000)
         process.stdin.close()
-        page.until(lambda: re.search(r"[1-9]\d* of \d+ rows", page.text("#server")) is not None)
+        page.until(lambda: re.search(r"[1-9]\d* of \d+ places", page.text("#server")) is not None)
         process.kill()
-    page.until(lambda: " 0 requests wait" in page.text("#server"))
+    page.until(lambda: ", 0 waiting" in page.text("#server"))
 
 
 def test_stopped_server_is_shown_and_recovered_from(page: Browser, rig: Rig) -> None:

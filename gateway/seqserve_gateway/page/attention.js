@@ -6,10 +6,10 @@ import { $, choice, element, offer, show } from "./dom.js";
 const ALTERNATIVES = 6;
 // The weights of all layers and heads grow with the square of the length.
 const LONGEST = 600;
-const HINT = "Each row is a token of the answer; the stronger a cell, the more it attends to that source token. Click a token to see what might replace it.";
+const HINT = "Each row is a word of the answer, or a part of one. The darker a cell, the more it comes from the word above. Click a word on the left to see what else could be there.";
 // Tokenizers write ▁ or Ġ for the space before a word.
 const SPACE = /^[▁Ġ]/;
-const shown = (token) => token.replace(SPACE, "") || "␣";
+const isSpace = (token) => token.replace(SPACE, "") === "";
 
 let abort = new AbortController();
 let attention;
@@ -50,16 +50,36 @@ function explain(text, ...rows) {
   $("#inside").hidden = false;
 }
 
+/** Where the word ends that begins at a token: a lone space belongs to the next token. */
+function endOf(tokens, begin) {
+  let end = begin + 1;
+  while (end < tokens.length && isSpace(tokens[end - 1])) end += 1;
+  return end;
+}
+
+/** The words of tokens, the last of which is the end token, with their places. */
+function wordsOf(tokens) {
+  const words = [];
+  for (let begin = 0; begin < tokens.length; begin = words.at(-1).end) {
+    const end = endOf(tokens, begin);
+    const places = Array.from({ length: end - begin }, (_, index) => begin + index);
+    const text = end === tokens.length ? "end" : joined(tokens.slice(begin, end)).trim();
+    words.push({ begin, end, places, text });
+  }
+  return words;
+}
+
 function draw(request, onChoice) {
   const { source_tokens: sources, target_tokens: targets } = attention;
   const heads = $("#head").value ? [Number($("#head").value)] : [...Array(attention.cross.heads).keys()];
-  const columns = sources.map((token) => element("th", { scope: "col" }, element("span", {}, shown(token))));
-  const rows = targets.map((token, row) => {
-    const button = element("button", { type: "button" }, shown(token));
-    button.addEventListener("click", () => replace(request, targets.slice(0, row), button, onChoice));
-    const cells = sources.map((source, column) => {
-      const weight = mean(heads.map((head) => weightOf(Number($("#layer").value), head, row, column)));
-      const cell = element("td", { title: `${shown(token)} ← ${shown(source)}: ${percent(weight)}` });
+  const read = wordsOf(sources);
+  const columns = read.map(({ text }) => element("th", { scope: "col" }, element("span", {}, text)));
+  const rows = wordsOf(targets).map(({ text, begin, places }) => {
+    const button = element("button", { type: "button" }, text);
+    button.addEventListener("click", () => replace(request, targets.slice(0, begin), button, onChoice));
+    const cells = read.map((source) => {
+      const weight = mean(heads.flatMap((head) => places.map((row) => weightOf(head, row, source.places))));
+      const cell = element("td", { title: `${text} ← ${source.text}: ${percent(weight)}` });
       cell.style.setProperty("--weight", weight.toFixed(3));
       return cell;
     });
@@ -68,9 +88,10 @@ function draw(request, onChoice) {
   explain(HINT, element("tr", {}, element("td", {}), ...columns), ...rows);
 }
 
-function weightOf(layer, head, row, column) {
+function weightOf(head, row, columns) {
   const { heads, queries, keys, weights } = attention.cross;
-  return weights[((layer * heads + head) * queries + row) * keys + column];
+  const first = ((Number($("#layer").value) * heads + head) * queries + row) * keys;
+  return columns.reduce((sum, column) => sum + weights[first + column], 0);
 }
 
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
@@ -79,7 +100,7 @@ function percent(share) {
   return share < 0.001 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
 }
 
-/** Lists the tokens that might follow the first ones of an answer, with the texts they lead to. */
+/** Lists the words that might follow the first tokens of an answer, with the texts they lead to. */
 async function replace({ target, source_language, target_language, ...request }, prefix, button, onChoice) {
   for (const each of $("#map").querySelectorAll("button")) {
     each.setAttribute("aria-pressed", String(each === button));
@@ -95,9 +116,10 @@ async function replace({ target, source_language, target_language, ...request },
   };
   const answer = await (await send("generate", { ...request, options }, abort.signal)).json();
   const items = answer.hypotheses.map(({ text, tokens = [], token_scores }) => {
-    const begin = tokens.slice(0, prefix.length + 1);
-    const share = percent(Math.exp(token_scores[prefix.length]));
-    const item = choice(share, marked(text ?? "", tokens, prefix.length), () => onChoice(begin));
+    const begin = tokens.slice(0, endOf(tokens, prefix.length));
+    const scores = token_scores.slice(prefix.length, Math.max(begin.length, prefix.length + 1));
+    const share = percent(Math.exp(scores.reduce((sum, score) => sum + score, 0)));
+    const item = choice(share, marked(text ?? "", tokens, prefix.length, begin.length), () => onChoice(begin));
     // The text may end here; nothing goes on from there.
     item.firstChild.disabled = begin.length <= prefix.length;
     return item;
@@ -105,10 +127,10 @@ async function replace({ target, source_language, target_language, ...request },
   $("#alternatives").replaceChildren(...items);
 }
 
-/** A text with one of its tokens marked; plain where tokens are not parts of it as written. */
-function marked(text, tokens, index) {
-  const parts = [tokens.slice(0, index), tokens.slice(index, index + 1), tokens.slice(index + 1)];
-  const [before, token, after] = parts.map(joined);
-  if ((before + token + after).trim() !== text) return [text];
-  return [before.trimStart(), element("strong", {}, index ? token : token.trimStart()), after];
+/** A text with one of its words marked; plain where tokens are not parts of it as written. */
+function marked(text, tokens, begin, end) {
+  const parts = [tokens.slice(0, begin), tokens.slice(begin, end), tokens.slice(end)];
+  const [before, word, after] = parts.map(joined);
+  if ((before + word + after).trim() !== text) return [text];
+  return [before.trimStart(), element("strong", {}, begin ? word : word.trimStart()), after];
 }

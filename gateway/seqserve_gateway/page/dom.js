@@ -28,3 +28,14 @@ export function choice(figure, texts, onClick) {
   button.addEventListener("click", onClick);
   return element("li", {}, button);
 }
+
+const names = new Intl.DisplayNames(["en"], { type: "language" });
+
+/** The English name of a language; its code where the browser knows none. */
+export function nameOf(code) {
+  try {
+    return names.of(code.replaceAll("_", "-"));
+  } catch {
+    return code;
+  }
+}

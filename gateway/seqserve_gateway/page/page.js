@@ -2,7 +2,7 @@
 
 import { close, joined, look } from "./attention.js";
 import { send, stream } from "./calls.js";
-import { $, choice, element, offer, show } from "./dom.js";
+import { $, choice, element, nameOf, offer, show } from "./dom.js";
 
 const PAUSE_MS = 250;
 const CALM_MS = 2000;
@@ -42,9 +42,9 @@ async function watch() {
 function showServer(listed) {
   const ready = listed.filter((model) => model.state === "MODEL_STATE_READY");
   const sum = (field) => ready.reduce((total, model) => total + (model[field] ?? 0), 0);
-  const count = ready.length === 1 ? "1 version" : `${ready.length} versions`;
-  const rows = `${sum("slots_in_use")} of ${sum("slots")} rows run`;
-  show($("#server"), `${count} ready; ${rows}, ${sum("queue_depth")} requests wait`);
+  const count = ready.length === 1 ? "1 model" : `${ready.length} models`;
+  const places = `${sum("slots_in_use")} of ${sum("slots")} places busy`;
+  show($("#server"), `${count} ready; ${places}, ${sum("queue_depth")} waiting`);
   show($("#outage"), "");
   if (ready.map(keyOf).join() !== models.map(keyOf).join()) offerModels(ready);
   if (isAway) ask();
@@ -64,14 +64,22 @@ function showOutage(error) {
 // --- Options -------------------------------------------------------------------------------------
 
 const keyOf = (model) => `${model.name}/${model.version}`;
-const ms = (duration) => `${duration.toFixed(1)} ms`;
+const ms = (duration) => `${duration.toFixed(duration < 10 ? 1 : 0)} ms`;
 const chosenModel = () => models.find((model) => keyOf(model) === $("#model").value);
+
+/** The pair of a model, such as English → German. */
+function pairOf({ source_languages: sources = [], target_languages: targets = [] }) {
+  if (!sources.length || !targets.length) return "";
+  const named = (codes) => (codes.length > 2 ? `${codes.length} languages` : codes.map(nameOf).join(", "));
+  return `${named(sources)} → ${named(targets)}`;
+}
 
 function offerModels(ready) {
   models = ready;
   const standard = models.find((model) => model.is_default);
-  const choices = models.map((model) => [keyOf(model), `${keyOf(model)} (${model.precision})`]);
-  offer($("#model"), [["", `the server's default${standard ? `, ${standard.name}` : ""}`], ...choices]);
+  const labelOf = (model) => [pairOf(model), `${keyOf(model)} (${model.precision})`].filter(Boolean).join(": ");
+  const choices = models.map((model) => [keyOf(model), labelOf(model)]);
+  offer($("#model"), [["", standard ? pairOf(standard) || standard.name : "as the server chooses"], ...choices]);
   offerLanguages();
 }
 
@@ -80,7 +88,7 @@ function offerLanguages() {
   for (const [id, codes] of [["#from", model?.source_languages], ["#to", model?.target_languages]]) {
     // A model of one language need not be told.
     $(id).parentElement.hidden = (codes ?? []).length < 2;
-    offer($(id), [["", "–"], ...(codes ?? []).map((code) => [code, code])]);
+    offer($(id), [["", "–"], ...(codes ?? []).map((code) => [code, nameOf(code)])]);
   }
   const sources = $("#from").value ? [$("#from").value] : (model?.source_languages ?? []);
   const texts = sources.map((code) => EXAMPLES[code.toLowerCase().split(/[_-]/)[0]]);
@@ -121,7 +129,7 @@ async function ask(source = $("#source").value, prefix = []) {
   const request = requestOf(source, prefix);
   asked = JSON.stringify(request);
   close();
-  $("#times").hidden = $("#code").hidden = true;
+  $("#times").hidden = $("#code").hidden = $("#click").hidden = true;
   for (const id of ["#answer", "#hypotheses"]) $(id).replaceChildren();
   show($("#failure"), "");
   $("#prefix").hidden = !prefix.length;
@@ -154,17 +162,17 @@ function fail(error) {
 function showTimes(result, first, passed) {
   const { queue_ms = 0, encode_ms = 0, decode_ms = 0 } = result.timings ?? {};
   const rest = Math.max(0, passed - queue_ms - encode_ms - decode_ms);
-  const times = { queue: queue_ms, encode: encode_ms, decode: decode_ms, network: rest };
+  const times = { waited: queue_ms, read: encode_ms, wrote: decode_ms, network: rest };
   const parts = Object.entries(times).map(([name, time]) => {
     const part = element("span", { className: name, title: `${name} ${ms(time)}` });
     part.style.flexGrow = time;
     return part;
   });
   $("#times .bar").replaceChildren(...parts);
-  const server = `queue ${ms(queue_ms)}, encode ${ms(encode_ms)}, decode ${ms(decode_ms)}`;
-  const tokens = `${result.source_tokens ?? 0} tokens in, ${result.generated_tokens ?? 0} out`;
-  const browser = `first text after ${first.toFixed(0)} ms, all after ${passed.toFixed(0)} ms`;
-  show($("#latency"), `${keyOf({ ...result, name: result.model })}: ${browser} (${server}); ${tokens}`);
+  const server = `waited ${ms(queue_ms)}, read ${ms(encode_ms)}, wrote ${ms(decode_ms)}`;
+  const pieces = `${result.source_tokens ?? 0} word pieces read, ${result.generated_tokens ?? 0} written`;
+  const browser = `first words after ${first.toFixed(0)} ms, all after ${passed.toFixed(0)} ms`;
+  show($("#latency"), `${keyOf({ ...result, name: result.model })}: ${browser} (${server}); ${pieces}`);
   $("#times").hidden = false;
 }
 
@@ -203,6 +211,7 @@ function showHypothesis(result, source, rank) {
   const differing = (hypothesis.warnings ?? []).map(shownWarning).join(", ");
   const lacks = pairs && `Terms that it lacks: ${pairs}`;
   show($("#failure"), [lacks, differing && `Numbers that differ: ${differing}`].filter(Boolean).join(". "));
+  $("#click").hidden = false;
   $("#answer button").click();
 }
 
@@ -276,6 +285,7 @@ $("#source").addEventListener("keydown", (event) => {
   clearTimeout(pause);
   ask();
 });
+$("#send").addEventListener("click", () => ask());
 $("#model").addEventListener("change", offerLanguages);
 $("#from").addEventListener("change", offerLanguages);
 $("#options").addEventListener("change", wait);

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import deepl
+import openai
 from deep_translator import DeeplTranslator, LibreTranslator
 from libretranslatepy import LibreTranslateAPI
 
@@ -74,11 +75,65 @@ def deepl_sdk(url: str) -> Any:
     }
 
 
+def openai_sdk(url: str) -> Any:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    pair = {"source_language": "en", "target_language": "de"}
+    one = client.completions.create(model="en-de", prompt=SOURCE, extra_body=pair)
+    many = client.completions.create(model="en-de", prompt=[SOURCE] * 20, n=2, best_of=4)
+    long = client.completions.create(model="en-de", prompt=SOURCE, max_tokens=2, logprobs=2)
+    stopped = client.completions.create(model="en-de", prompt=SOURCE, stop=[" schmeckt"])
+    sampling = {"model": "en-de", "prompt": SOURCE, "temperature": 1.0, "top_p": 0.9, "n": 3}
+    samples = [client.completions.create(**sampling, seed=7) for _ in range(2)]
+    stream = client.completions.create(
+        model="en-de",
+        prompt=[SOURCE, SOURCE],
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    *chunks, last = stream
+    parts = [choice for chunk in chunks for choice in chunk.choices]
+    refused = {}
+    wrong: dict[str, Any] = {
+        "echo": {"echo": True},
+        "model": {"model": "gpt-3.5-turbo-instruct"},
+        "max_tokens": {"max_tokens": 100_000},
+        "prompt": {"prompt": [1, 2]},
+    }
+    for name, fields in wrong.items():
+        try:
+            client.completions.create(**{"model": "en-de", "prompt": SOURCE, **fields})
+        except openai.APIStatusError as error:
+            refused[name] = [type(error).__name__, error.param, error.code]
+    try:
+        client.chat.completions.create(model="en-de", messages=[{"role": "user", "content": "a"}])
+    except openai.BadRequestError as error:
+        refused["chat"] = ["prompt to /v1/completions" in error.message]
+    assert long.choices[0].logprobs is not None and one.usage is not None
+    return {
+        "models": sorted(model.id for model in client.models.list()),
+        "model": client.models.retrieve("en-de").id,
+        "one": [one.object, one.model, one.choices[0].text, one.choices[0].finish_reason],
+        "is_counted": one.usage.total_tokens > one.usage.completion_tokens > 3,
+        "many": [len(many.choices), [each.index for each in many.choices] == [*range(40)]],
+        "best": many.choices[38].text,
+        "long": [long.choices[0].finish_reason, len(long.choices[0].logprobs.tokens or [])],
+        "top": [len(each) for each in long.choices[0].logprobs.top_logprobs or []],
+        "stopped": stopped.choices[0].text,
+        "are_samples_equal": samples[0].choices == samples[1].choices,
+        "stream": ["".join(p.text for p in parts if p.index == number) for number in (0, 1)],
+        "ends": [part.finish_reason for part in parts if part.finish_reason],
+        "is_streamed": len(parts) > 3,
+        "usage": [last.choices, last.usage is not None and last.usage.completion_tokens > 6],
+        "refused": refused,
+    }
+
+
 CLIENTS: list[Callable[[str], Any]] = [
     libretranslatepy,
     deep_translator_libre,
     deep_translator_deepl,
     deepl_sdk,
+    openai_sdk,
 ]
 
 if __name__ == "__main__":

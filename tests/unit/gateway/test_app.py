@@ -26,8 +26,10 @@ async def test_ready_while_the_server_answers_and_all_processes_take_calls(
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
         assert (await client.get("/readyz")).status_code == 200
+        assert (await client.get("/health")).json() == {"status": "ok"}
         setattr(gateway.admission, state, False)
         assert (await client.get("/readyz")).status_code == 503
+        assert (await client.get("/health")).status_code == 503
 
 
 async def test_not_ready_without_a_server_but_alive(
@@ -60,7 +62,7 @@ async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
     gateway = replace(gateway_of(server), admission=Admission(calls=0))
     async with opened(gateway, FORM) as client:
         assert (await client.post("/v1/generate", json={})).status_code == 429
-        for path in ("/healthz", "/readyz", "/metrics"):
+        for path in ("/healthz", "/readyz", "/health", "/metrics"):
             assert (await client.get(path)).status_code == 200
 
 

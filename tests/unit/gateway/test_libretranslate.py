@@ -256,3 +256,52 @@ def test_file_for_which_the_system_has_no_room_is_refused(tmp_path: Path) -> Non
         with pytest.raises(Failure) as refused:
             downloads.add(File("a.txt", b"a" * 100_000))
     assert refused.value.status == 503
+
+
+async def test_text_with_a_target_lang_is_a_request_of_deeplx() -> None:
+    async with translating("en-de", "ko-de") as (client, server):
+        body = {"text": "<b>a</b>", "source_lang": "EN", "target_lang": "DE"}
+        plain = await client.post("/translate", json={**body, "alternatives": 2})
+        path = "/translate?token=key"
+        found = await client.post(
+            path, json={**body, "source_lang": "auto", "tag_handling": "html"}
+        )
+        other = await client.post("/translate", json={"q": "a", "target_lang": "DE", **ENGLISH})
+    facts = plain.json()
+    assert facts.pop("id") > 1_700_000_000_000_000
+    assert facts == {
+        "code": 200,
+        "data": "<B>A</B>",
+        "alternatives": ["<B>A</B>!", "<B>A</B>!!"],
+        "source_lang": "EN",
+        "target_lang": "DE",
+        "method": "Free",
+    }
+    assert (found.json()["data"], found.json()["source_lang"]) == ("<b>A</b>", "EN")
+    assert server.authorizations[-2] == "Bearer key"
+    assert other.json() == {"translatedText": "A"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"target_lang": "DE"}, "text"),
+        ({"text": ["a"], "target_lang": "DE"}, "text"),
+        ({"text": "a", "target_lang": "XX"}, "target_lang"),
+        ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),
+        ({"text": "a", "target_lang": "DE", "tag_handling": "rtf"}, "tag_handling"),
+    ],
+)
+async def test_wrong_field_of_deeplx_is_named(fields: dict[str, Any], name: str) -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate", json=fields)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(f"{name}: ")
+
+
+async def test_suggestions_are_off() -> None:
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/suggest", data={"q": "a", "s": "b", **ENGLISH})
+        settings = (await client.get("/frontend/settings")).json()
+    assert (answer.status_code, [*answer.json()]) == (403, ["error"])
+    assert settings["suggestions"] is False

@@ -66,14 +66,23 @@ def test_every_field_is_described() -> None:
             assert facts.get("description") or name == "Problem", f"{name}.{field}"
 
 
-async def test_page_needs_no_script_and_no_other_server(server: FakeServer) -> None:
+async def test_page_leads_to_every_call_and_needs_no_other_server(server: FakeServer) -> None:
     async with opened(gateway_of(server), *FORMS) as client:
-        page = (await client.get("/docs")).text
-        style = await client.get("/docs/style.css")
+        page = (await client.get("/docs", headers={"host": "127.0.0.1:1"})).text
         served = (await client.get("/openapi.json")).json()
+        files = set(re.findall(r'(?:href|src)="([^#"]+)"', page))
+        types = {name: (await client.get(name)).headers["content-type"] for name in files}
+        missing = await client.get("/docs/other.js")
     assert served == DOCUMENT
-    assert "<script" not in page and "style=" not in page
-    assert set(re.findall(r'(?:href|src)="([^#"]+)"', page)) == {"docs/style.css", "openapi.json"}
-    assert "/v1/generate:stream" in page
-    assert set(re.findall(r'href="#(\w+)"', page)) <= set(re.findall(r'id="(\w+)"', page))
-    assert style.headers["content-type"].startswith("text/css")
+    assert {name: kind.split(";")[0] for name, kind in types.items()} == {
+        "docs/style.css": "text/css",
+        "docs/try.js": "text/javascript",
+        "docs/icon.svg": "image/svg+xml",
+        "openapi.json": "application/json",
+    }
+    assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+    assert page.count("<script") == 1 and "style=" not in page and "innerHTML" not in page
+    assert "curl http://127.0.0.1:1/v1/generate" in page and "{address}" not in page
+    for path, verbs in DOCUMENT["paths"].items():
+        assert all(f"<code>{verb.upper()} {path}</code>" in page for verb in verbs)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))

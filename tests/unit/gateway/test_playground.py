@@ -5,7 +5,8 @@ from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import client_of, gateway_of
 
 from seqserve.errors import OptionError
-from seqserve_gateway.playground import PAGE, main, page_of
+from seqserve_gateway import PAGE
+from seqserve_gateway.playground import main, page_of
 
 
 @pytest.mark.parametrize("address", ["8080", "localhost", ":8080", "[::1]:x", "localhost:99999"])

@@ -102,11 +102,14 @@ async def test_reader_of_a_stream_that_leaves_cancels_it(server: FakeServer) -> 
     assert gateway.admission.in_progress == 0
 
 
-async def test_models_are_those_of_the_server(client: AsyncClient) -> None:
-    listed = (await client.get("/v1/models")).json()["models"]
-    assert listed == [facts_of(model) for model in MODELS]
-    one = (await client.get("/v1/models/capitals?version=2")).json()["model"]
-    assert one == facts_of(MODELS[0])
+async def test_models_are_those_of_the_server_in_openais_form_too(client: AsyncClient) -> None:
+    listed = (await client.get("/v1/models")).json()
+    one = (await client.get("/v1/models/capitals?version=2")).json()
+    described = {"id": "capitals", "object": "model", "created": 0, "owned_by": "seqserve"}
+    models = [facts_of(model) for model in MODELS]
+    # Only models that are ready can be asked for.
+    assert listed == {"models": models, "object": "list", "data": [described]}
+    assert one == {"model": facts_of(MODELS[0]), **described}
 
 
 @pytest.mark.parametrize("version", ["two", "-1", "4294967296", "²", "9" * 5000])
