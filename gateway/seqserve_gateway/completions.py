@@ -64,8 +64,8 @@ _CODES = {
     "NOT_FOUND": "model_not_found",
     "RESOURCE_EXHAUSTED": "rate_limit_exceeded",
 }
-_BYTES_OF_ANSWER, _BYTES_OF_LOGPROBS = 4, 40
-"""Memory that a byte of a body takes for each answer, and for each column of log-probabilities."""
+_BYTES_OF_CHOICE, _BYTES_OF_TOKEN, _BYTES_OF_LOGPROB = 600, 20, 200
+"""Memory that a choice takes, and a token of it, with each of the log-probabilities it is told."""
 _NO_CHAT = "the models here read one text, not a conversation; send it as prompt to /v1/completions"
 
 
@@ -75,21 +75,27 @@ async def _complete(call: Call) -> Response:
     prompts, options = Fields(fields).texts("prompt"), _options_of(fields)
     if not prompts:
         raise refusal("prompt", "is an empty array")
-    best, columns = options.get("num_hypotheses") or 1, 1 + fields.get("logprobs", -1)
-    call.take_memory((_BYTES_OF_ANSWER + _BYTES_OF_LOGPROBS * columns) * best * len(call.body))
     head = {
         "id": f"cmpl-{call.request_id}",
         "object": "text_completion",
         "created": int(time.time()),
         "model": fields.get("model", ""),
     }
-    completed = partial(_completed, fields.get("n", 1), "logprobs" in fields)
+    count, columns = fields.get("n", 1), 1 + fields.get("logprobs", -1)
+    completed = partial(_completed, count, columns > 0)
     if fields.get("stream"):
         if fields.get("stream_options", {}).get("include_usage"):
             # Of every event; only the last one knows it.
             head["usage"] = None
         return Streamed(_events(call, prompts, options, completed, head), "text/event-stream")
-    done = await call.generate_all(prompts, completed, **options)
+
+    def needed(result: Result) -> _Facts:
+        # An answer may be much longer than its prompt.
+        tokens = result.generated_tokens * (_BYTES_OF_TOKEN + _BYTES_OF_LOGPROB * columns)
+        call.take_memory(_BYTES_OF_CHOICE * count + tokens)
+        return completed(result)
+
+    done = await call.generate_all(prompts, needed, **options)
     choices = [choice for each in done for choice in each["choices"]]
     numbered = [{**choice, "index": index} for index, choice in enumerate(choices)]
     head["model"] = done[0]["model"]
@@ -110,7 +116,7 @@ async def _events(
                     choices = [_choice(piece.text)] if piece.text else []
                     if piece.result is not None:
                         done.append(completed(piece.result))
-                        best, *others = done[-1]["choices"]
+                        best, *others = done[-1].pop("choices")
                         choices = [{**best, "text": ""}, *others]
                     for index, choice in enumerate(choices, first):
                         has_begun = True

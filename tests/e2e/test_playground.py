@@ -134,7 +134,7 @@ def test_send_asks_again_and_says_what_can_be_clicked(page: Browser) -> None:
     page.one("#send").click()
     page.until(lambda: bool(page.run("return window.seen")))
     answered(page, KAFFEE)
-    assert "word can be clicked" in page.text("#click")
+    page.until(lambda: "Click a word" in page.text("#hint"))
 
 
 def test_a_space_that_is_a_token_belongs_to_the_next_word(page: Browser) -> None:
@@ -156,6 +156,7 @@ def test_a_space_that_is_a_token_belongs_to_the_next_word(page: Browser) -> None
 def test_sentences_are_divided_and_the_beam_is_the_models_own(page: Browser) -> None:
     page.type("The coffee tastes good. We saw a good film.")
     page.until(lambda: len(page.all("#answer button")) == 2)
+    assert "Click a sentence" in page.text("#click")
     page.one("#code summary").click()
     assert "beam_size" not in page.text("pre") and "segmentation" not in page.text("pre")
     page.all("#answer button")[1].click()

@@ -6,7 +6,7 @@ import { $, choice, element, offer, show } from "./dom.js";
 const ALTERNATIVES = 6;
 // The weights of all layers and heads grow with the square of the length.
 const LONGEST = 600;
-const HINT = "Each row is a word of the answer, or a part of one. The darker a cell, the more it comes from the word above. Click a word on the left to see what else could be there.";
+const HINT = "Each row is a word of the answer, or a part of one. The stronger a cell, the more of it comes from the word above. Click a word on the left to replace it.";
 // Tokenizers write ▁ or Ġ for the space before a word.
 const SPACE = /^[▁Ġ]/;
 const isSpace = (token) => token.replace(SPACE, "") === "";

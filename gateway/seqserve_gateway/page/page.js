@@ -211,7 +211,7 @@ function showHypothesis(result, source, rank) {
   const differing = (hypothesis.warnings ?? []).map(shownWarning).join(", ");
   const lacks = pairs && `Terms that it lacks: ${pairs}`;
   show($("#failure"), [lacks, differing && `Numbers that differ: ${differing}`].filter(Boolean).join(". "));
-  $("#click").hidden = false;
+  $("#click").hidden = $("#answer").children.length < 2;
   $("#answer button").click();
 }
 
