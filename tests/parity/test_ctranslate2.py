@@ -16,8 +16,8 @@ from seqserve_import.importing import Loaded, load
 from seqserve_model.search import greedy_in_batches
 
 SENTENCES, LONGEST = 200, 16
-SEED = 8
-"""Its models have no rows without a token: CTranslate2 would generate those."""
+SEEDS = {"marian": 8}
+"""Others than 13. Their models have no rows without a token, which CTranslate2 would generate."""
 MAX_DIFFERENT = 1
 """Sentences of which two tokens are equally probable, to the rounding."""
 
@@ -25,7 +25,7 @@ Write = Callable[[Path], object]
 opennmt = ctranslate2_models.write_opennmt
 LAYOUTS: dict[str, Write] = {
     **{
-        family: partial(ctranslate2_models.write, family, seed=SEED)
+        family: partial(ctranslate2_models.write, family, seed=SEEDS.get(family, 13))
         for family in ctranslate2_models.LOADERS
         if family != "mbart25"
     },
@@ -49,7 +49,9 @@ class Peers:
         usable = [
             f"t{token}" for token in range(9, TOKENS - 1) if token not in self.ours.suppressed
         ]
-        self.texts = [" ".join(draw.choices(usable, k=draw.randint(1, 12))) for _ in range(SENTENCES)]
+        self.texts = [
+            " ".join(draw.choices(usable, k=draw.randint(1, 12))) for _ in range(SENTENCES)
+        ]
         self.sources = self.ours.tokenizer.encode_batch(self.texts)
         self.words = [self.ours.tokenizer.source_tokens(source) for source in self.sources]
         if open_checkpoint(folder).config.flag("add_source_eos", False):
@@ -76,7 +78,7 @@ def peers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_scores_are_equal(peers: Peers) -> None:
     tokenizer = peers.ours.tokenizer
     # The target of another sentence, so that most of its tokens are improbable.
-    targets = [ids[: -1] for ids in map(tokenizer.encode_target, peers.texts[1:] + peers.texts[:1])]
+    targets = [ids[:-1] for ids in map(tokenizer.encode_target, peers.texts[1:] + peers.texts[:1])]
     words = [tokenizer.tokens(target) for target in targets]
     scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
     differences = []
@@ -90,10 +92,27 @@ def test_scores_are_equal(peers: Peers) -> None:
 def test_greedy_search_writes_the_same_tokens(peers: Peers) -> None:
     ours = greedy_in_batches(peers.ours.model, peers.sources, LONGEST, 32)
     theirs = peers.theirs.translate_batch(
-        peers.words, beam_size=1, max_decoding_length=LONGEST, max_input_length=0
+        peers.words,
+        beam_size=1,
+        min_decoding_length=0,
+        max_decoding_length=LONGEST,
+        max_input_length=0,
     )
     written = [peers.ours.tokenizer.tokens(ids) for ids in ours]
     expected = [answer.hypotheses[0] for answer in theirs]
     different = sum(one != other for one, other in zip(written, expected, strict=True))
     assert different <= MAX_DIFFERENT
     assert len({*map(tuple, written)}) > SENTENCES / 8, "targets do not vary"
+
+
+@pytest.mark.parametrize(
+    "quantization", ["float16", "bfloat16", "int16", "int8", "int8_float16", "int8_bfloat16"]
+)
+def test_rounded_weights_are_read_as_what_they_stand_for(tmp_path: Path, quantization: str) -> None:
+    opennmt(tmp_path / "model", quantization=quantization)
+    peers = Peers(tmp_path / "model")
+    target = peers.ours.tokenizer.encode_target(peers.texts[1])[:-1]
+    words = [peers.ours.tokenizer.tokens(target)] * SENTENCES
+    scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
+    for source, theirs in zip(peers.sources, scored, strict=True):
+        assert peers.log_probs(source, target) == pytest.approx(theirs.log_probs, abs=2e-4)

@@ -154,8 +154,8 @@ class CTranslate2Checkpoint(Checkpoint):
         return values
 
     def _recommended(self) -> Settings:
-        """Returns how its makers decode; CTranslate2 ends a beam as ``early_stopping`` does."""
-        values: dict[str, Any] = {"early_stopping": True}
+        """Returns how its makers decode: the defaults of CTranslate2, and those of Argos."""
+        values: dict[str, Any] = {"early_stopping": True, "min_new_tokens": 1}
         if self.package.path.exists():
             values |= {"num_beams": _ARGOS_BEAM, "length_penalty": _ARGOS_LENGTH_PENALTY}
         return Settings(self.package.path, values)

@@ -27,7 +27,7 @@ _VERSIONS = range(4, 7)
 _TYPES = ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")
 _BFLOAT16 = "<u2"
 _INTEGERS = ("i1", "<i2")
-_SCALE = "_scale"
+_SCALE = "weight_scale"
 _OLD_INT16_SCALE = 1000.0
 """Of files that are older than the scale of each variable."""
 _MAX_RANK, _SMALLEST_VARIABLE, _SMALLEST_ALIAS = 4, 9, 4
@@ -83,15 +83,15 @@ class ModelBin:
         }
         """The variables that are a single number, such as ``encoder/num_heads``."""
         self._scales = {
-            name.removesuffix(_SCALE): array
+            name.removesuffix("_scale"): array
             for name, array in arrays.items()
-            if name.endswith(f"weight{_SCALE}")
+            if name.endswith(_SCALE)
         }
         weights = {
             name: array
             for name, array in arrays.items()
-            if array.shape and name.removesuffix(_SCALE) not in self._scales
-        } | {name: arrays[name] for name in self._scales if name in arrays}
+            if array.shape and not name.endswith(_SCALE)
+        }
         self._arrays: dict[str, _Array] = {}
         for name, array in weights.items():
             self._check_scale(name, array)
@@ -142,8 +142,8 @@ class ModelBin:
             if alias in arrays or name not in arrays:
                 raise ValueError(f"{alias:.200} cannot stand for {name:.200}")
             arrays[alias] = arrays[name]
-            if name + _SCALE in arrays:
-                arrays[alias + _SCALE] = arrays[name + _SCALE]
+            if f"{name}_scale" in arrays:
+                arrays[f"{alias}_scale"] = arrays[f"{name}_scale"]
         return arrays
 
     def _parts(self, name: str, array: _Array) -> dict[str, _Array]:
@@ -171,7 +171,7 @@ class ModelBin:
     def _check_scale(self, name: str, array: _Array) -> None:
         scale = self._scales.get(name)
         if array.dtype == "i1" and scale is None:
-            raise CheckpointError(f"{self._path}: {name}{_SCALE} is missing; {AGAIN}")
+            raise CheckpointError(f"{self._path}: {name}_scale is missing; {AGAIN}")
         if array.dtype == "<i4":
             raise CheckpointError(
                 f"{self._path}: {name} has 32-bit integers, as AWQ packs weights; convert the"
@@ -181,7 +181,7 @@ class ModelBin:
             scale.shape not in ((), array.shape[:1]) or scale.dtype in _INTEGERS
         ):
             raise CheckpointError(
-                f"{self._path}: {name}{_SCALE} has the shape {list(scale.shape)}; the weight has"
+                f"{self._path}: {name}_scale has the shape {list(scale.shape)}; the weight has"
                 f" {list(array.shape)}"
             )
 
