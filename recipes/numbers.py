@@ -91,7 +91,9 @@ def measure_pairs(path: Path, languages: Sequence[str], shown: int) -> None:
     alarms = found["with a digit"]
     print(f"false alarms: {alarms} of {counts['with a digit']:,} pairs with a digit", end=" ")
     print(f"({alarms / counts['with a digit']:.2%}), {alarms / counts['pairs']:.3%} of all")
-    for kind in ("dropped", "changed", "exchanged"):
+    wrong = ("dropped", "changed", "exchanged")
+    counts["together"], found["together"] = (sum(map(each.get, wrong)) for each in (counts, found))
+    for kind in (*wrong, "together"):
         print(f"{kind}: {found[kind] / counts[kind]:.1%} of {counts[kind]:,} found")
 
 
