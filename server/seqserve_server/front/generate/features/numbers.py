@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 
-from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
@@ -42,13 +41,9 @@ def numbers(asked: Asked) -> Feature | None:
     A model that declares no language may be one that leaves numbers out, as summaries do. It is
     checked if the request says so.
     """
-    options, template = asked.options, asked.model.manifest.template
-    known = (template.source_languages, template.target_languages) if template else ({}, {})
-    source = options.source_language or (next(iter(known[0])) if len(known[0]) == 1 else "")
-    target = options.target_language or (next(iter(known[1])) if len(known[1]) == 1 else "")
-    if not (source or target or options.verify_numbers):
+    if not (any(asked.languages) or asked.options.verify_numbers):
         return None
-    return _Numbers(asked, folded(source).name, folded(target).name)
+    return _Numbers(asked, *asked.languages)
 
 
 class _Numbers(Feature):
