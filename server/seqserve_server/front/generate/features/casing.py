@@ -17,30 +17,8 @@ _BEGINNING = re.compile(r"(?<![\w'’])[^\W\d_]++")
 _MIN_WORDS, _MIN_TITLE_WORDS = 2, 3
 _LONG_CHARACTERS = 4
 """Of a word that Title Case begins with a capital, as it does not "of" and "the"."""
-_SMALL_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "as",
-        "at",
-        "but",
-        "by",
-        "for",
-        "from",
-        "in",
-        "into",
-        "of",
-        "off",
-        "on",
-        "or",
-        "out",
-        "over",
-        "the",
-        "to",
-        "up",
-        "with",
-    ]
+_SMALL_WORDS = re.compile(
+    "an?|and|as|at|but|by|for|from|in|into|of|off|on|or|out|over|the|to|up|with"
 )
 _ENDING_CHARACTERS = 2
 """Of what follows an apostrophe and is no word, as in "don't"."""
@@ -106,7 +84,7 @@ def is_title_case(text: str, protected: Sequence[Span]) -> bool:
         and len(words) - len(small) >= _MIN_WORDS + is_sentence
         and any(len(word) >= _LONG_CHARACTERS for word in words)
         and ". " not in rest
-        and (may_be or _SMALL_WORDS.issuperset(small))
+        and (may_be or all(map(_SMALL_WORDS.fullmatch, small)))
     )
 
 
