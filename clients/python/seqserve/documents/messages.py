@@ -29,6 +29,10 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
     """
     text = SourceText(raw, syntax)
     begin, last = 0, len(text.text)
+    if not last:
+        # Escapes may say nothing, such as a line that goes on in the next one.
+        yield Piece(Kind.BREAK, raw)
+        return
     if is_whole:
         last = len(text.text.rstrip())
         begin = min(len(text.text) - len(text.text.lstrip()), last)

@@ -189,7 +189,13 @@ ITEM = '<item href="{}" media-type="application/{}"/>'
                 "ppt/charts/_rels/chart1.xml.rels": related(("package", "../embedded.xlsx")),
             },
             DOCX,
-            ["ppt/slides/slide1.xml", "ppt/notes1.xml", "ppt/charts/chart1.xml", "ppt/data1.xml"],
+            [
+                "ppt/presentation.xml",
+                "ppt/slides/slide1.xml",
+                "ppt/notes1.xml",
+                "ppt/charts/chart1.xml",
+                "ppt/data1.xml",
+            ],
             ["ppt/notes.xml", "ppt/layout1.xml", "ppt/embedded.xlsx", "ppt/slides/slide2.xml"],
         ),
         (
@@ -206,7 +212,13 @@ ITEM = '<item href="{}" media-type="application/{}"/>'
                 ),
             },
             DOCX,
-            ["xl/sharedStrings.xml", "xl/comments1.xml", "xl/thread.xml", "xl/drawing.xml"],
+            [
+                "xl/workbook.xml",
+                "xl/sharedStrings.xml",
+                "xl/comments1.xml",
+                "xl/thread.xml",
+                "xl/drawing.xml",
+            ],
             ["xl/worksheets/sheet1.xml", "xl/styles.xml", "xl/tables/table1.xml"],
         ),
         (
