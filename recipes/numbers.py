@@ -2,12 +2,15 @@
 
     python -m recipes.numbers pairs tatoeba-eng-deu.tsv.gz en de
     python -m recipes.numbers answers models/en-de/4
+    python -m recipes.numbers lost models/en-pt/1 tatoeba-eng-deu.tsv.gz
 
 ``pairs`` compares human translations, which are right, and then wrong ones made of them: with a
 number dropped, changed or exchanged with another one. ``answers`` translates the lines of several
 numbers of the development set and ``TEMPLATES`` with 30 fillings each. It tells how many have all
 numbers right, without ``verify_numbers`` and with it, and how many of the others are warned of. The
-forms in which the numbers were written tell what is right, not the check.
+forms in which the numbers were written tell what is right, not the check. ``lost`` translates 500
+sources with a digit, and counts answers without some of their digits, and those of them that are
+not warned of: they have another form of the number, or have lost it.
 """
 
 import argparse
@@ -42,6 +45,7 @@ TEMPLATES = (
     "Your appointment {bill} was moved to {date} at {time}.",
 )
 _FILLINGS = 30
+_SOURCES = 500
 _SEED = 50
 # A number, a code, a month before a year.
 _NUMBER = re.compile(r"\w*\d(?:[\w.,:/-]*\w)?|[A-Z][a-zä]{2,8}(?= \d{4})")
@@ -58,11 +62,17 @@ def main() -> None:
     answers = commands.add_parser("answers")
     answers.add_argument("model", type=Path)
     answers.add_argument("--shown", type=int, default=0)
+    lost = commands.add_parser("lost")
+    lost.add_argument("model", type=Path)
+    lost.add_argument("path", type=Path, help="pairs of sentences; the first ones are translated")
+    lost.add_argument("--shown", type=int, default=0)
     given = parser.parse_args()
     if given.command == "pairs":
         measure_pairs(given.path, given.languages, given.shown)
-    else:
+    elif given.command == "answers":
         measure_answers(given.model, given.shown)
+    else:
+        measure_lost(given.model, given.path, given.shown)
 
 
 def measure_pairs(path: Path, languages: Sequence[str], shown: int) -> None:
@@ -91,7 +101,9 @@ def measure_pairs(path: Path, languages: Sequence[str], shown: int) -> None:
     alarms = found["with a digit"]
     print(f"false alarms: {alarms} of {counts['with a digit']:,} pairs with a digit", end=" ")
     print(f"({alarms / counts['with a digit']:.2%}), {alarms / counts['pairs']:.3%} of all")
-    for kind in ("dropped", "changed", "exchanged"):
+    wrong = ("dropped", "changed", "exchanged")
+    counts["together"], found["together"] = (sum(map(each.get, wrong)) for each in (counts, found))
+    for kind in (*wrong, "together"):
         print(f"{kind}: {found[kind] / counts[kind]:.1%} of {counts[kind]:,} found")
 
 
@@ -154,6 +166,29 @@ def measure_answers(model: Path, shown: int) -> None:
                     f"{name}, {verifies=}: {len(asked) - wrong} of {len(asked)} right;"
                     f" {warned} of {wrong} others warned of; {right_warned} right ones warned of"
                 )
+
+
+def measure_lost(model: Path, path: Path, shown: int) -> None:
+    """Prints how many answers lack digits of their source, and how many without a warning."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        found = {line.split("\t")[0] for line in file}
+    sources = random.Random(_SEED).sample(sorted(filter(has_digit, found)), _SOURCES)
+    with Offline(model) as offline:
+        for verifies in (False, True):
+            lacking, unwarned = 0, []
+            results = offline.generate(sources, verify_numbers=verifies)
+            for source, result in zip(sources, results, strict=True):
+                written = Counter(_digits(result.text))
+                if Counter(_digits(source)) - written:
+                    lacking += 1
+                    unwarned += [] if result.warnings else [f"{source} | {result.text}"]
+            print(f"{verifies=}: {lacking} of {_SOURCES} lack digits", end="; ")
+            print(f"{len(unwarned)} of them without a warning")
+            print(*unwarned[:shown], sep="\n")
+
+
+def _digits(text: str) -> list[str]:
+    return re.findall(r"\d+", re.sub(r"(?<=\d)[.,\s](?=\d{3}(?!\d))", "", text))
 
 
 def _filled() -> Iterator[Asked]:

@@ -268,7 +268,7 @@ def _edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def _words(config: Any, languages: Sequence[str] = (), space: str = "") -> dict[str, int]:
+def word_ids(config: Any, languages: Sequence[str] = (), space: str = "") -> dict[str, int]:
     """Returns the ids of all words: that of ``t17`` is 17."""
     words = [f"{space}t{number}" for number in range(TOKENS)]
     words[config.pad_token_id], words[config.eos_token_id] = "<pad>", "</s>"
@@ -284,7 +284,7 @@ def _write_pieces(config: Any, folder: Path) -> None:
 
     Targets with a vocabulary of their own are spelled ``z17``.
     """
-    ids = _words(config, space="▁")
+    ids = word_ids(config, space="▁")
     targets = ids
     if not config.share_encoder_decoder_embeddings:
         targets = {word.replace("t", "z"): number for word, number in ids.items()}
@@ -300,7 +300,7 @@ def _write_pieces(config: Any, folder: Path) -> None:
 
 def tokenizer(config: Any, languages: Sequence[str] = ()) -> tokenizers.Tokenizer:
     """Makes a vocabulary of words that stand between spaces, and an end after each text."""
-    ids = _words(config, languages)
+    ids = word_ids(config, languages)
     special = [word for word in ids if word.startswith("<") or word in languages]
     made = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -37,6 +37,8 @@ _REGIONS = {
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
 }
 _FORMALITIES = ("default", "prefer_more", "prefer_less", "more", "less")
+# Pairs of languages whose forms the server knows.
+_FORMAL = (("en", "de"),)
 # What a translation would depend on, and no model reads.
 _WITHOUT_EFFECT = ("context", "custom_instructions", "style_id", "translation_memory_id")
 _XML_TAGS = {
@@ -79,9 +81,13 @@ async def _languages(call: Call) -> Response:
     for code in codes:
         regions = _REGIONS.get(code, {}) if kind == "target" else {}
         languages |= regions or {code.upper(): name_of(code)}
-    support = {"supports_formality": False} if kind == "target" else {}
+    formal = {target.upper() for source, target in _FORMAL if target in targets.get(source, ())}
     return JSONResponse(
-        [{"language": code, "name": name, **support} for code, name in languages.items()]
+        [
+            {"language": code, "name": name}
+            | ({"supports_formality": code in formal} if kind == "target" else {})
+            for code, name in languages.items()
+        ]
     )
 
 
@@ -110,13 +116,11 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
     # An option that would have no effect is an error.
     for name in filter(fields.has, _WITHOUT_EFFECT):
         raise refusal(name, "is not supported, because no model here reads it; leave it out")
-    if fields.word("formality", "default", _FORMALITIES) in ("more", "less"):
-        raise refusal(
-            "formality", "is not supported; leave it out, or use prefer_more, prefer_less"
-        )
     if fields.has("glossary_ids"):
         raise refusal("glossary_ids", "is not supported; a request has one glossary_id")
     options: GenerateOptions = {}
+    if (formality := fields.word("formality", _FORMALITIES[0], _FORMALITIES)) != _FORMALITIES[0]:
+        options["formality"] = formality  # type: ignore[typeddict-item]
     if _split(fields) == "0":
         options["segmentation"] = "none"
     if id_ := fields.text("glossary_id", ""):

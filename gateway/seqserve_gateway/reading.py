@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.documents import html
-from seqserve.documents.archive import opened, rewrite, text_of, texts_of
+from seqserve.documents.archive import opened, parser_within, rewrite, text_of, texts_of
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
-from seqserve.documents.formats import ARCHIVES, format_of, parser_of
+from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
 from seqserve.documents.passage import (
     Link,
     ParseError,
@@ -152,7 +152,7 @@ def write_file(
     assert job.content is not None
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
-        _, mark, encoding = decoded(job.content)
+        _, mark, encoding = decoded(job.content, FALLBACKS.get(kind, ""))
         return (mark + texts[job.form]).encode(encoding), facts
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
@@ -205,7 +205,7 @@ def _texts(job: Job) -> Mapping[str, str]:
         return {str(number): text for number, text in enumerate(job.texts)}
     kind = format_of(Path(job.form))
     if kind not in ARCHIVES:
-        text, _, _ = decoded(job.content)
+        text, _, _ = decoded(job.content, FALLBACKS.get(kind, ""))
         return {job.form: text}
     with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
         texts = texts_of(kind, archive)
@@ -218,6 +218,9 @@ def _parser_of(job: Job) -> Callable[[str], Iterable[Passage]]:
     if job.content is not None:
         kind = format_of(Path(job.form))
         parser = parser_of(kind, languages=job.languages)
+        if kind in ARCHIVES:
+            with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
+                parser = parser_within(archive, kind, parser)
         return lambda text: parser(io.StringIO(text, ""))
     if job.form == "xml":
         return partial(xml, **job.options)

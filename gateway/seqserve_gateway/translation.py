@@ -10,6 +10,7 @@ from typing import Any
 from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.attributes import Languages
+from seqserve.documents.formats import Format
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.results import DetectedLanguage, Result, Segment
@@ -28,10 +29,11 @@ from seqserve_gateway.reading import (
     warnings_of,
 )
 
-SUFFIXES = (
-    *(".txt", ".md", ".html", ".srt", ".vtt"),
-    *(".json", ".arb", ".po", ".pot", ".strings", ".xml", ".xliff", ".xlf"),
-    *(".docx", ".odt", ".epub"),
+SUFFIXES = tuple(
+    suffix
+    for kind in Format
+    if kind not in (Format.JSON_LINES, Format.CSV)
+    for suffix in kind.suffixes
 )
 """Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 _BYTES_OF_ANSWER = 4

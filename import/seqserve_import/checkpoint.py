@@ -34,7 +34,6 @@ _OTHERS = {
     "tf_model.h5": "weights of TensorFlow",
     "flax_model.msgpack": "weights of Flax",
     "*.gguf": "weights in GGUF",
-    "model.bin": "a model of CTranslate2",
 }
 _ROWS_COMPARED = 1 << 14
 # What torch.compile and the classes for several devices put into the names of weights.
@@ -177,6 +176,11 @@ class Checkpoint:
         if own in self._places:
             raise CheckpointError(f"{self.folder}: the weight {own} is there twice, also as {name}")
         self._places[own] = file, name
+
+    @property
+    def layout(self) -> str:
+        """The ``model_type`` of Hugging Face that names languages alike."""
+        return self.config.text("model_type")
 
     @property
     def names(self) -> set[str]:

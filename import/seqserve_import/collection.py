@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqserve.errors import OptionError, SeqserveError
+from seqserve_import.ctranslate2.checkpoint import METADATA, package_pair
 from seqserve_import.files import CheckpointError
+from seqserve_import.folders import PACKAGE, checkpoints_below, open_checkpoint, unpacked
 from seqserve_import.importing import import_checkpoint
 from seqserve_import.languages import pair_of
-from seqserve_import.marian.checkpoint import open_checkpoint
-from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.options import ImportOptions
 
 _OF_ONE = ("source_language", "target_language", "description")
@@ -29,12 +29,12 @@ def import_all(options: ImportOptions) -> str:
     """
     folders = checkpoints_below(options.folder)
     if not folders:
-        named = replace(
-            options, name=options.name or _name(*pair_of(open_checkpoint(options.folder)))
-        )
-        if not named.name:
-            raise OptionError("--name: is missing; the checkpoint does not tell its languages")
-        return named.ready(import_checkpoint(named))
+        with unpacked(options.folder) as folder:
+            name = options.name or _name(*pair_of(open_checkpoint(folder)))
+            if not name:
+                raise OptionError("--name: is missing; the checkpoint does not tell its languages")
+            named = replace(options, folder=folder, name=name)
+            return named.ready(import_checkpoint(named))
     has_many = f"{options.folder} has {len(folders)} models"
     for name in _OF_ONE:
         if getattr(options, name):
@@ -44,14 +44,6 @@ def import_all(options: ImportOptions) -> str:
         reason = "name a folder with a file for each source language, such as en.txt"
         raise OptionError(f"--data: {has_many}; {reason}")
     return _imported(options, folders)
-
-
-def checkpoints_below(folder: Path) -> list[Path]:
-    """Lists the folders below a folder that hold a checkpoint; none if it holds one itself."""
-    if not folder.is_dir() or _is_checkpoint(folder):
-        return []
-    below = (path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())
-    return sorted(filter(_is_checkpoint, below))
 
 
 def names_of(folder: Path, folders: Sequence[Path], prefix: str = "") -> list[str]:
@@ -76,7 +68,9 @@ def _imported(options: ImportOptions, folders: Sequence[Path]) -> str:
             continue
         print(f"{folder}:", flush=True)
         try:
-            print(own.ready(import_checkpoint(own)), flush=True)
+            with unpacked(folder) as unpacked_folder:
+                own = replace(own, folder=unpacked_folder)
+                print(own.ready(import_checkpoint(own)), flush=True)
         except SeqserveError as error:
             print(error, flush=True)
             failed.append(f"{folder}: {error}")
@@ -86,21 +80,14 @@ def _imported(options: ImportOptions, folders: Sequence[Path]) -> str:
     return f"{len(folders)} models: ready to serve; `seqserve models --pairs` lists their languages"
 
 
-def _is_checkpoint(folder: Path) -> bool:
-    if (folder / "config.json").is_file():
-        return True
-    try:
-        return MarianFolder.find(folder) is not None
-    except CheckpointError:
-        # The import says what is wrong with it.
-        return True
-
-
 def languages_in(folder: Path) -> tuple[str, str]:
     """Returns the languages of a checkpoint of one pair; empty where it does not tell."""
     try:
+        if folder.suffix == PACKAGE:
+            with unpacked(folder, (METADATA,)) as package:
+                return package_pair(package)
         return pair_of(open_checkpoint(folder))
-    except CheckpointError:
+    except SeqserveError:
         # The import says what is wrong with it.
         return "", ""
 

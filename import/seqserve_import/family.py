@@ -175,6 +175,11 @@ def with_extra_position(table: Tensor) -> Tensor:
     return torch.cat((table, table.new_zeros(1, table.size(1))))
 
 
+def times(factor: float, weight: Tensor) -> Tensor:
+    """Multiplies a weight."""
+    return weight * factor
+
+
 _MULTIPLE = 8
 """GroupQueryAttention of ONNX Runtime takes heads of 8, 16, 24, .. numbers."""
 

@@ -22,9 +22,10 @@ from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families import family_of
 from seqserve_import.family import Family
 from seqserve_import.files import CheckpointError
+from seqserve_import.folders import open_checkpoint
 from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import pair_of, template_of
-from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
+from seqserve_import.marian.checkpoint import shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of

@@ -10,6 +10,7 @@ import langcodes
 
 from seqserve.language_codes import folded
 from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint, package_pair
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.tokenizers.languages import TAG, language_of
@@ -48,7 +49,7 @@ def template_of(
     Raises:
         CheckpointError: The first token of its targets is unknown.
     """
-    kind, tokens = checkpoint.config.text("model_type"), set(source.values())
+    kind, tokens = checkpoint.layout, set(source.values())
     # Texts of the Web have pieces such as en_US.
     if kind in ("m2m_100", "mbart") and any(map(language_of, added)):
         tokens = set(added)
@@ -66,8 +67,8 @@ def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
 
     OPUS-MT names them in ``tokenizer_config.json``, Marian and Firefox in the names of files and
     folders, and in the paths of ``decoder.yml``: ``en-pt``, ``enpt-1693087644``, and
-    ``model.enpt.intgemm.alphas.bin`` with ``vocab.enpt.spm``. Only languages of ISO 639-1 count,
-    because others may be groups, such as ``mul``.
+    ``model.enpt.intgemm.alphas.bin`` with ``vocab.enpt.spm``; Argos in ``metadata.json``. Only
+    languages of ISO 639-1 count, because others may be groups, such as ``mul``.
     """
     path = checkpoint.folder / "tokenizer_config.json"
     if checkpoint.config.text("model_type") == "marian" and path.is_file():
@@ -75,24 +76,31 @@ def pair_of(checkpoint: Checkpoint) -> tuple[str, str]:
         codes = [settings.text(f"{side}_lang", "") for side in ("source", "target")]
         source, target = (code if _is_common(code) else "" for code in codes)
         return source, target
-    for pairs in _named_pairs(checkpoint) if isinstance(checkpoint, MarianCheckpoint) else ():
+    if isinstance(checkpoint, CTranslate2Checkpoint) and all(package_pair(checkpoint.folder)):
+        return package_pair(checkpoint.folder)
+    for pairs in _named_pairs(checkpoint):
         known = {pair for pair in pairs if all(map(_is_common, pair))}
         if len(known) == 1:
             return known.pop()
     return "", ""
 
 
-def _named_pairs(checkpoint: MarianCheckpoint) -> Iterable[list[tuple[str, str]]]:
+def _named_pairs(checkpoint: Checkpoint) -> Iterable[list[tuple[str, str]]]:
     """Lists what each of the names says that may tell the pair."""
-    files, folder = checkpoint.files, checkpoint.folder.name
-    model = files.model.name
-    yield _PAIR.findall(model)
-    yield [
-        pair
-        for pair in _JOINED.findall(model)
-        if pair in _JOINED.findall(files.source_vocabulary.name)
-    ]
-    for name in (*(Path(path).parent.name for path in files.decoding.texts("models")), folder):
+    names = [checkpoint.folder.name]
+    if isinstance(checkpoint, MarianCheckpoint):
+        files = checkpoint.files
+        model = files.model.name
+        yield _PAIR.findall(model)
+        yield [
+            pair
+            for pair in _JOINED.findall(model)
+            if pair in _JOINED.findall(files.source_vocabulary.name)
+        ]
+        names = [*(Path(path).parent.name for path in files.decoding.texts("models")), *names]
+    elif not isinstance(checkpoint, CTranslate2Checkpoint):
+        return
+    for name in names:
         # Not Maltese.
         yield _PAIR.findall(name.replace("opus-mt", ""))
         yield _DATED.findall(name)

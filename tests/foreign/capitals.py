@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.support.capitals import capitals
 
-from seqserve.documents.archive import opened, rewrite, text_of
+from seqserve.documents.archive import opened, parser_within, rewrite, text_of
 from seqserve.documents.formats import ARCHIVES, Format, parser_of
 from seqserve.documents.passage import Passage
 
@@ -39,6 +39,7 @@ def rewritten(kind: Format, content: bytes, answer: Answer) -> bytes:
         return written(content.decode()).encode()
     new = io.BytesIO()
     with opened(io.BytesIO(content), "") as source, zipfile.ZipFile(new, "w") as target:
+        parser = parser_within(source, kind, parser)
         rewrite(source, target, kind, lambda part: written(text_of(source, part)))
     return new.getvalue()
 

@@ -50,6 +50,8 @@ LOCAL_VALUES: dict[str, Any] = {
     "token": "ab",
     "symbols": "ab",
     "each": "[aen]",
+    "language": "de",
+    "units": ("km\\b", "kilo(?!m)"),
     "groups": ("(jan(?:u|uar)?)", "(mär(?:z|z)?)"),
     "words": ((7, "vierzig", 40), (4, "vier", 4)),
 }

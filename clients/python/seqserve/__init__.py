@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from seqserve.api import *  # noqa: F403
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # gRPC's own lines hold bytes of the peer as they are, line breaks too. It reads the variable when
 # it is imported.

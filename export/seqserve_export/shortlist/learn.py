@@ -69,7 +69,7 @@ def learn_shortlist(
     if not tokenizer.is_joint:
         raise OptionError("a model with a vocabulary for each side takes no shortlist")
     encoded: list[TokenPair] = [
-        (tokenizer.encode(pair.source)[:-1], tokenizer.encode_target(pair.target)[:-1])
+        (tokenizer.pieces(pair.source).ids, tokenizer.pieces(pair.target, is_target=True).ids)
         for pair in text
     ]
     counts = Counter(chain.from_iterable(target for _, target in encoded))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families.bart import bart, m2m100, marian, mbart, pegasus
+from seqserve_import.families.ctranslate2 import ctranslate2
 from seqserve_import.families.marian_native import marian_native
 from seqserve_import.families.t5 import t5
 from seqserve_import.family import Family, with_wide_heads
@@ -19,9 +20,10 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
     "mbart": mbart,
     "pegasus": pegasus,
     "marian-native": marian_native,
+    "ctranslate2": ctranslate2,
 }
-"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last one stands for
-Marian's own files, which name no type."""
+"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last two stand for
+files of Marian and CTranslate2, which name no type."""
 
 
 def family_of(checkpoint: Checkpoint) -> Family:

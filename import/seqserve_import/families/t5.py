@@ -2,8 +2,6 @@
 
 from functools import partial
 
-from torch import Tensor
-
 from seqserve_import.checkpoint import (
     MAX_LAYERS,
     MAX_POSITIONS,
@@ -18,6 +16,7 @@ from seqserve_import.family import (
     end_token,
     find_embeddings,
     start_token,
+    times,
 )
 from seqserve_model.config import (
     Activation,
@@ -56,11 +55,12 @@ _STACKS = {
     "decoder_norm":            "decoder.final_layer_norm",
 }
 # fmt: on
-_GATED = {
+GATED = {
     Activation.GELU: Activation.GEGLU,
     Activation.GELU_TANH: Activation.GEGLU_TANH,
     Activation.SWISH: Activation.SWIGLU,
 }  # fmt: skip
+"""The gated form of an activation."""
 # Never read: cross-attention has no positions.
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 # T5 has no limit of its own; it was trained on so many tokens.
@@ -82,9 +82,9 @@ def t5(checkpoint: Checkpoint) -> Family:
     width, heads, head_size = sizes
     layers = config.size("num_layers", maximum=MAX_LAYERS)
     # Ours divides each query by the root of its size.
-    changes: dict[str, Change] = {"*.query.weight": partial(_times, head_size**0.5)}
+    changes: dict[str, Change] = {"*.query.weight": partial(times, head_size**0.5)}
     if _scales_output(config):
-        changes["decoder_norm.weight"] = partial(_times, width**-0.5)
+        changes["decoder_norm.weight"] = partial(times, width**-0.5)
     length = config.size("n_positions", _LENGTH, maximum=MAX_POSITIONS)
     return Family(
         config=TransformerConfig(
@@ -136,9 +136,9 @@ def _activation(config: Settings) -> tuple[Activation, bool]:
     is_gated = kind == "gated"
     # The one name that does not mean what it says.
     plain = activation_of(config, name, "gelu_new" if is_gated and inner == "gelu" else inner)
-    if is_gated and plain not in _GATED:
+    if is_gated and plain not in GATED:
         raise config.wrong(name, "is not known")
-    return _GATED[plain] if is_gated else plain, is_gated
+    return GATED[plain] if is_gated else plain, is_gated
 
 
 def _names(is_gated: bool) -> dict[str, str]:
@@ -154,7 +154,3 @@ def _names(is_gated: bool) -> dict[str, str]:
             theirs = names[ours]
             names |= {ours: f"{theirs}_1", f"{ours.removesuffix('up')}gate": f"{theirs}_0"}
     return names | _STACKS
-
-
-def _times(factor: float, weight: Tensor) -> Tensor:
-    return weight * factor

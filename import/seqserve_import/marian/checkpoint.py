@@ -1,7 +1,6 @@
 """A model of Marian, read as a checkpoint."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from seqserve_import.checkpoint import Checkpoint, Settings
@@ -52,16 +51,6 @@ class MarianCheckpoint(Checkpoint):
             "eos_token_id": vocabularies.target.index(EOS),
             "suppress_tokens": [vocabularies.start],
         }
-
-
-def open_checkpoint(folder: Path) -> Checkpoint:
-    """Opens a folder of Hugging Face or of Marian.
-
-    Raises:
-        CheckpointError: It is neither, or a file is missing or damaged.
-    """
-    files = MarianFolder.find(folder)
-    return MarianCheckpoint(files) if files else Checkpoint(folder)
 
 
 def shortlist_of(checkpoint: Checkpoint) -> Shortlist | None:

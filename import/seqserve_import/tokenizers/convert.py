@@ -9,7 +9,7 @@ import tokenizers
 
 from seqserve_export.tolerance import ParityError
 from seqserve_import.files import CheckpointError
-from seqserve_import.tokenizers import marian, ready, sentence_pieces
+from seqserve_import.tokenizers import ctranslate2, marian, ready, sentence_pieces
 from seqserve_import.tokenizers.added import read_settings
 from seqserve_import.tokenizers.vocabulary_files import (
     BYTE_LEVEL_FILES,
@@ -19,13 +19,16 @@ from seqserve_import.tokenizers.vocabulary_files import (
 )
 from seqserve_server.text.tokenizer import Tokenizer
 
-_MARIAN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
+_OF_THEIR_OWN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
     "marian": marian.convert,
     "marian-native": marian.convert_native,
+    "ctranslate2": ctranslate2.convert,
 }
+"""Families whose vocabulary is a file of its own."""
 _TARGETS: dict[str, Callable[[Path, int], tokenizers.Tokenizer | None]] = {
     "marian": marian.convert_target,
     "marian-native": marian.convert_native_target,
+    "ctranslate2": ctranslate2.convert_target,
 }
 """Families whose targets may be divided by another rule than their sources."""
 _PIECES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
@@ -46,8 +49,8 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
     Raises:
         CheckpointError: There is no tokenizer, or a file is missing, damaged or not supported.
     """
-    if model_type in _MARIAN:
-        return _MARIAN[model_type](folder, rows)
+    if model_type in _OF_THEIR_OWN:
+        return _OF_THEIR_OWN[model_type](folder, rows)
     if (folder / "tokenizer.json").exists():
         return ready.take(folder, model_type)
     if read_settings(folder).get("tokenizer_class") == "ByT5Tokenizer":
@@ -87,6 +90,8 @@ def pieces_of(folder: Path, model_type: str) -> Path | None:
         return folder / "source.spm"
     if model_type == "marian-native":
         return marian.native_pieces_of(folder)
+    if model_type == "ctranslate2":
+        return ctranslate2.pieces_of(folder)
     if (folder / "tokenizer.json").exists():
         return None
     return next((folder / name for name in _PIECES if (folder / name).exists()), None)

@@ -22,7 +22,8 @@ from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmente
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"
-_LANGUAGE = re.compile(r">>\S+<<")
+LANGUAGE = re.compile(r">>\S+<<")
+"""The token of a target language."""
 
 
 def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
@@ -67,7 +68,7 @@ def side(
     languages = [
         AddedToken(token, normalized=False)
         for token in tokens
-        if _LANGUAGE.fullmatch(token) and token not in own
+        if LANGUAGE.fullmatch(token) and token not in own
     ]
     special = (PAD, EOS, UNK, *hidden)
     return segmenter(spm, read_pieces(spm), tokens, special, [*languages, *symbols], rows)
@@ -119,14 +120,19 @@ def _native_side(
     vocabulary: Path, pieces: Path, tokens: Sequence[str], rows: int
 ) -> tokenizers.Tokenizer:
     if not is_spm(vocabulary):
-        return side(pieces, tokens, rows) if pieces.exists() else _words(vocabulary, tokens)
+        return side(pieces, tokens, rows) if pieces.exists() else words(vocabulary, tokens)
     model = read_pieces(vocabulary)
     added = tokens[len(model.pieces) :]
     special = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
     return segmenter(vocabulary, model, tokens, {*special, *added})
 
 
-def _words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
+def words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of a vocabulary of words, which stand between spaces.
+
+    Raises:
+        CheckpointError: Its tokens are pieces of words, or lack a control token.
+    """
     if codes := sorted(path.parent.glob("*.bpe")):
         raise CheckpointError(
             f"{codes[0]}: texts are divided by subword-nmt, which is not supported; only"

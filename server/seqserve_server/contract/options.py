@@ -38,6 +38,10 @@ class Sampling(NamedTuple):
         return self.top_k > 0 or self.top_p < 1.0
 
 
+ANY_TOKEN = -1
+"""The first one of two suppressed tokens: the second one is generated at the beginning alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
     """How to decode one request.

@@ -51,8 +51,8 @@ class Tokenizer:
     ) -> None:
         """Wraps a loaded tokenizer; its padding is not used.
 
-        Of its post-processor, only what it puts in front of a source is used: the end token always
-        follows.
+        Of its post-processor, only what it puts in front of a source is used, and whether the end
+        token follows, which it does if there is no post-processor.
 
         Args:
             tokenizer: The loaded tokenizer.
@@ -75,7 +75,7 @@ class Tokenizer:
         self.bos_id = self.pad_id if begin is None else begin
         self.eos_id = self._target.eos_id
         self.unk_id = self._target.unk_id
-        self._front = _front_of(tokenizer, self.eos_id)
+        self._front, self._has_end = _added_by(tokenizer, self.eos_id)
         if self._source.eos_id != self.eos_id:
             raise OptionError(
                 f"tokenizer: {EOS} is token {self._source.eos_id} of sources and {self.eos_id} of"
@@ -127,11 +127,11 @@ class Tokenizer:
     @property
     def num_added(self) -> int:
         """Tokens that :meth:`encode` adds to those of a text."""
-        return len(self._front) + 1
+        return len(self._front) + self._has_end
 
     def encode(self, text: str) -> list[int]:
-        """Encodes a source; the last id is the end token."""
-        return self._front + self._source.divide(self.spelled(text).text)
+        """Encodes a source; the last id is the end token, unless the model reads none."""
+        return self._read(self._source.divide(self.spelled(text).text))
 
     def encode_target(self, text: str) -> list[int]:
         """Encodes a target; the last id is the end token."""
@@ -152,11 +152,16 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
         spelled = [self.spelled(text).text for text in texts]
-        return [self._front + ids for ids in self._source.divide_all(spelled)]
+        return [self._read(ids) for ids in self._source.divide_all(spelled)]
+
+    def _read(self, ended: list[int]) -> list[int]:
+        return self._front + (ended if self._has_end else ended[:-1])
 
     def truncate(self, ids: list[int], limit: int) -> list[int]:
-        """Truncates the ids of a text to ``limit``, keeping the end token last."""
-        return ids if len(ids) <= limit else [*ids[: limit - 1], self.eos_id]
+        """Truncates the ids of a source to ``limit``, keeping its end token last."""
+        if len(ids) <= limit:
+            return ids
+        return [*ids[: limit - 1], self.eos_id] if self._has_end else ids[:limit]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decodes ids of a target to text without control tokens."""
@@ -223,9 +228,11 @@ class Tokenizer:
         return id_ in self._target.hidden_ids
 
 
-def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
-    """Returns the special tokens that the post-processor puts in front of a text, as in BART."""
+def _added_by(tokenizer: tokenizers.Tokenizer, eos: int) -> tuple[list[int], bool]:
+    """Returns the special tokens in front of a source, as in BART, and whether an end follows."""
+    if tokenizer.post_processor is None:
+        return [], True
     encoding = tokenizer.encode("")
     pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
     special = [id_ for id_, is_special in pairs if is_special]
-    return special[: special.index(eos)] if eos in special else []
+    return (special[: special.index(eos)], True) if eos in special else (special, False)

@@ -158,6 +158,16 @@ async def test_options_are_obeyed(
     assert (request.options.segmentation, request.source) == (segmentation, source)
 
 
+@pytest.mark.parametrize("formality", ["default", "more", "prefer_less"])
+async def test_the_server_gets_the_formality(formality: str) -> None:
+    async with translating("en-de") as (client, server):
+        body = {"text": "a", "target_lang": "DE", "formality": formality}
+        await client.post("/v2/translate", json=body)
+    [request] = server.requests
+    sent = {formality} - {"default"}
+    assert {request.options.formality} - {""} == sent
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -172,7 +182,6 @@ async def test_options_are_obeyed(
         ({"text": "a"}, "target_lang"),
         ({"text": "a", "target_lang": "XX"}, "target_lang"),
         ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),
-        ({"text": "a", "target_lang": "DE", "formality": "more"}, "formality"),
         ({"text": "a", "target_lang": "DE", "tag_handling": "rtf"}, "tag_handling"),
     ],
 )
@@ -190,7 +199,7 @@ async def test_languages_of_targets_have_regions_where_clients_need_them() -> No
         wrong = await client.get("/v2/languages?type=all")
     assert [each["language"] for each in sources] == ["DE", "EN"]
     assert [each["language"] for each in targets] == ["DE", "EN-GB", "EN-US"]
-    assert all(each["supports_formality"] is False for each in targets)
+    assert [each["supports_formality"] for each in targets] == [True, False, False]
     assert wrong.status_code == 400
 
 

@@ -163,7 +163,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, kind: str, damage: Any, message
         ("onnx/decoder_model.onnx", "onnx/decoder_model.onnx is ONNX graphs"),
         ("tf_model.h5", "tf_model.h5 is weights of TensorFlow"),
         ("flax_model.msgpack", "flax_model.msgpack is weights of Flax"),
-        ("model.bin", "model.bin is a model of CTranslate2"),
     ],
 )
 def test_files_of_another_program_are_named(tmp_path: Path, name: str, message: str) -> None:

@@ -33,6 +33,7 @@ class SourceFile:
         option: str = "",
         newline: Literal["", "\n"] = "",
         is_strict: bool = True,
+        fallback: str = "",
     ) -> None:
         r"""Opens a file, or standard input for -.
 
@@ -42,6 +43,7 @@ class SourceFile:
             newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
             is_strict: Whether bytes that are not in the encoding are an error; otherwise they
                 become lone surrogates.
+            fallback: Encoding of a file that is not UTF-8, if nothing else tells.
         """
         is_standard_input = path == STANDARD_INPUT
         self.name = "standard input" if is_standard_input else label_of(path, option)
@@ -53,6 +55,8 @@ class SourceFile:
         except OSError as error:
             raise OptionError(f"{self.name}: {error.strerror}") from None
         told = marked(self._head)
+        if fallback and encoding == "utf-8" and can_be_read_twice(path):
+            encoding = _encoding_of(path, fallback)
         self.encoding, self.mark = told or encoding, MARK if told else ""
         try:
             self._lines = io.TextIOWrapper(
@@ -99,6 +103,16 @@ def not_utf8(encoding: str) -> str:
 def can_be_read_twice(path: Path) -> bool:
     """Returns whether a path is a regular file, whose passages can be counted beforehand."""
     return path != STANDARD_INPUT and path.is_file()
+
+
+def _encoding_of(path: Path, fallback: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            while file.read(1 << 16):
+                pass
+    except UnicodeDecodeError:
+        return fallback
+    return "utf-8"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from zipfile import ZipInfo
 
@@ -27,10 +28,11 @@ from seqserve.command.document_files import (
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.writers import DocumentWriter
-from seqserve.documents.archive import opened, rewrite, text_of
+from seqserve.documents.archive import opened, parser_within, rewrite, text_of
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.formats import (
     ARCHIVES,
+    FALLBACKS,
     PAGES,
     Format,
     format_of,
@@ -45,20 +47,17 @@ from seqserve.options import option, parse
 _STREAMED = {Format.TEXT, Format.JSON_LINES}
 _EPILOG = """\
 The suffix of a file tells its format; --format names it where the suffix is another one:
-  text       .txt, or no suffix: each line, divided into sentences
-  markdown   .md
-  html       .html, .htm, .xhtml
-  srt, vtt   .srt, .vtt: subtitles
-  jsonl      .jsonl: the field that --field names
-  json, arb  .json, .arb: all texts, with messages of ICU; not what keys with @ have in .arb
-  po         .po, .pot: translations that are empty
-  android    .xml: strings of an Android app
-  strings    .strings: strings of an app of Apple's systems
-  xliff      .xliff, .xlf: sources without a target, versions 1.2 and 2
-  csv        .csv, .tsv: the column that --column names
-  docx       .docx
-  odt        .odt
-  epub       .epub; these three need --out
+  text        .txt, or no suffix: each line, divided into sentences
+  markdown    .md; html: .html, .htm, .xhtml; srt, vtt: subtitles
+  jsonl       .jsonl: the field that --field names
+  json, arb   all texts, with messages of ICU; not what keys with @ have in .arb
+  po          .po, .pot: translations that are empty
+  android, strings, properties, resx
+              texts of apps: .xml of Android, .strings of Apple, Java's, .resx and .resw of .NET
+  xliff       .xliff, .xlf: sources without a target, versions 1.2 and 2
+  csv         .csv, .tsv: the column that --column names
+  docx, pptx, xlsx, odt, odp, ods, epub
+              office documents and books, which need --out
 
 Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
 encoding and byte order mark stay as they are. Without FILES it translates standard input to
@@ -212,7 +211,10 @@ class _Translator:
                 raise errors.OptionError(f"--out: {reason}")
             self._archive(file, out, kind, parser, facts, is_shown)
             return
-        with closing(SourceFile(file, options.encoding)) as source:
+        opened_source = partial(
+            SourceFile, file, options.encoding, fallback=FALLBACKS.get(kind, "")
+        )
+        with closing(opened_source()) as source:
             facts["encoding"] = source.encoding
             with document_output(out, source, facts) as (write, journal):
                 texts: list[str] = []
@@ -231,7 +233,7 @@ class _Translator:
                 )
                 total = None
                 if is_shown and can_be_read_twice(file):
-                    with closing(SourceFile(file, options.encoding)) as again:
+                    with closing(opened_source()) as again:
                         passages = _passages(parser, again, source.name)
                         total = sum(map(writer.is_sent, passages))
                 with closing(_progress(is_shown, total)) as progress:
@@ -266,6 +268,7 @@ class _Translator:
             archive_output(out, facts) as (archive, journal),
             closing(_progress(is_shown)) as progress,
         ):
+            parser = parser_within(source, kind, parser)
 
             def written(part: ZipInfo) -> str:
                 name = f"{file}: {part.filename}"

@@ -97,3 +97,23 @@ def _apple_pieces(source: str) -> Iterator[Piece]:
             end = entry.end("value")
         at = entry.end()
     yield Piece(Kind.BREAK, source[end:])
+
+
+def _resx_role(node: Node, parent: Node) -> Role | None:
+    if node.name != "value" or parent.name != "data":
+        return None
+    told = parent.attributes
+    if told.keys() & {"type", "mimetype"} or told.get("name", "").startswith(">>"):
+        # An object, or what the designer of a form keeps.
+        return Role.DATA
+    notes = (each.text for each in parent.elements() if each.name == "comment")
+    return Role.MARKED if any("{Locked}" in note for note in notes) else Role.BLOCK
+
+
+RESX = Table(
+    root="root",
+    roles={},
+    role=_resx_role,
+    texts=lambda raw, syntax, is_alone: pieces(raw, syntax, others=ENTITY, is_whole=is_alone),
+)
+"""The values that are texts; comments stay, and what a comment marks as ``{Locked}``."""

@@ -8,13 +8,15 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
 from seqserve.documents.formats import ARCHIVES, Format
-from seqserve.documents.passage import ParseError
-from seqserve.documents.xml_source import read
+from seqserve.documents.office import folded, parse
+from seqserve.documents.passage import ParseError, Parser
+from seqserve.documents.xml_source import Node, read
 from seqserve.errors import OptionError
 
 # An archive may be small and what is in it large.
@@ -24,6 +26,10 @@ _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
 # Of the parts of a book, its pages and its table of contents.
 _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
+# What a sheet has texts in; others are in a part that all sheets share.
+_IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
+# Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
+_NAMES = {"tableColumn": ("name", "totalsRowLabel"), "cacheField": ("name",)}
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
@@ -70,19 +76,44 @@ def texts_of(kind: Format, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 def _related(
     archive: zipfile.ZipFile, relations: Collection[str], parts: Mapping[str, zipfile.ZipInfo]
 ) -> set[str]:
-    names: set[str] = set()
+    names, seen = set[str](), set[str]()
     left = [""]
     while left:
         folder, name = posixpath.split(left.pop())
         listed = parts.get(posixpath.join(folder, "_rels", f"{name}.rels"))
         for each in _elements(archive, listed):
-            kind, mode = each.get("Type", ""), each.get("TargetMode")
+            kind, mode = each.get("Type", "").rpartition("/")[2], each.get("TargetMode")
             target = _path(folder, each.get("Target", ""))
-            is_new = target in parts and target not in names and mode != "External"
-            if is_new and kind.rpartition("/")[2] in relations:
-                names.add(target)
+            if target not in parts or target in seen or mode == "External":
+                continue
+            if kind in relations:
+                seen.add(target)
                 left.append(target)
+                if kind != "worksheet" or _is_in(archive, parts[target], _IN_SHEET):
+                    names.add(target)
     return names
+
+
+def _is_in(archive: zipfile.ZipFile, part: zipfile.ZipInfo, pattern: re.Pattern[bytes]) -> bool:
+    end = b""
+    for chunk in _chunks(archive, part):
+        if pattern.search(end + chunk):
+            return True
+        end = chunk[-16:]
+    return False
+
+
+def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Parser:
+    """Returns the parser of the parts of an archive, which may need what others of them say."""
+    if kind is not Format.XLSX:
+        return parser
+    kept: set[str] = set()
+    for part in archive.infolist():
+        if re.search(r"(?:tables/|pivotCacheDefinition)[^/]*\.xml$", part.filename):
+            for element in _nodes(archive, part):
+                names = map(element.attributes.get, _NAMES.get(element.name, ()))
+                kept.update(folded(name) for name in names if name)
+    return partial(parse, kept=kept)
 
 
 def _in_book(archive: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]) -> set[str]:
@@ -99,13 +130,17 @@ def _elements(
     archive: zipfile.ZipFile, part: zipfile.ZipInfo | None
 ) -> Iterator[Mapping[str, str]]:
     """Yields the attributes of the elements of an index."""
+    return (node.attributes for node in _nodes(archive, part))
+
+
+def _nodes(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> Iterator[Node]:
     try:
         left = [] if part is None else [read(text_of(archive, part), {})]
     except ParseError as error:
         raise OptionError(f"{_name(archive, part)}: {error}") from None
     while left:
         node = left.pop()
-        yield node.attributes
+        yield node
         left += node.elements()
 
 

@@ -35,8 +35,10 @@ def unmarked(head: bytes) -> str:
     return next((name for name, pattern in _UNMARKED.items() if pattern.match(head)), "")
 
 
-def decoded(content: bytes) -> tuple[str, str, str]:
+def decoded(content: bytes, fallback: str = "") -> tuple[str, str, str]:
     """Decodes a whole text, which is UTF-8 unless a byte order mark tells otherwise.
+
+    One that is not UTF-8 has the encoding ``fallback``, if there is one.
 
     Returns:
         The text without its mark, the mark or nothing, and the encoding to write it back in.
@@ -49,6 +51,8 @@ def decoded(content: bytes) -> tuple[str, str, str]:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
+        if fallback and not told:
+            return content.decode(fallback), "", fallback
         reason = f"is not {encoding}: {error.reason} at byte {error.start}; convert it to UTF-8"
         raise OptionError(reason) from None
     if "\0" in text:

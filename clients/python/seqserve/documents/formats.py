@@ -26,10 +26,16 @@ class Format(Enum):
     PO = "po", "gettext.parse", ".po", ".pot"
     ANDROID = "android", "app_strings.ANDROID.parse", ".xml"
     STRINGS = "strings", "app_strings.parse_apple", ".strings"
+    PROPERTIES = "properties", "properties.parse", ".properties"
+    RESX = "resx", "app_strings.RESX.parse", ".resx", ".resw"
     XLIFF = "xliff", "xliff.parse", ".xliff", ".xlf"
     CSV = "csv", "table.parse", ".csv", ".tsv"
-    DOCX = "docx", "office.DOCX.parse", ".docx"
-    ODT = "odt", "office.ODT.parse", ".odt"
+    DOCX = "docx", "office.parse", ".docx"
+    PPTX = "pptx", "office.parse", ".pptx"
+    XLSX = "xlsx", "office.parse", ".xlsx"
+    ODT = "odt", "office.OPEN_DOCUMENT.parse", ".odt"
+    ODP = "odp", "office.OPEN_DOCUMENT.parse", ".odp"
+    ODS = "ods", "office.OPEN_DOCUMENT.parse", ".ods"
     EPUB = "epub", "html.parse_xhtml", ".epub"
 
     parser: str
@@ -45,14 +51,23 @@ class Format(Enum):
 
 
 _SUFFIXES = {suffix: kind for kind in Format for suffix in kind.suffixes}
-ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
-    Format.DOCX: (
-        frozenset({"officeDocument", "header", "footer", "footnotes", "endnotes"}),
-        "_rels/.rels",
-        r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
+_OF_OFFICE = (
+    frozenset(
+        [
+            *("officeDocument", "header", "footer", "footnotes", "endnotes", "glossaryDocument"),
+            *("slide", "notesSlide", "slideLayout", "slideMaster", "comments", "threadedComment"),
+            *("worksheet", "chartsheet", "sharedStrings", "drawing", "chart", "chartEx"),
+            *("chartUserShapes", "diagramData", "diagramDrawing"),
+        ]
     ),
-    # Its parts have these names by the standard, also those within parts.
-    Format.ODT: (frozenset(), "", r"(?:.*/)?(?:content|styles)\.xml"),
+    "_rels/.rels",
+    r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
+)
+# Its parts have these names by the standard, also those within parts.
+_OPEN_DOCUMENT = (frozenset[str](), "", r"(?:.*/)?(?:content|styles)\.xml")
+ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
+    **dict.fromkeys((Format.DOCX, Format.PPTX, Format.XLSX), _OF_OFFICE),
+    **dict.fromkeys((Format.ODT, Format.ODP, Format.ODS), _OPEN_DOCUMENT),
     Format.EPUB: (frozenset(), "META-INF/container.xml", r"(?i:.*\.(?:xhtml|html|htm))"),
 }
 """Formats whose documents are archives: the relations that lead to their texts, the part that lists
@@ -74,6 +89,8 @@ def is_named_as_document(path: Path) -> bool:
     return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
+FALLBACKS = {Format.PROPERTIES: "iso-8859-1"}
+"""Encodings of files that are not UTF-8, where the format tells."""
 PAGES = {Format.HTML, Format.EPUB}
 """Formats whose documents name their language."""
 

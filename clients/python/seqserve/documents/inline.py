@@ -145,10 +145,15 @@ def _text_within(written: list[str], piece: Piece, syntax: Syntax) -> Iterator[P
     for part in _parts(piece.parts, syntax):
         if isinstance(part, str):
             written.append(part)
-        else:
-            at = len(written)
-            written.append(part.source)
-            yield replace(part, source="", written=partial(write, part, at))
+            continue
+        # What is around a part in its document is not where it is written.
+        divided = [*part.split_passages()] if part.split_passages else [replace(part, before="")]
+        written.append(part.before)
+        for each in divided:
+            at = len(written) + 1
+            written += [each.before, each.source]
+            own = replace(each, before="", source="", split_passages=None)
+            yield replace(own, written=partial(write, each, at))
 
 
 def _trimmed(

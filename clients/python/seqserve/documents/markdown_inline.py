@@ -194,7 +194,10 @@ def _span(state: Any, silent: bool) -> bool:
         return False
     if not silent:
         state.push("span", "", 0).meta["kind"] = kind
-    state.pos = end
+    # A note within the text of a link is no link within a link, as the parser takes what it skips
+    # behind a bracket for.
+    is_note = silent and state.src.startswith("[^", state.pos)
+    state.pos = state.pos + 1 if is_note else end
     return True
 
 

@@ -29,6 +29,10 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
     """
     text = SourceText(raw, syntax)
     begin, last = 0, len(text.text)
+    if not last:
+        # Escapes may say nothing, such as a line that goes on in the next one.
+        yield Piece(Kind.BREAK, raw)
+        return
     if is_whole:
         last = len(text.text.rstrip())
         begin = min(len(text.text) - len(text.text.lstrip()), last)
@@ -79,9 +83,11 @@ def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
     return Kind.PLACEHOLDER, ""
 
 
-_BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal)\s*+,")
+_BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal|choice)\s*+,")
 # A quote without an end takes the rest.
 _BRACE = re.compile(r"'[{}](?:[^']|'')*+(?:'|\Z)|[{}]")
+# Of a choice of Java, ``{0,choice,0#none|1#one|1<many}``: limits begin its texts, bars end them.
+_LIMIT = re.compile(r"'(?:[^']|'')*+(?:'|\Z)|[{}|#<\u2264]|\\u2264")
 # Deeper messages are texts; nobody writes them.
 _MAX_DEPTH = 16
 
@@ -100,7 +106,8 @@ def message_pieces(
     """
     end = 0
     while depth < _MAX_DEPTH and (choice := _BEGIN.search(raw, end)):
-        branches = _branches(raw, choice.end())
+        divide = _choices if choice[1] == "choice" else _branches
+        branches = divide(raw, choice.end())
         if not branches:
             break
         if choice.start() > end:
@@ -108,7 +115,7 @@ def message_pieces(
         end = choice.start()
         for begin, last in branches[:-1]:
             yield Piece(Kind.BREAK, raw[end:begin])
-            own = others if choice[1] == "select" else "#"
+            own = others if choice[1] in ("select", "choice") else "#"
             yield from message_pieces(raw[begin:last], syntax, others=own, depth=depth + 1)
             end = last
         yield Piece(Kind.BREAK, raw[end : branches[-1][1]])
@@ -132,4 +139,25 @@ def _branches(raw: str, begin: int) -> list[tuple[int, int]]:
                 branches.append((begin, brace.start()))
             elif depth < 0:
                 return [*branches, (brace.start(), brace.end())] if branches else []
+    return []
+
+
+def _choices(raw: str, begin: int) -> list[tuple[int, int]]:
+    """As :func:`_branches`, of a choice of Java."""
+    branches = []
+    depth, is_limit = 0, True
+    for mark in _LIMIT.finditer(raw, begin):
+        if mark[0] == "{":
+            depth += 1
+        elif mark[0] == "}" and depth:
+            depth -= 1
+        elif not depth and mark[0] in ("|", "}") and not is_limit:
+            branches.append((begin, mark.start()))
+            is_limit = True
+            if mark[0] == "}":
+                return [*branches, mark.span()]
+        elif not depth and is_limit and not mark[0].startswith("'"):
+            if mark[0] in ("|", "}"):
+                return []
+            begin, is_limit = mark.end(), False
     return []

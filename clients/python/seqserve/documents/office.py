@@ -1,15 +1,38 @@
-"""Parts of .docx and .odt files, of which paragraphs are passages.
+"""Parts of office documents: paragraphs, cells, comments, titles and labels of charts.
 
-Sources: ECMA-376, part 1, section 17.3; OASIS OpenDocument 1.3, part 3, sections 5 and 6.
+One table reads the parts of Word, PowerPoint and Excel, which share drawings and charts; another
+one the parts of OpenDocument. Sources: ECMA-376, part 1, sections 17.3 (text), 18 (sheets),
+19 (slides), 21.1 (drawings) and 21.2 (charts); [MS-ODRAWXML] (newer charts); [MS-XLSX] (threads of
+comments); OASIS OpenDocument 1.3, part 3, sections 5, 6, 9 and 10.
 """
 
+import re
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from functools import partial
+
+from seqserve.documents.inline import passages
+from seqserve.documents.passage import Lines, Passage
 from seqserve.documents.pieces import FIELD, Kind, Piece
-from seqserve.documents.xml_source import XML, Node
+from seqserve.documents.syntax import Syntax
+from seqserve.documents.xml_source import XML, Node, escaped, root_of
 from seqserve.documents.xml_text import Role, Table
 
-_WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-_STRICT_WORD = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+_OFFICE = ("http://schemas.openxmlformats.org/{}/2006/main", "http://purl.oclc.org/ooxml/{}/main")
+_NEWER = "http://schemas.microsoft.com/office/{}"
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:"
+# What the header of a sheet has within its text: sections and formats, and then fields.
+_QUOTE = r"(?:\"|&quot;)"
+_CODE = re.compile(
+    rf"&amp;(?:(?P<field>[PNDTFAZG](?:[+-]\d+)?)|(?P<sign>&amp;)"
+    rf"|{_QUOTE}(?:[^\"&]|&(?!quot;))*+{_QUOTE}|\d+|K(?:[\dA-Fa-f]{{6}}|\d\d[+-]\d{{3}})|[A-Za-z])"
+)
+# What of the format of a run is of the source: its language, and marks of the spelling.
+_OF_SOURCE = re.compile(
+    r"\s(?:lang|altLang|noProof|dirty|err|smtClean)\s*=\s*(?:\"[^\"]*\"|'[^']*')"
+)
+_PLACEHOLDER = re.compile(r"<(?:[^\s<>/:]+:)?ph[\s/>]")
+_LINE_END = re.compile(r"_x000[aAdD]_")
 
 
 def _field(node: Node) -> Piece | None:
@@ -20,43 +43,124 @@ def _field(node: Node) -> Piece | None:
     return Piece(kinds[node.attributes["fldCharType"]], node.raw, FIELD)
 
 
-DOCX = Table(
-    namespaces={_WORD: "w", _STRICT_WORD: "w"},
+_HEADER = XML._replace(write=lambda text: escaped(text.replace("&", "&&")))
+
+
+def _header(raw: str, _: Syntax, *, is_alone: bool) -> Iterator[Piece]:
+    """Divides the header of a sheet."""
+    end = 0
+    for code in _CODE.finditer(raw):
+        yield Piece(Kind.TEXT, raw[end : code.start()], syntax=_HEADER)
+        is_word = code["field"] or code["sign"]
+        yield Piece(
+            Kind.PLACEHOLDER if is_word else Kind.BREAK, code[0], text="&" if code["sign"] else None
+        )
+        end = code.end()
+    yield Piece(Kind.TEXT, raw[end:], syntax=_HEADER)
+
+
+_HEADERS = [
+    f"s:{page}{place}" for page in ("odd", "even", "first") for place in ("Header", "Footer")
+]
+_PACKAGE = Table(
+    namespaces={
+        **{form.format("wordprocessingml"): "w" for form in _OFFICE},
+        **{form.format("drawingml"): "a" for form in _OFFICE},
+        **{form.format("spreadsheetml"): "s" for form in _OFFICE},
+        **{form.format("presentationml"): "p" for form in _OFFICE},
+        "http://schemas.openxmlformats.org/drawingml/2006/chart": "c",
+        "http://purl.oclc.org/ooxml/drawingml/chart": "c",
+        _NEWER.format("drawing/2014/chartex"): "cx",
+        _NEWER.format("spreadsheetml/2018/threadedcomments"): "tc",
+    },
     roles={
-        "w:p": Role.BLOCK,
-        "w:r": Role.RUN,
-        "w:rPr": Role.FORMAT,
-        "w:t": Role.RUN_TEXT,
-        **dict.fromkeys(("w:tab", "w:ptab", "w:br", "w:cr"), Role.KEPT),
+        **dict.fromkeys(("w:p", "a:p", "s:si", "s:is", "s:text"), Role.BLOCK),
+        **dict.fromkeys(("w:r", "a:r", "s:r"), Role.RUN),
+        **dict.fromkeys(("w:rPr", "a:rPr", "s:rPr"), Role.FORMAT),
+        **dict.fromkeys(("w:t", "a:t", "s:t"), Role.RUN_TEXT),
+        **dict.fromkeys(("c:v", "cx:v", "cx:pt", "p:text", "tc:text", *_HEADERS), Role.RUN_TEXT),
+        **dict.fromkeys(("w:tab", "w:ptab", "w:br", "w:cr", "a:br"), Role.KEPT),
         **dict.fromkeys(("w:del", "w:moveFrom", "w:pPr", "w:rt"), Role.POINT),
+        **dict.fromkeys(("a:pPr", "a:endParaRPr", "s:rPh", "s:phoneticPr"), Role.POINT),
         **dict.fromkeys(("w:proofErr", "w:softHyphen", "w:lastRenderedPageBreak"), Role.NOTHING),
         # Of the format of a run: the language and the checks of the source.
         **dict.fromkeys(("w:lang", "w:noProof"), Role.NOTHING),
         **dict.fromkeys(("w:ins", "w:moveTo", "w:hyperlink", "w:smartTag"), Role.INLINE),
         **dict.fromkeys(("w:sdt", "w:sdtContent", "w:customXml", "w:dir", "w:bdo"), Role.INLINE),
         **dict.fromkeys(("w:ruby", "w:rubyBase"), Role.INLINE),
+        # The number of a slide, and its date.
+        "a:fld": Role.PROTECTED,
+        **dict.fromkeys(("c:numCache", "c:numLit", "cx:numDim"), Role.DATA),
     },
     characters={"w:noBreakHyphen": "\N{NON-BREAKING HYPHEN}"},
     piece=_field,
+    strings=dict.fromkeys(_HEADERS, _header),
+    of_source=_OF_SOURCE,
+    bare={"a:r"},
 )
 """Runs whose format is not that of the first one follow their words, as links, fields and inserted
 text do; tabs, breaks and frames divide a paragraph."""
-ODT = Table(
+
+
+def _cell(node: Node, parent: Node) -> Role | None:
+    is_text = node.attributes.get("value-type", "string") == "string"
+    if node.name == "table:table-cell" and ("formula" in node.attributes or not is_text):
+        return Role.DATA
+    return None
+
+
+OPEN_DOCUMENT = Table(
     namespaces={
-        f"{_OPEN_DOCUMENT}text:1.0": "text",
-        f"{_OPEN_DOCUMENT}office:1.0": "office",
+        **{f"{_OPEN_DOCUMENT}{name}:1.0": name for name in ("text", "office", "table")},
         f"{_OPEN_DOCUMENT}svg-compatible:1.0": "svg",
+        f"{_OPEN_DOCUMENT}presentation:1.0": "presentation",
     },
     roles={
         **dict.fromkeys(("text:p", "text:h"), Role.BLOCK),
+        **dict.fromkeys(("presentation:header-decl", "presentation:footer-decl"), Role.BLOCK),
         **dict.fromkeys(("text:tab", "text:line-break"), Role.KEPT),
-        "text:tracked-changes": Role.DELETED,
-        **dict.fromkeys(("office:annotation", "text:ruby-text", "text:number"), Role.POINT),
+        **dict.fromkeys(("text:tracked-changes", "table:tracked-changes"), Role.DELETED),
+        "office:annotation": Role.NOTE,
+        **dict.fromkeys(("text:ruby-text", "text:number"), Role.POINT),
         **dict.fromkeys(("svg:title", "svg:desc"), Role.POINT),
         **dict.fromkeys(("text:span", "text:a", "text:meta", "text:ruby"), Role.INLINE),
         **dict.fromkeys(("text:ruby-base",), Role.INLINE),
         "text:s": Role.SPACE,
     },
+    role=_cell,
     syntax=XML._replace(keeps_space=False),
 )
 """Tabs, notes, frames and breaks divide a paragraph."""
+
+
+def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:
+    """Yields the passages of a part of a document of Word, PowerPoint or Excel.
+
+    Args:
+        lines: The part.
+        kept: Texts of cells that stay, because other parts name them; see :func:`folded`.
+    """
+    document = _PACKAGE.read("".join(lines))
+    is_model = root_of(document).name in ("p:sldMaster", "p:sldLayout")
+    table = replace(_PACKAGE, role=partial(_role, kept, is_model))
+    return passages(table.pieces(document), table.syntax)
+
+
+def _role(kept: Container[str], is_model: bool, node: Node, parent: Node) -> Role | None:
+    if is_model and node.name == "p:sp" and _PLACEHOLDER.search(next(node.elements(), node).raw):
+        # A model's placeholders have texts that nobody sees.
+        return Role.POINT
+    if node.name == "tc:text" and any(each.name == "tc:mentions" for each in parent.elements()):
+        # Places in the text are counted elsewhere.
+        return Role.DATA
+    if kept and node.name in ("s:si", "s:is", "c:v"):
+        texts = node.elements() if node.children else ()
+        told = [each.text for each in texts if each.name in ("s:t", "s:r")]
+        if folded("".join(told) or node.text) in kept:
+            return Role.DATA
+    return None
+
+
+def folded(text: str) -> str:
+    """Returns a text of a cell as it is compared with names: white space is a space."""
+    return " ".join(_LINE_END.sub(" ", text).split())

@@ -80,19 +80,24 @@ class _Writer:
         taken = sorted((begin, end) for begin, end, *_ in placed_marks)
         for mark in marks:
             if mark.is_point:
-                at, rank = self._at(mark, words, place, taken)
+                at, rank = self._at(mark, words, place, whole[0], taken)
                 placed_marks.append((at, at, rank, mark, (0, 0)))
         parts = []
         last = place[0]
+        # The character in front of the next mark.
+        front = ""
         for begin, end, _, mark, chosen in sorted(placed_marks, key=lambda each: each[:3]):
             parts.append(write(self.text[last:begin]))
+            front = self.text[last:begin][-1:] or front
             last = end
             if mark.is_point:
-                before, after = self._spaces(mark, begin, place)
+                before, after = self._spaces(mark, begin, place, front)
                 parts += [write(before), mark.opening, write(after)]
+                front = " " if mark.is_space else after or mark.opening[-1:] or front
                 last += mark.is_space and self.text[begin : place[1]].startswith(" ")
             else:
                 area = (begin, end), (mark.begin, mark.end)
+                front = self.text[begin:end][-1:] or front
                 inner = self.within(mark.children, chosen, *area, mark.write or write)
                 if begin == end and has_words(self.source[mark.begin : mark.end]):
                     self.lost.append(self.source[mark.begin : mark.end])
@@ -103,12 +108,12 @@ class _Writer:
                 parts += [mark.opening, inner, mark.closing]
         return "".join([*parts, write(self.text[last : place[1]])])
 
-    def _spaces(self, mark: Mark, at: int, place: tuple[int, int]) -> tuple[str, str]:
+    def _spaces(self, mark: Mark, at: int, place: tuple[int, int], front: str) -> tuple[str, str]:
         """Returns the white space that a point needs on both sides, as it had in the source."""
         if mark.is_space or (mark.is_kept and self.places.get(mark.begin) == at):
             return "", ""
-        before, behind = self.text[place[0] : at][-1:], self.text[at : place[1]][:1]
-        is_before = mark.is_apart and at > place[0] and not before.isspace()
+        behind = self.text[at : place[1]][:1]
+        is_before = mark.is_apart and bool(front) and not front.isspace()
         is_behind = behind.isalnum() and not mark.is_glued and (mark.is_apart or at == place[0])
         return " " * is_before, " " * is_behind
 
@@ -202,23 +207,30 @@ class _Writer:
         mark: Mark,
         words: tuple[int, int],
         within: tuple[int, int],
+        first: int,
         taken: list[tuple[int, int]],
     ) -> tuple[int, int]:
-        """Returns where a point is, and its rank there."""
+        """Returns where a point is, and its rank there; ``first`` is where its element begins."""
         at = self.places.get(mark.begin, -1) if mark.is_kept else -1
         if within[0] <= at <= within[1]:
             return _outside(at, taken), [*self.places].index(mark.begin)
-        at = _outside(self._behind(mark.begin, words, within), taken)
-        # A space before it stays before that.
-        return at + (mark.is_apart and self.text[at : within[1]][:1].isspace()), 0
-
-    def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
-        before = (
-            (word.source, word.end)
+        # Behind the word, or what is kept, that it followed.
+        found = [
+            (word.source or 0, word.end, 0)
             for word in self.words[slice(*words)]
-            if word.source is not None and word.source < place
+            if word.source is not None
+        ]
+        found += [
+            (begin, at, rank)
+            for rank, (begin, at) in enumerate(self.places.items())
+            if begin >= first and within[0] <= at <= within[1]
+        ]
+        _, at, rank = max(
+            (each for each in found if each[0] < mark.begin), default=(0, within[0], 0)
         )
-        return max(before, default=(0, within[0]))[1]
+        at = _outside(at, taken)
+        # A space before it stays before that.
+        return at + (mark.is_apart and self.text[at : within[1]][:1].isspace()), rank
 
 
 def _outside(place: int, taken: list[tuple[int, int]]) -> int:

@@ -109,7 +109,13 @@ def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
 
 def _wrapped(part: Passage, ends: list[str], translation: Translation) -> str:
     text, lines = part.written(translation), len(ends) + 1
-    words = _WORD.findall(text)
+    words: list[str] = []
+    for word in _WORD.findall(text):
+        if words and _DASH.match(word):
+            # At the beginning of a line it would be another speaker's.
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
     sizes = [len(_MARKUP.sub("", word)) for word in words]
     widths = range(sum(sizes) // lines, sum(sizes) + len(sizes))
     # The least width at which they fit.

@@ -96,6 +96,7 @@ def read(
     namespaces: Mapping[str, str] | None = None,
     blocks: Container[str] = (),
     texts: Collection[str] = (),
+    known: Container[str] = (),
 ) -> Node:
     """Reads a document; returns a node with all of it.
 
@@ -104,12 +105,13 @@ def read(
             other namespaces are named without. None for names as they are, in a part of a document.
         blocks: Names of elements that are texts for themselves.
         texts: Names of the elements whose texts count; all if there are none.
+        known: Names of those of which all is read; others without such a text have no children.
     """
     if namespaces is not None:
-        return _Builder(source, namespaces, blocks, texts).read()
+        return _Builder(source, namespaces, blocks, texts, known).read()
     # With a definition that is not read, entities may be unknown.
     whole = f'<!DOCTYPE x SYSTEM "x"><x>{source}</x>'
-    return root_of(_Builder(whole, None, blocks, texts).read())
+    return root_of(_Builder(whole, None, blocks, texts, known).read())
 
 
 def root_of(document: Node) -> Node:
@@ -124,9 +126,11 @@ class _Builder:
         namespaces: Mapping[str, str] | None,
         blocks: Container[str],
         texts: Collection[str],
+        known: Container[str],
     ) -> None:
         self._source = source.encode("utf-8", "surrogatepass")
         self._namespaces, self._blocks, self._texts = namespaces, blocks, texts
+        self._known = known
         self._open = [Node(self._source, 0, "#document")]
         # What ends where the next part begins.
         self._last: tuple[Node, str] = self._open[0], "_inner"
@@ -181,6 +185,9 @@ class _Builder:
 
     def _end(self, _: str = "") -> None:
         node = self._open.pop()
+        if self._texts and not node.has_text and node.name not in self._known:
+            # A sheet may have millions of numbers.
+            node.children.clear()
         node._last = at = self._parser.CurrentByteIndex
         setattr(*self._last, at)
         self._last = node, "_end"

@@ -3,7 +3,8 @@
 What a table does not name is in a text, divides it or is a point in it, by what it has within.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -30,6 +31,8 @@ class Role(Enum):
     """It is read, and kept as it is."""
     POINT = "point"
     """It is at a place, and not read."""
+    NOTE = "note"
+    """It is at a place, and its blocks are texts for themselves."""
     SPACE = "space"
     """It is white space."""
     KEPT = "code"
@@ -49,7 +52,7 @@ class Role(Enum):
     FORMAT = "format"
     """The format of a run."""
     RUN_TEXT = "run text"
-    """The text of a run."""
+    """The text of a run; in no run a text for itself."""
 
 
 _UNREAD = {Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DATA, Role.DELETED}
@@ -83,6 +86,12 @@ class Table:
     """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
+    strings: Mapping[str, Callable[..., Iterable[Piece]]] = field(default_factory=dict)
+    """Reads texts in no run, as ``texts`` does, by the names of their elements."""
+    of_source: re.Pattern[str] | None = None
+    """Attributes of the format of a run that mean nothing in a translation."""
+    bare: Container[str] = ()
+    """Runs whose white space counts without ``xml:space``."""
     syntax: Syntax = XML
     in_cdata: Syntax = IN_CDATA
 
@@ -90,7 +99,7 @@ class Table:
         """Reads the elements of a document."""
         blocks = {name for name, role in self.roles.items() if role is Role.BLOCK}
         texts = {name for name, role in self.roles.items() if role is Role.RUN_TEXT}
-        document = read(source, self.namespaces, blocks, texts)
+        document = read(source, self.namespaces, blocks, texts, self.roles)
         if self.root and (name := root_of(document).name) != self.root:
             raise ParseError(1, f"begins XML of {name!r}, not of {self.root!r}")
         return document
@@ -115,16 +124,16 @@ class _Reader:
     def read(self, parent: Node, is_text: bool) -> None:
         for node in parent.children:
             if node.name.startswith("#"):
-                self._add_text(node, is_text, len(parent.children) == 1)
+                texts = None if self._has_runs else self._table.texts
+                self._add_text(node, is_text, len(parent.children) == 1, texts)
                 continue
             role = self._role(node, parent, is_text)
             if role is Role.RUN:
                 self._add_run(node)
-            elif role in (Role.BLOCK, Role.STRUCTURE):
-                self._add_opening(Kind.BREAK, node)
-                is_inner = role is Role.BLOCK or (is_text if self._table.is_text else False)
-                self.read(node, is_inner)
-                self._add(Kind.BREAK, node.closing)
+            elif role is Role.RUN_TEXT:
+                self._add_string(node)
+            elif role in (Role.BLOCK, Role.STRUCTURE) or (role is Role.NOTE and not is_text):
+                self._add_part(node, role, is_text)
             elif role in (Role.INLINE, Role.FIELD) and node.children:
                 name = FIELD if role is Role.FIELD else node.name
                 inner, opening, closing = self._unwrapped(node)
@@ -141,6 +150,22 @@ class _Reader:
             else:
                 self.pieces.append(self._single(node, role))
 
+    def _add_part(self, node: Node, role: Role, is_text: bool) -> None:
+        if role is Role.STRUCTURE and not (node.children or self._table.tag):
+            # Of one without a text the children are not known.
+            self._add(Kind.BREAK, node.raw)
+            return
+        self._add_opening(Kind.BREAK, node)
+        self.read(node, role is Role.BLOCK or (is_text and self._table.is_text))
+        self._add(Kind.BREAK, node.closing)
+
+    def _add_string(self, node: Node) -> None:
+        self._add(Kind.BREAK, node.opening)
+        texts = self._table.strings.get(node.name, self._table.texts)
+        for each in node.children:
+            self._add_text(each, True, len(node.children) == 1, texts)
+        self._add(Kind.BREAK, node.closing)
+
     def _role(self, node: Node, parent: Node, is_text: bool) -> Role:
         table = self._table
         if role := table.role(node, parent) or table.roles.get(node.name):
@@ -152,6 +177,10 @@ class _Reader:
     def _single(self, node: Node, role: Role) -> Piece:
         if piece := self._table.piece(node):
             return piece
+        if role is Role.NOTE:
+            begin, end = Piece(Kind.BREAK, node.opening), Piece(Kind.BREAK, node.closing)
+            inner = self._table.pieces(node, is_text=False)
+            return Piece(Kind.EMPTY, node.raw, parts=(begin, *inner, end))
         if role is Role.PROTECTED:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
         if role in _UNREAD:
@@ -189,19 +218,24 @@ class _Reader:
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
         self.pieces.append(Piece(kind, raw, name, written=written))
 
-    def _add_text(self, node: Node, is_text: bool, is_alone: bool) -> None:
+    def _add_text(
+        self,
+        node: Node,
+        is_text: bool,
+        is_alone: bool,
+        texts: Callable[..., Iterable[Piece]] | None,
+    ) -> None:
         if not is_text:
             self._add(Kind.BREAK, node.raw)
-        elif node.name == OTHER or (self._has_runs and node.name != CDATA):
+        elif node.name == OTHER or (texts is None and node.name != CDATA):
             # White space between runs means nothing.
             self._add(Kind.EMPTY, node.raw, written=None if node.name == OTHER else "")
         elif node.name == TEXT:
-            syntax = self._table.syntax
-            self.pieces += self._table.texts(node.raw, syntax, is_alone=is_alone)
+            self.pieces += (texts or _plain)(node.raw, self._table.syntax, is_alone=is_alone)
         else:
             syntax = self._table.in_cdata
             self.pieces.append(Piece(Kind.OPENING, node.opening, CDATA, syntax=syntax))
-            self.pieces += self._table.texts(node.inner, syntax, is_alone=False)
+            self.pieces += (texts or _plain)(node.inner, syntax, is_alone=False)
             self._add(Kind.CLOSING, node.closing, CDATA)
 
     def _add_run(self, run: Node) -> None:
@@ -210,7 +244,8 @@ class _Reader:
         is_formatted = first is not None and roles.get(first.name) is Role.FORMAT
         form = self._format(first) if first and is_formatted else ""
         opening, closing = f"<{run.prefix}r>{form}", f"</{run.prefix}r>"
-        write = partial(_run, opening, run.prefix, closing)
+        space = "" if run.name in self._table.bare else ' xml:space="preserve"'
+        write = partial(_run, opening, f"{run.prefix}t", space, closing)
         begin = Piece(
             Kind.OPENING, run.opening, f"run {form}", written="", syntax=XML._replace(write=write)
         )
@@ -271,12 +306,11 @@ class _Reader:
 
     def _format(self, node: Node) -> str:
         """Returns the format of a run, without what means nothing in a translation."""
-        roles = self._table.roles
+        roles, of_source = self._table.roles, self._table.of_source
         kept = [each.raw for each in node.children if roles.get(each.name) is not Role.NOTHING]
-        return f"{node.opening}{''.join(kept)}{node.closing}" if kept else ""
+        opening = of_source.sub("", node.opening) if of_source else node.opening
+        return f"{opening}{''.join(kept)}{node.closing}" if kept or "=" in opening else ""
 
 
-def _run(opening: str, prefix: str, closing: str, text: str) -> str:
-    if not text:
-        return ""
-    return f'{opening}<{prefix}t xml:space="preserve">{XML.write(text)}</{prefix}t>{closing}'
+def _run(opening: str, name: str, space: str, closing: str, text: str) -> str:
+    return f"{opening}<{name}{space}>{XML.write(text)}</{name}>{closing}" if text else ""

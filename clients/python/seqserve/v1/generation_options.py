@@ -148,6 +148,11 @@ class GenerationOptions(TypedDict, total=False):
     """If numbers, dates, times or codes of the source differ from those of its answer, decode again
     with the missing ones as terms, and take the answer that differs less."""
 
+    formality: Literal["more", "less", "prefer_more", "prefer_less"] | None
+    """In which form an answer addresses its reader, as German has Sie (more) and du (less);
+    prefer_more and prefer_less change nothing for languages whose forms are not known. One of more,
+    less, prefer_more, prefer_less."""
+
     glossary: str | None
     """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
     models --glossaries` lists them."""

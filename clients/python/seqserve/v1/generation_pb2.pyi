@@ -75,7 +75,7 @@ class GenerateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("source_language", "target_language", "segmentation", "segmentation_language", "time_limit_ms", "max_decoding_length", "min_decoding_length", "force_end_token", "beam_size", "patience", "early_stopping", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "keep_placeholders", "keep", "lower_capitals", "verify_numbers", "glossary", "target_draft", "draft_source", "vocabulary_allow", "shortlist", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "return_alignment")
+    __slots__ = ("source_language", "target_language", "segmentation", "segmentation_language", "time_limit_ms", "max_decoding_length", "min_decoding_length", "force_end_token", "beam_size", "patience", "early_stopping", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "keep_placeholders", "keep", "lower_capitals", "verify_numbers", "formality", "glossary", "target_draft", "draft_source", "vocabulary_allow", "shortlist", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "return_alignment")
     SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTATION_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class GenerationOptions(_message.Message):
     KEEP_FIELD_NUMBER: _ClassVar[int]
     LOWER_CAPITALS_FIELD_NUMBER: _ClassVar[int]
     VERIFY_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    FORMALITY_FIELD_NUMBER: _ClassVar[int]
     GLOSSARY_FIELD_NUMBER: _ClassVar[int]
     TARGET_DRAFT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +161,7 @@ class GenerationOptions(_message.Message):
     keep: _containers.RepeatedScalarFieldContainer[str]
     lower_capitals: bool
     verify_numbers: bool
+    formality: str
     glossary: str
     target_draft: str
     draft_source: bool
@@ -170,7 +172,7 @@ class GenerationOptions(_message.Message):
     return_top_tokens: int
     return_attention: bool
     return_alignment: bool
-    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., segmentation: _Optional[str] = ..., segmentation_language: _Optional[str] = ..., time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., force_end_token: bool = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., early_stopping: _Optional[str] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., keep_placeholders: bool = ..., keep: _Optional[_Iterable[str]] = ..., lower_capitals: bool = ..., verify_numbers: bool = ..., glossary: _Optional[str] = ..., target_draft: _Optional[str] = ..., draft_source: bool = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., shortlist: bool = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., return_alignment: bool = ...) -> None: ...
+    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., segmentation: _Optional[str] = ..., segmentation_language: _Optional[str] = ..., time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., force_end_token: bool = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., early_stopping: _Optional[str] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., keep_placeholders: bool = ..., keep: _Optional[_Iterable[str]] = ..., lower_capitals: bool = ..., verify_numbers: bool = ..., formality: _Optional[str] = ..., glossary: _Optional[str] = ..., target_draft: _Optional[str] = ..., draft_source: bool = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., shortlist: bool = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., return_alignment: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from seqserve_server.contract.events import StopReason
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.options import ANY_TOKEN, DecodingOptions
 from seqserve_server.engine.packing import Array
 
 Detokenize: TypeAlias = Callable[[Sequence[int]], str]
@@ -63,7 +63,8 @@ class Constraints:
         suppressed: set[int] = set()
         for sequence in options.suppressed:
             before = len(sequence) - 1
-            if before <= len(output) and tuple(output[len(output) - before :]) == sequence[:-1]:
+            last = tuple(output[len(output) - before :])
+            if before <= len(output) and (last == sequence[:-1] or sequence[:-1] == (ANY_TOKEN,)):
                 suppressed.add(sequence[-1])
         if options.no_repeat_ngram_size:
             suppressed |= _repeating(output, options.no_repeat_ngram_size)

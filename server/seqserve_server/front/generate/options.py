@@ -22,6 +22,7 @@ from seqserve_server.contract.options import DecodingOptions, Sampling, Segmenta
 from seqserve_server.front.generate.alignment import alignment, unknowns
 from seqserve_server.front.generate.features.casing import casing
 from seqserve_server.front.generate.features.drafts import drafts
+from seqserve_server.front.generate.features.formality import formality
 from seqserve_server.front.generate.features.numbers import numbers
 from seqserve_server.front.generate.features.protected import protected
 from seqserve_server.front.generate.features.terms import TokenIds, terms, tokenized_terms
@@ -48,13 +49,14 @@ _FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
     protected,
     casing,
     terms,
+    formality,
     drafts,
 )
 """What makes the features of a request, in the order in which all of them read and write.
 
 Protected texts keep their case, so casing comes after them; it moves the alignment, which comes
-before both. Terms are not looked for in protected texts. A draft depends on the casing, and on the
-terms, with which no draft is followed.
+before both. Terms are not looked for in protected texts; a formality leaves them their words. A
+draft depends on the casing, and on the terms and the formality, with which no draft is followed.
 """
 
 

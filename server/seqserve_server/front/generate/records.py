@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
@@ -220,3 +221,15 @@ class Asked(NamedTuple):
     affixes: Affixes
     model: LoadedModel
     glossary: Glossary | None
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The codes of ISO 639 of source and target; empty for one that nothing tells."""
+        template, options = self.model.manifest.template, self.options
+        known = (template.source_languages, template.target_languages) if template else ({}, {})
+        sent = options.source_language, options.target_language
+        source, target = (
+            folded(code or (next(iter(codes)) if len(codes) == 1 else "")).name
+            for code, codes in zip(sent, known, strict=True)
+        )
+        return source, target

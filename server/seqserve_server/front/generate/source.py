@@ -229,12 +229,13 @@ class SourceReader:
     def _check_tokens(self, tokens: list[int]) -> None:
         if len(tokens) > self.max_tokens:
             num_affixes = len(self._affixes.with_special_tokens([]))
-            end = "the end token"
-            added = end if not num_affixes else f"{end} and {num_affixes} of the model"
+            end = "the end token" if self._tokenizer.num_added else ""
+            of_model = f"{num_affixes} of the model" if num_affixes else ""
+            added = " and ".join(filter(None, (end, of_model)))
             raise InvalidRequest(
                 "source",
-                f"has {len(tokens)} tokens with {added}; {self._manifest.label} reads at most"
-                f" {self.max_tokens}: {_TOO_LONG}",
+                f"has {len(tokens)} tokens{added and f' with {added}'}; {self._manifest.label}"
+                f" reads at most {self.max_tokens}: {_TOO_LONG}",
             )
         if not tokens:
             raise InvalidRequest("source", "has no character that the model reads")

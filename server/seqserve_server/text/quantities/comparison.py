@@ -2,12 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from seqserve_server.text.quantities.conversion import Measure, measures, sizes_in
 from seqserve_server.text.quantities.reading import (
     Quantity,
     Reading,
@@ -15,7 +16,7 @@ from seqserve_server.text.quantities.reading import (
     romans_in,
     squashed,
 )
-from seqserve_server.text.quantities.words import is_known, months, numbers_in
+from seqserve_server.text.quantities.words import decimals_in, is_known, months, numbers_in
 
 
 class Difference(NamedTuple):
@@ -43,6 +44,7 @@ class _Side:
         words: set[Reading] = set(romans_in(self.text))
         if is_known(self.language):
             words.update(numbers_in(self.text, self.language))
+            words.update(decimals_in(self.text, self.language))
             if self.language == "en" and _ARTICLE.search(self.text):
                 words.add("a")
             names = months(self.language).finditer(self.text.lower())
@@ -69,6 +71,8 @@ def differences(
             _pair_times(read, written)
             _pair_parts(read, written)
             _pair_parts(written, read)
+            _pair_converted(read, written)
+            _pair_converted(written, read)
         for side, other in ((read, written), (written, read)):
             side.left = [each for each in side.left if not _is_told(each, other)]
         # One number may be divided in the other text: 403-6578, 4036578.
@@ -77,27 +81,31 @@ def differences(
         if not any(each.kind == "month" for each in read.left):
             written.left = [each for each in written.left if each.digits]
     if not (read.left or written.left):
-        return _swapped(pairs, is_ordered=is_known(source_language) and is_known(target_language))
+        is_ordered = is_known(source_language) and is_known(target_language)
+        return _swapped(pairs, source, target, is_ordered=is_ordered)
     if len(read.left) == len(written.left):
         return [*map(Difference, read.left, written.left)]
     lost = [Difference(each, None) for each in read.left]
     return lost + [Difference(None, each) for each in written.left]
 
 
-def _swapped(pairs: Sequence[tuple[Quantity, Quantity]], *, is_ordered: bool) -> list[Difference]:
+def _swapped(
+    pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str, *, is_ordered: bool
+) -> list[Difference]:
     """Finds quantities that have changed places.
 
-    Two of one kind come in the order of the source, between languages whose order is alike. Of two
-    kinds, each keeps its own.
+    Two of one kind come in the order of the source, between languages whose order is alike, unless
+    each keeps the word after it: 3 km in 36 minutes, in 36 Minuten 3 km. Of two kinds, each keeps
+    its own.
     """
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
         kinds, written = (one.kind, other.kind), (its.kind, others.kind)
         if kinds[0] == kinds[1] and (written[0] == written[1] or "" in written):
-            gap = other.begin - one.end
-            # "3 to 0" keeps its order, but not "3 km in 36 minutes".
-            is_near = 1 < gap <= _LONGEST_GAP or (gap > 1 and kinds[0])
-            is_swapped = is_ordered and its.begin > others.begin and is_near
+            is_swapped = is_ordered and its.begin > others.begin and other.begin > one.end + 1
+            if is_swapped and not kinds[0] and other.begin > one.end + _LONGEST_GAP:
+                initials = [_initial(source, each) for each in (one, other)]
+                is_swapped = initials != [_initial(target, each) for each in (its, others)]
         else:
             is_swapped = kinds == written[::-1]
         if is_swapped and its.readings != others.readings:
@@ -107,6 +115,12 @@ def _swapped(pairs: Sequence[tuple[Quantity, Quantity]], *, is_ordered: bool) ->
 
 _MOST_COMPARED = 32
 _LONGEST_GAP = 5
+_INITIAL = re.compile(r"[ -]([^\W\d_])")
+
+
+def _initial(text: str, quantity: Quantity) -> str:
+    match = _INITIAL.match(text, quantity.end)
+    return match[1].lower() if match else ""
 
 
 def _paired(read: _Side, written: _Side, *, is_exact: bool) -> list[tuple[Quantity, Quantity]]:
@@ -181,6 +195,9 @@ def _is_in_words(number: Decimal, words: Collection[Reading]) -> bool:
         return True
     if number > _MOST_IN_WORDS:
         return False
+    # "deux ans et demi"
+    if number % 1 in _FRACTIONS.values() and {number // 1, number % 1} <= {*words}:
+        return True
     # "nineteen eighty-four", "ein Meter fünfzig"; "in the eighties"; "half an hour", "ein Viertel"
     hundreds, rest = divmod(number, 100)
     if rest in words and (hundreds in words or (hundreds > 10 and not rest % 10)):
@@ -246,3 +263,27 @@ def _pair_parts(side: _Side, other: _Side) -> None:
         if None not in found:
             side.left.remove(each)
             other.left = [one for one in other.left if one not in found]
+
+
+def _pair_converted(side: _Side, other: _Side) -> None:
+    """Takes numbers that the other text has in another unit, in digits or in words."""
+    texts = side.text.lower(), other.text.lower()
+    for each in side.left[:]:
+        own = [*measures(each, texts[0])]
+        others = (one for one in other.left if _is_equal(own, measures(one, texts[1])))
+        if found := next(others, None):
+            other.left.remove(found)
+        elif not _is_equal(own, _measures_in_words(own, other, texts[1])):
+            continue
+        side.left.remove(each)
+
+
+def _is_equal(measured: Sequence[Measure], others: Iterable[Measure]) -> bool:
+    return bool(measured) and any(one.equals(other) for other in others for one in measured)
+
+
+def _measures_in_words(own: Sequence[Measure], other: _Side, text: str) -> Iterator[Measure]:
+    numbers = [each for each in other.words if isinstance(each, Decimal)]
+    for kind in {each.kind for each in own}:
+        for size in sizes_in(text, kind):
+            yield from (Measure(kind, size, number) for number in numbers)

@@ -34,7 +34,7 @@ _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _SIGNS = str.maketrans("，．：٫٬’\u00a0\u202f₀₁₂₃₄₅₆₇₈₉", ",.:.,'  0123456789")
 # Capitals before a number make a code of it; small letters after it are an ending.
 _CODE_LETTERS = r"(?:(?<![A-Za-z0-9])([A-Za-z]{1,8}-?))?"
-_NUMBER = re.compile(rf"{_CODE_LETTERS}(\d+(?:[.,:']\d+)*)([A-Za-z\d]*)")
+_NUMBER = re.compile(rf"{_CODE_LETTERS}((?:\d+|(?<![\w.])\.\d+)(?:[.,:']\d+)*)([A-Za-z\d]*)")
 # Of languages that put a space between thousands.
 _SPACED_NUMBER = re.compile(
     rf"{_CODE_LETTERS}(\d{{1,3}}(?: \d{{3}})+(?!\d)(?:,\d+)?|\d+(?:[.,:']\d+)*)([A-Za-z\d]*)"
@@ -63,6 +63,7 @@ _BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) 
 _LONGEST_BETWEEN = 12
 _LONGEST_NUMBER = 24
 _YEARS = range(1000, 2101)
+_CENTURIES = range(1000, 2101, 100)
 
 
 def has_digit(text: str) -> bool:
@@ -213,6 +214,8 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
         found.add(_minutes(value, 0))
     if end - begin == 2 and (_AFTER_YEAR.match(text, end) or text.endswith(_BEFORE_YEAR, 0, begin)):
         found |= {Decimal(century + value) for century in (1800, 1900, 2000)}
+    elif value in _CENTURIES and _AFTER_YEAR.match(text, end):
+        found.add(Decimal(value // 100 + 1))
     return found
 
 

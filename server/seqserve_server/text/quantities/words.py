@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +91,29 @@ def numbers_in(text: str, language: str) -> Iterator[Decimal]:
                 whole, part = whole + value * (part or Decimal(1)), Decimal(0)
         if last >= 0:
             yield whole + part
+
+
+def decimals_in(text: str, language: str) -> Iterator[Decimal]:
+    """Yields the decimals that a text has in words: null Komma drei, two point zero five."""
+    pattern, values, _ = _numerals(language)
+    text = text.lower()
+    for match in re.finditer(rf" (?:{_table()[language]['point']}) ", text):
+        begin, end = match.span()
+        rest = text[end : end + _LONGEST_DECIMAL]
+        before = [*numbers_in(text[max(0, begin - _LONGEST_DECIMAL) : begin], language)]
+        places, last = "", 0
+        for found in pattern.finditer(rest):
+            value = values[found.lastindex or 0]
+            if value not in range(10) or rest[last : found.start()].strip(" -"):
+                break
+            places, last = places + str(value), found.end()
+        after = {places, *map(str, islice(numbers_in(rest, language), 1))}
+        yield from (
+            before[-1] + Decimal(f"0.{each}") for each in after if before and each.isdigit()
+        )
+
+
+_LONGEST_DECIMAL = 40
 
 
 def scale_at(text: str, language: str) -> Decimal:

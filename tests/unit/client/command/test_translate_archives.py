@@ -165,14 +165,61 @@ ITEM = '<item href="{}" media-type="application/{}"/>'
             {
                 "_rels/.rels": related(("officeDocument", "/word/document2.xml"), ("x", "no.xml")),
                 "word/_rels/document2.xml.rels": related(
-                    *(("header", "../top.xml"), ("comments", "comments.xml")),
+                    *(("header", "../top.xml"), ("comments", "../comments.xml")),
                     # What leads back, or nowhere.
                     *(("officeDocument", "document2.xml"), ("footer", "../../no/where.xml")),
                 ),
             },
             DOCX,
-            ["word/document2.xml", "top.xml"],
+            ["word/document2.xml", "top.xml", "comments.xml"],
             ["word/document.xml", "word/comments.xml", "no.xml"],
+        ),
+        (
+            ".pptx",
+            {
+                "_rels/.rels": related(("officeDocument", "ppt/presentation.xml")),
+                "ppt/_rels/presentation.xml.rels": related(
+                    *(("slide", "slides/slide1.xml"), ("notesMaster", "notes.xml")),
+                    ("slideMaster", "master.xml"),
+                ),
+                "ppt/slides/_rels/slide1.xml.rels": related(
+                    *(("notesSlide", "../notes1.xml"), ("chart", "../charts/chart1.xml")),
+                    *(("diagramData", "/ppt/data1.xml"), ("diagramLayout", "../layout1.xml")),
+                ),
+                "ppt/charts/_rels/chart1.xml.rels": related(("package", "../embedded.xlsx")),
+            },
+            DOCX,
+            [
+                "ppt/presentation.xml",
+                "ppt/slides/slide1.xml",
+                "ppt/notes1.xml",
+                "ppt/charts/chart1.xml",
+                "ppt/data1.xml",
+            ],
+            ["ppt/notes.xml", "ppt/layout1.xml", "ppt/embedded.xlsx", "ppt/slides/slide2.xml"],
+        ),
+        (
+            ".xlsx",
+            {
+                "_rels/.rels": related(("officeDocument", "xl/workbook.xml")),
+                "xl/_rels/workbook.xml.rels": related(
+                    *(("worksheet", "/xl/worksheets/sheet1.xml"), ("styles", "styles.xml")),
+                    ("sharedStrings", "sharedStrings.xml"),
+                ),
+                "xl/worksheets/_rels/sheet1.xml.rels": related(
+                    *(("comments", "../comments1.xml"), ("threadedComment", "../thread.xml")),
+                    *(("drawing", "../drawing.xml"), ("table", "../tables/table1.xml")),
+                ),
+            },
+            DOCX,
+            [
+                "xl/workbook.xml",
+                "xl/sharedStrings.xml",
+                "xl/comments1.xml",
+                "xl/thread.xml",
+                "xl/drawing.xml",
+            ],
+            ["xl/worksheets/sheet1.xml", "xl/styles.xml", "xl/tables/table1.xml"],
         ),
         (
             ".epub",

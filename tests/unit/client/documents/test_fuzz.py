@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
+from html import escape
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,10 @@ from tests.support.capitals import capitals
 from seqserve.documents.formats import Format
 
 from .marking import CUE, in_capitals, passages_of, sent
+from .test_office_parts import odf
+from .test_office_parts import part as office_part
 
+VALUE = '<data name="a"><value>{}</value></data>'
 WORDS = st.sampled_from(["word", "Wörter", "12", "a-b", "can't", "漢字", "x"])
 
 
@@ -96,6 +101,30 @@ HTML = st.recursive(
     ).flatmap(lambda form: inner.map(form.format)),
     max_leaves=5,
 )
+MESSAGES = mixed("{0}", "%s", "''", "<b>", "</b>", "&", "{0,choice,0#a|1#b c}", "\\", "ć")
+PARAGRAPHS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "<{0}:r><{0}:t>{1}</{0}:t></{0}:r>",
+                "<{0}:r><{0}:rPr b='1'/><{0}:t>{1}</{0}:t></{0}:r>",
+            ),
+            *("<{0}:r><{0}:rPr lang='x'/><{0}:t> {1} </{0}:t></{0}:r>", "<{0}:br/>", "<{0}:fld/>"),
+            "<c:strCache><c:v>{1}</c:v></c:strCache><c:numCache><c:v>{1}</c:v></c:numCache>",
+        ]
+    ).flatmap(lambda form: mixed("&amp;", "<![CDATA[ c ]]>").map(partial(form.format, "a"))),
+    max_size=5,
+).map("".join)
+CELLS = st.sampled_from(
+    [
+        *(
+            "<text:p>{}</text:p>",
+            "<text:p>a<office:annotation><text:p>{}</text:p></office:annotation> b</text:p>",
+        ),
+        "<text:p>a <text:span>{}</text:span></text:p>",
+        "<table:table-cell table:formula='x'><text:p>{}</text:p></table:table-cell>",
+    ]
+).flatmap(lambda form: mixed("<text:s/>", "&lt;", "<text:tab/>").map(form.format))
 DOCUMENTS: dict[Format, st.SearchStrategy[str]] = {
     Format.MARKDOWN: MARKDOWN,
     Format.HTML: st.lists(HTML).map("".join),
@@ -104,6 +133,16 @@ DOCUMENTS: dict[Format, st.SearchStrategy[str]] = {
     Format.STRINGS: st.lists(TEXT.map(lambda text: f'"k" = {json.dumps(text)}; /* c */\n')).map(
         "".join
     ),
+    Format.PROPERTIES: st.lists(st.tuples(WORDS, MESSAGES)).map(
+        lambda rows: "\n".join(f"k{number}={text}" for number, (_, text) in enumerate(rows))
+    ),
+    Format.RESX: st.lists(MESSAGES).map(
+        lambda texts: f"<root>{''.join(map(VALUE.format, map(escape, texts)))}</root>"
+    ),
+    Format.PPTX: st.lists(PARAGRAPHS).map(
+        lambda texts: office_part("".join(f"<a:p>{each}</a:p>" for each in texts))
+    ),
+    Format.ODS: st.lists(CELLS).map(lambda cells: odf("".join(cells))),
     Format.SRT: st.lists(mixed("<i>", "</i>", "\\N", "{\\an8}", "-", "\n")).map(
         lambda cues: "\n\n".join(CUE.replace("\r", "") + cue for cue in cues)
     ),

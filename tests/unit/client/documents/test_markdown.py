@@ -44,6 +44,11 @@ def with_word(markdown: str, text: str, translation: str) -> str:
             "SEE https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, C",
         ),
         ("to ann.lee+b@mail.x.org, or @bob", "TO ann.lee+b@mail.x.org, OR @BOB"),
+        # What is at a place behind what is kept stays behind it, with its white space.
+        ("https://x.y/a_b {.c}, d", "https://x.y/a_b {.c}, D"),
+        ("`a` \\[b `c` ![i](j)] d", "`a` \\[B `c` ![i](j)\\] D"),
+        # A note in the text of a link.
+        ("a [[^1] b](u) c", "A [[^1] B](u) C"),
     ],
 )
 def test_what_is_read_and_written(markdown: str, expected: str) -> None:

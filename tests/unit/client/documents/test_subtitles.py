@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
+from seqserve.documents.passage import Translation
 
 from .marking import CUE, marked, passages_of, sent, written
 
@@ -63,6 +64,12 @@ def test_tags_of_a_cue_follow_its_words(cue: str, text: str) -> None:
     found = written(passages)
     assert re.sub(r"\s+", " ", found) == re.sub(r"\s+", " ", CUE + cue)
     assert found.count("\n") == (CUE + cue).count("\n")
+
+
+def test_a_dash_within_a_speech_begins_no_line() -> None:
+    [passage, *_] = passages_of(Format.SRT, CUE + "one two\nthree - four")
+    target = passage.written(Translation("ONE - TWO THREE"))
+    assert target == "ONE - TWO\nTHREE"
 
 
 def test_times_within_a_cue_of_webvtt_are_behind_the_word_that_they_followed() -> None:

@@ -17,6 +17,9 @@ _BEGINNING = re.compile(r"(?<![\w'’])[^\W\d_]++")
 _MIN_WORDS, _MIN_TITLE_WORDS = 2, 3
 _LONG_CHARACTERS = 4
 """Of a word that Title Case begins with a capital, as it does not "of" and "the"."""
+_SMALL_WORDS = re.compile(
+    "an?|and|as|at|but|by|for|from|in|into|of|off|on|or|out|over|the|to|up|with"
+)
 _ENDING_CHARACTERS = 2
 """Of what follows an apostrophe and is no word, as in "don't"."""
 _CAPITAL_COST = 1.25
@@ -68,17 +71,20 @@ def is_all_caps(text: str, protected: Sequence[Span]) -> bool:
 def is_title_case(text: str, protected: Sequence[Span]) -> bool:
     """Tells whether a text is a heading whose longer words begin with capitals.
 
-    One of two words is rather a name, and one with a period a sentence.
+    One of two words is rather a name. One with a period is a sentence, unless its short words begin
+    with capitals too, apart from those that stay small in English titles.
     """
     rest = without(text, protected).rstrip()
     words = _BEGINNING.findall(rest)
-    long = [word for word in words if len(word) >= _LONG_CHARACTERS]
+    small = [word for word in words if not word[0].isupper()]
+    is_sentence = rest.endswith(".")
+    may_be = not is_sentence and all(len(word) < _LONG_CHARACTERS for word in small)
     return (
         len(words) >= _MIN_TITLE_WORDS
-        and sum(word[0].isupper() for word in words) >= _MIN_WORDS
-        and bool(long)
-        and all(word[0].isupper() for word in long)
-        and ". " not in f"{rest} "
+        and len(words) - len(small) >= _MIN_WORDS + is_sentence
+        and any(len(word) >= _LONG_CHARACTERS for word in words)
+        and ". " not in rest
+        and (may_be or all(map(_SMALL_WORDS.fullmatch, small)))
     )
 
 

@@ -3,9 +3,9 @@ and is decoded again if the request says so."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import islice
 
-from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
@@ -41,13 +41,9 @@ def numbers(asked: Asked) -> Feature | None:
     A model that declares no language may be one that leaves numbers out, as summaries do. It is
     checked if the request says so.
     """
-    options, template = asked.options, asked.model.manifest.template
-    known = (template.source_languages, template.target_languages) if template else ({}, {})
-    source = options.source_language or (next(iter(known[0])) if len(known[0]) == 1 else "")
-    target = options.target_language or (next(iter(known[1])) if len(known[1]) == 1 else "")
-    if not (source or target or options.verify_numbers):
+    if not (any(asked.languages) or asked.options.verify_numbers):
         return None
-    return _Numbers(asked, folded(source).name, folded(target).name)
+    return _Numbers(asked, *asked.languages)
 
 
 class _Numbers(Feature):
@@ -55,6 +51,8 @@ class _Numbers(Feature):
 
     def __init__(self, asked: Asked, source: str, target: str) -> None:
         self._languages = source, target
+        # What a second try has compared, the answer is written with.
+        self._compared = lru_cache(maxsize=2)(partial(_compared, self._languages))
         self.repairs = asked.options.verify_numbers and _takes_terms(asked.decoding)
         self._tokenizer = asked.model.tokenizer
         ids = map(asked.model.tokenizer.id_of, "0123456789")
@@ -70,7 +68,7 @@ class _Numbers(Feature):
         # What a stop sequence cuts off is not wanted.
         if message.stop_reason == generation_pb2.STOP_REASON_STOP_SEQUENCE:
             return
-        found = differences(part.original, message.text, *self._languages)
+        found = self._compared(part.original, message.text)
         for each in found[:MOST_LISTED]:
             _write(message, part.original, each)
         if found and message.HasField("confidence"):
@@ -101,14 +99,18 @@ class _Numbers(Feature):
         # A text that is hardly more than numbers is no better.
         if _mean_score(other) < _mean_score(answer) - _MOST_LOST:
             return False
-        return len(self._differences(part, other)) < len(self._differences(part, answer))
+        return len(self._differences(part, answer)) > len(self._differences(part, other))
 
     def _differences(self, part: Part, answer: Finished) -> list[Difference]:
         """Compares what the model has read and written; what is protected is put back anyway."""
         best = answer.best
         text = self._tokenizer.decode(best.token_ids)[: best.text_length]
-        found = differences(part.text, text, *self._languages)
+        found = self._compared(part.text, text)
         return [each for each in found if not _is_protected(each, part.protected)]
+
+
+def _compared(languages: tuple[str, str], source: str, target: str) -> tuple[Difference, ...]:
+    return tuple(differences(source, target, *languages))
 
 
 def _mean_score(answer: Finished) -> float:

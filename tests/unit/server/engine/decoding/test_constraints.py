@@ -10,7 +10,7 @@ from tests.unit.server.engine.decoding.table import EOS, VOCABULARY_SIZE, make_o
 from tokenizers import decoders, models
 
 from seqserve_server.contract.events import StopReason
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.options import ANY_TOKEN, DecodingOptions
 from seqserve_server.engine.decoding.constraints import Constraints, End
 
 
@@ -33,6 +33,11 @@ def test_the_end_token_is_suppressed_below_the_minimum_length(
 
 def test_all_end_tokens_are_suppressed_below_the_minimum_length() -> None:
     assert constraints(min_decoding_length=2, end_ids=(7, 4)).suppressed([5]) == [4, 7]
+
+
+def test_a_token_may_be_suppressed_after_any_other() -> None:
+    some = constraints(suppressed=((ANY_TOKEN, 6),))
+    assert (some.suppressed([]), some.suppressed([5]), some.suppressed([5, 4])) == ([], [6], [6])
 
 
 def test_the_last_token_of_a_suppressed_sequence_is_suppressed_after_the_others() -> None:

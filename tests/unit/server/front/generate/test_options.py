@@ -459,6 +459,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "draft_source": st.booleans(),
     "lower_capitals": st.booleans(),
     "verify_numbers": st.booleans(),
+    "formality": st.sampled_from(["more", "prefer_less"]) | st.text(max_size=3),
 }
 # Few at a time, so that many are let through.
 messages = (

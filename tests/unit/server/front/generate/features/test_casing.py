@@ -55,7 +55,9 @@ def read_as(text: str) -> str:
         # Two words may be a name, and names are in sentences.
         ("Obama Terms", "Obama Terms"),
         ("Bob was born in Hawaii", "Bob was born in Hawaii"),
-        ("In the End Bob Left.", "In the End Bob Left."),
+        ("In the End Bob was Born.", "In the End Bob was Born."),
+        ("In the Terms I Was Born.", "In the terms i was born."),
+        ("The Terms from Hawaii", "The terms from Hawaii"),
         ("Bob Terms left Hawaii", "Bob Terms left Hawaii"),
     ],
 )

@@ -17,6 +17,7 @@ from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Feature, Part, Span
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
+from seqserve_server.text.quantities.comparison import Difference
 
 TOKENIZER = byte_tokenizer()
 PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
@@ -118,6 +119,20 @@ def test_what_is_missing_becomes_a_term_of_the_second_try() -> None:
 )
 def test_without_anything_missing_or_room_for_it_there_is_none(source: str, target: str) -> None:
     assert again(source, target) is None
+
+
+def test_an_answer_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+
+    def differences(source: str, target: str, *languages: str) -> list[Difference]:
+        compared.append(target)
+        return []
+
+    monkeypatch.setattr(f"{numbers.__module__}.differences", differences)
+    feature, text = check(verify_numbers=True), "85642 am 20. Juli"
+    assert feature.second_try(part(SOURCE), answer(text)) is None
+    feature.write(part(SOURCE), answer(text).best, generation_pb2.Hypothesis(text=text))
+    assert compared == [text]
 
 
 def test_without_the_option_there_is_none() -> None:

@@ -55,6 +55,7 @@ SET: dict[str, Any] = {
     "draft_source": True,
     "lower_capitals": True,
     "verify_numbers": True,
+    "formality": "prefer_less",
 }
 REFUSED = {
     "return_scores",

@@ -1,0 +1,1 @@
+"""Models of CTranslate2, and the packages of Argos that hold one."""

@@ -1,0 +1,118 @@
+"""Imported models of CTranslate2 give what CTranslate2 itself makes of the same files."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import ctranslate2
+import pytest
+import torch
+from tests import ctranslate2_models
+from tests.checkpoints import TOKENS
+
+from seqserve_import.folders import open_checkpoint
+from seqserve_import.importing import Loaded, load
+from seqserve_model.search import greedy_in_batches
+
+SENTENCES, LONGEST = 200, 16
+SEEDS = {"marian": 8}
+"""Others than 13. Their models have no rows without a token, which CTranslate2 would generate."""
+MAX_DIFFERENT = 1
+"""Sentences of which two tokens are equally probable, to the rounding."""
+
+Write = Callable[[Path], object]
+opennmt = ctranslate2_models.write_opennmt
+LAYOUTS: dict[str, Write] = {
+    **{
+        family: partial(ctranslate2_models.write, family, seed=SEEDS.get(family, 13))
+        for family in ctranslate2_models.LOADERS
+        if family != "mbart25"
+    },
+    "OpenNMT-py": opennmt,
+    "OpenNMT-py, relative positions": partial(opennmt, max_relative_positions=5),
+    "OpenNMT-py, gelu, no biases": partial(opennmt, pos_ffn_activation_fn="gelu", bias=False),
+    "OpenNMT-py, silu": partial(opennmt, pos_ffn_activation_fn="silu", dec_layers=2),
+}
+
+pytestmark = pytest.mark.parity
+
+
+class Peers:
+    """A model in CTranslate2 and as imported, with the same random sentences."""
+
+    def __init__(self, folder: Path) -> None:
+        torch.set_num_threads(1)
+        self.ours: Loaded = load(open_checkpoint(folder))
+        self.theirs = ctranslate2.Translator(str(folder), compute_type="float32")
+        draw = random.Random(5)
+        usable = [
+            f"t{token}" for token in range(9, TOKENS - 1) if token not in self.ours.suppressed
+        ]
+        self.texts = [
+            " ".join(draw.choices(usable, k=draw.randint(1, 12))) for _ in range(SENTENCES)
+        ]
+        self.sources = self.ours.tokenizer.encode_batch(self.texts)
+        self.words = [self.ours.tokenizer.source_tokens(source) for source in self.sources]
+        if open_checkpoint(folder).config.flag("add_source_eos", False):
+            self.words = [row[:-1] for row in self.words]
+
+    def log_probs(self, source: list[int], target: list[int]) -> list[float]:
+        """Scores a target and its end, by torch."""
+        config = self.ours.model.config
+        forced = torch.tensor([[config.bos_id, *target]])
+        with torch.inference_mode():
+            logits = self.ours.model(torch.tensor([source]), torch.tensor([len(source)]), forced)
+        [rows] = logits.log_softmax(-1)
+        wanted = torch.tensor([*target, config.eos_id])
+        return rows.gather(-1, wanted[:, None])[:, 0].tolist()
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def peers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Peers:
+    folder = tmp_path_factory.mktemp("model")
+    LAYOUTS[request.param](folder)
+    return Peers(folder)
+
+
+def test_scores_are_equal(peers: Peers) -> None:
+    tokenizer = peers.ours.tokenizer
+    # The target of another sentence, so that most of its tokens are improbable.
+    targets = [ids[:-1] for ids in map(tokenizer.encode_target, peers.texts[1:] + peers.texts[:1])]
+    words = [tokenizer.tokens(target) for target in targets]
+    scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
+    differences = []
+    for source, target, theirs in zip(peers.sources, targets, scored, strict=True):
+        ours = peers.log_probs(source, target)
+        assert ours == pytest.approx(theirs.log_probs, abs=2e-4)
+        differences.append(ours)
+    assert len({round(row[0], 3) for row in differences}) > SENTENCES / 4, "sources do not matter"
+
+
+def test_greedy_search_writes_the_same_tokens(peers: Peers) -> None:
+    ours = greedy_in_batches(peers.ours.model, peers.sources, LONGEST, 32)
+    theirs = peers.theirs.translate_batch(
+        peers.words,
+        beam_size=1,
+        min_decoding_length=0,
+        max_decoding_length=LONGEST,
+        max_input_length=0,
+    )
+    written = [peers.ours.tokenizer.tokens(ids) for ids in ours]
+    expected = [answer.hypotheses[0] for answer in theirs]
+    different = sum(one != other for one, other in zip(written, expected, strict=True))
+    assert different <= MAX_DIFFERENT
+    assert len({*map(tuple, written)}) > SENTENCES / 8, "targets do not vary"
+
+
+@pytest.mark.parametrize(
+    "quantization", ["float16", "bfloat16", "int16", "int8", "int8_float16", "int8_bfloat16"]
+)
+def test_rounded_weights_are_read_as_what_they_stand_for(tmp_path: Path, quantization: str) -> None:
+    opennmt(tmp_path / "model", quantization=quantization)
+    peers = Peers(tmp_path / "model")
+    target = peers.ours.tokenizer.encode_target(peers.texts[1])[:-1]
+    words = [peers.ours.tokenizer.tokens(target)] * SENTENCES
+    scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
+    for source, theirs in zip(peers.sources, scored, strict=True):
+        assert peers.log_probs(source, target) == pytest.approx(theirs.log_probs, abs=2e-4)

@@ -1,0 +1,193 @@
+"""What of slides, sheets, charts and comments is translated: their parts, in capitals."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from seqserve.documents.formats import Format
+from seqserve.documents.office import parse
+
+from .marking import in_capitals, marked, passages_of, sent
+from .test_office import TEXT
+
+OFFICE = "http://schemas.openxmlformats.org/{}/2006/main"
+STRICT = "http://purl.oclc.org/ooxml/{}/main"
+NAMES = {"a": "drawingml", "p": "presentationml", "s": "spreadsheetml", "w": "wordprocessingml"}
+CHART = "http://schemas.openxmlformats.org/drawingml/2006/chart"
+NEWER = "http://schemas.microsoft.com/office"
+OTHERS = {
+    "c": CHART,
+    "cx": f"{NEWER}/drawing/2014/chartex",
+    "tc": f"{NEWER}/spreadsheetml/2018/threadedcomments",
+}
+
+
+def part(text: str, root: str = "p:sld", form: str = OFFICE) -> str:
+    spaces = {prefix: form.format(name) for prefix, name in NAMES.items()} | OTHERS
+    declared = "".join(f' xmlns:{prefix}="{space}"' for prefix, space in spaces.items())
+    return f"<{root}{declared}>{text}</{root}>"
+
+
+def slide_run(text: str, properties: str = "") -> str:
+    return f"<a:r>{properties}<a:t>{text}</a:t></a:r>"
+
+
+def paragraph(*runs: str) -> str:
+    return f"<a:p><a:pPr/>{''.join(runs)}<a:endParaRPr/></a:p>"
+
+
+def cached(kind: str, *values: str) -> str:
+    points = "".join(f'<c:pt idx="0"><c:v>{value}</c:v></c:pt>' for value in values)
+    return f"<c:f>Sheet1!$A$1</c:f><c:{kind}><c:ptCount/>{points}</c:{kind}>"
+
+
+def header(text: str) -> str:
+    return f"<s:headerFooter><s:oddHeader>{text}</s:oddHeader></s:headerFooter>"
+
+
+EN, BOLD = '<a:rPr lang="en-US" dirty="0"/>', '<a:rPr lang="en-US" b="1"/>'
+NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>4</a:t></a:fld>'
+FORMULA = '<s:c t="str"><s:f>A1&amp;"b"</s:f><s:v>ab</s:v></s:c>'
+FONT = "<s:rPr><s:b/></s:rPr>"
+PROMPT = "<p:sp><p:nvSpPr><p:nvPr><p:ph{}/></p:nvPr></p:nvSpPr>{}</p:sp>"
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "expected"),
+    [
+        # The language of a run and the marks of its spelling are those of the source.
+        (
+            paragraph(slide_run("a ", EN), slide_run("b", "<a:rPr err='1'/>")),
+            ["a b"],
+            paragraph(slide_run("A B")),
+        ),
+        (
+            paragraph(slide_run("a ", EN), slide_run("red car", BOLD), slide_run(" came", EN)),
+            ["a red car came"],
+            paragraph(slide_run("A "), slide_run("RED CAR", '<a:rPr b="1"/>'), slide_run(" CAME")),
+        ),
+        (
+            paragraph(slide_run("a"), "<a:br/>", slide_run("b")),
+            ["a", "b"],
+            paragraph(slide_run("A"), "<a:br/>", slide_run("B")),
+        ),
+        (
+            paragraph(slide_run("page "), NUMBER, slide_run(" of it")),
+            ["page 4 of it"],
+            paragraph(slide_run("PAGE "), NUMBER, slide_run(" OF IT")),
+        ),
+        ("<p:cm><p:pos/><p:text>a comment</p:text></p:cm>", ["a comment"], None),
+        # Of charts titles, names and labels, but no formula and no number.
+        (cached("strCache", "East", "12"), ["East"], cached("strCache", "EAST", "12")),
+        (cached("numCache", "nan", "1E5"), [], None),
+        ("<c:tx><c:v>a name</c:v></c:tx>", ["a name"], None),
+        (
+            "<cx:strDim><cx:f>A</cx:f><cx:lvl><cx:pt>East</cx:pt></cx:lvl></cx:strDim>",
+            ["East"],
+            "<cx:strDim><cx:f>A</cx:f><cx:lvl><cx:pt>EAST</cx:pt></cx:lvl></cx:strDim>",
+        ),
+        ("<cx:numDim><cx:lvl><cx:pt>NaN</cx:pt></cx:lvl></cx:numDim>", [], None),
+        # Cells: no formula, no number, and no gloss.
+        ("<s:si><s:t> two\n lines </s:t></s:si>", ["two\n lines"], None),
+        (
+            f"<s:si><s:r><s:t>a </s:t></s:r><s:r>{FONT}<s:t>b</s:t></s:r></s:si>",
+            ["a b"],
+            f'<s:si><s:r><s:t xml:space="preserve">A </s:t></s:r><s:r>{FONT}'
+            '<s:t xml:space="preserve">B</s:t></s:r></s:si>',
+        ),
+        (
+            "<s:si><s:t>word</s:t><s:rPh><s:t>gloss</s:t></s:rPh></s:si>",
+            ["word"],
+            "<s:si><s:t>WORD</s:t><s:rPh><s:t>gloss</s:t></s:rPh></s:si>",
+        ),
+        (
+            f"{FORMULA}<s:c><s:is><s:t>c</s:t></s:is></s:c>",
+            ["c"],
+            f"{FORMULA}<s:c><s:is><s:t>C</s:t></s:is></s:c>",
+        ),
+        ("<tc:c><tc:text>is it so?</tc:text></tc:c>", ["is it so?"], None),
+        ("<tc:c><tc:text>is it so?</tc:text><tc:mentions/></tc:c>", [], None),
+        # Codes of a header divide it; a number of a page follows its words.
+        (
+            header('&amp;L&amp;"Arial,Bold"&amp;12Report&amp;CPage &amp;P of &amp;N'),
+            ["Report", "Page &P of &N"],
+            header('&amp;L&amp;"Arial,Bold"&amp;12REPORT&amp;CPAGE &amp;P OF &amp;N'),
+        ),
+        (header("&amp;Ra &amp;&amp; b"), ["a & b"], header("&amp;RA &amp;&amp; B")),
+    ],
+)
+@pytest.mark.parametrize("form", [OFFICE, STRICT])
+def test_parts_of_slides_and_sheets(
+    text: str, texts: list[str], expected: str | None, form: str
+) -> None:
+    source = part(text, form=form)
+    passages = passages_of(Format.PPTX, source)
+    assert sent(passages) == texts
+    if expected is None:
+        expected = text if not texts else text.replace(texts[0], texts[0].upper())
+    assert in_capitals(passages) == part(expected, form=form)
+    ElementTree.fromstring(marked(Format.XLSX, source))
+
+
+@pytest.mark.parametrize(
+    ("root", "texts"), [("p:sldLayout", ["a logo"]), ("p:sld", ["a title", "a logo"])]
+)
+def test_prompts_of_a_model_of_slides_are_seen_by_nobody(root: str, texts: list[str]) -> None:
+    prompt = PROMPT.format(' type="title"', paragraph(slide_run("a title")))
+    shape = f"<p:sp><p:nvSpPr/>{paragraph(slide_run('a logo'))}</p:sp>"
+    assert sent(passages_of(Format.PPTX, part(prompt + shape, root))) == texts
+
+
+def test_texts_that_other_parts_name_stay() -> None:
+    cells = "<s:si><s:t>Region\n of it</s:t></s:si><s:si><s:t>East</s:t></s:si>"
+    cells += cached("strCache", "Region of it")
+    assert sent([*parse([part(cells)], kept={"Region of it"})]) == ["East"]
+
+
+def odf(text: str) -> str:
+    spaces = "".join(
+        f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "table", "presentation")
+    )
+    return f'<office:document-content{spaces} xmlns:text="{TEXT}">{text}</office:document-content>'
+
+
+CELL = "<table:table-cell{}><text:p>{}</text:p></table:table-cell>"
+NOTE = "<office:annotation><text:p>{}</text:p></office:annotation>"
+
+
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        (CELL.format(' office:value-type="string"', "word"), ["word"]),
+        (CELL.format("", "word"), ["word"]),
+        (CELL.format(' office:value-type="date" office:date-value="x"', "May 3"), []),
+        (CELL.format(' table:formula="of:=[.A1]" office:value-type="string"', "word"), []),
+        (f"<table:table-cell>{NOTE.format('note')}<text:p>word</text:p></table:table-cell>", None),
+        ("<presentation:footer-decl>at the foot</presentation:footer-decl>", ["at the foot"]),
+        (f"<table:tracked-changes>{CELL.format('', 'gone')}</table:tracked-changes>", []),
+        # A comment is at a place of its paragraph.
+        (f"<text:p>one{NOTE.format('note')} word</text:p>", ["note", "one word"]),
+        (f"<text:p>{NOTE.format('note')}word</text:p>", ["note", "word"]),
+    ],
+)
+def test_parts_of_open_document(text: str, texts: list[str] | None) -> None:
+    passages = passages_of(Format.ODS, odf(text))
+    texts = ["note", "word"] if texts is None else texts
+    assert sent(passages) == texts
+    translated = {word for each in texts for word in (each, *each.split())}
+    expected = re.sub(
+        r">( ?([^<>]+))<",
+        lambda found: found[0].upper() if found[2] in translated else found[0],
+        text,
+    )
+    assert in_capitals(passages) == odf(expected)
+
+
+def test_the_format_within_a_comment_divides_it_and_stays() -> None:
+    source = f"<text:p>one{NOTE.format('a <text:span>b</text:span> c')} two</text:p>"
+    passages = passages_of(Format.ODT, odf(source))
+    assert sent(passages) == ["a", "b", "c", "one two"]
+    comment = NOTE.format("A <text:span>B</text:span> C")
+    assert in_capitals(passages) == odf(f"<text:p>ONE{comment} TWO</text:p>")
