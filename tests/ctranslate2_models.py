@@ -4,9 +4,8 @@ Those of transformers come from the checkpoints of :mod:`tests.checkpoints`; Ope
 Marian's are given to their converters as the files that those programs write.
 """
 
-import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,7 @@ from ctranslate2.converters import OpenNMTPyConverter, transformers
 from ctranslate2.converters.converter import Converter
 from tests import checkpoints
 from tests.checkpoints import TOKENS
-
-from seqserve_import.tokenizers.pb.pieces_pb2 import Model
-
-Piece = Model.Piece
+from tests.ctranslate2_files import pieces
 
 LOADERS = {
     "marian": "MarianConfig",
@@ -85,13 +81,6 @@ def write(family: str, folder: Path, seed: int = 0, quantization: str | None = N
     return model
 
 
-def pieces(tokens: Sequence[str]) -> bytes:
-    """Returns a model of SentencePiece with the words among some tokens."""
-    found = [Piece(piece="<unk>", type=Piece.UNKNOWN), Piece(piece="▁", score=-9.0)]
-    found += [Piece(piece=token, score=-1.0) for token in tokens if token.startswith("▁")]
-    return Model(pieces=found).SerializeToString()
-
-
 OPENNMT_TOKENS = ["<unk>", "<blank>", "<s>", "</s>", *(f"▁t{n}" for n in range(4, TOKENS))]
 
 
@@ -118,7 +107,7 @@ def write_opennmt(
         **options,
     }
     has_bias = settings.pop("bias", True)
-    weights = _opennmt_weights(settings, seed, has_bias=has_bias)
+    weights = _OpenNMT(settings, seed, has_bias=has_bias).weights
     generator = {
         name.removeprefix("generator."): weights.pop(name)
         for name in [*weights]
@@ -143,68 +132,53 @@ def write_opennmt(
 _WIDTH, _INNER, _POSITIONS = 32, 48, 40
 
 
-def _opennmt_weights(
-    settings: Mapping[str, Any], seed: int, *, has_bias: bool
-) -> dict[str, torch.Tensor]:
-    draw = torch.Generator().manual_seed(seed)
+class _OpenNMT:
+    """Draws the weights of OpenNMT-py, by its names."""
 
-    def noise(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=draw) * shape[-1] ** -0.5
+    def __init__(self, settings: Mapping[str, Any], seed: int, *, has_bias: bool) -> None:
+        self._settings, self._has_bias = settings, has_bias
+        self._draw = torch.Generator().manual_seed(seed)
+        table = self._noise(TOKENS, _WIDTH)
+        self.weights = {"generator.weight": table, "generator.bias": self._noise(TOKENS)}
+        for stack, layers in {"encoder": "enc_layers", "decoder": "dec_layers"}.items():
+            embeddings = f"{stack}.embeddings.make_embedding"
+            self.weights[f"{embeddings}.emb_luts.0.weight"] = table
+            self.weights[f"{embeddings}.pe.pe"] = self._noise(_POSITIONS, 1, _WIDTH)
+            self._norm(f"{stack}.layer_norm")
+            inner = "transformer" if stack == "encoder" else "transformer_layers"
+            for number in range(settings[layers]):
+                self._layer(f"{stack}.{inner}.{number}", is_decoder=stack == "decoder")
+        # Else each token predicts itself for ever, because the output is tied to the input.
+        self.weights["decoder.layer_norm.weight"] = 3 * torch.randn(_WIDTH, generator=self._draw)
 
-    weights: dict[str, torch.Tensor] = {}
+    def _noise(self, *shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=self._draw) * shape[-1] ** -0.5
 
-    def linear(name: str, rows: int, columns: int, *, has_bias: bool = True) -> None:
-        weights[f"{name}.weight"] = noise(rows, columns)
+    def _linear(self, name: str, rows: int, columns: int, *, has_bias: bool = True) -> None:
+        self.weights[f"{name}.weight"] = self._noise(rows, columns)
         if has_bias:
-            weights[f"{name}.bias"] = 0.3 * noise(rows)
+            self.weights[f"{name}.bias"] = 0.3 * self._noise(rows)
 
-    def norm(name: str) -> None:
-        weights[f"{name}.weight"] = 1 + noise(_WIDTH)
-        weights[f"{name}.bias"] = noise(_WIDTH)
+    def _norm(self, name: str) -> None:
+        self.weights[f"{name}.weight"] = 1 + self._noise(_WIDTH)
+        self.weights[f"{name}.bias"] = self._noise(_WIDTH)
 
-    def attention(name: str) -> None:
+    def _attention(self, name: str) -> None:
         for projection in ("linear_query", "linear_keys", "linear_values", "final_linear"):
-            linear(f"{name}.{projection}", _WIDTH, _WIDTH, has_bias=has_bias)
-        if name.endswith("context_attn"):
-            weights[f"{name}.final_linear.weight"] *= 4  # so that targets depend on their sources
-        elif distance := settings.get("max_relative_positions"):
-            size = _WIDTH // settings["heads"]
-            weights[f"{name}.relative_positions_embeddings.weight"] = noise(2 * distance + 1, size)
+            self._linear(f"{name}.{projection}", _WIDTH, _WIDTH, has_bias=self._has_bias)
 
-    table = noise(TOKENS, _WIDTH)
-    for stack, layers in {"encoder": "enc_layers", "decoder": "dec_layers"}.items():
-        weights[f"{stack}.embeddings.make_embedding.emb_luts.0.weight"] = table
-        weights[f"{stack}.embeddings.make_embedding.pe.pe"] = noise(_POSITIONS, 1, _WIDTH)
-        norm(f"{stack}.layer_norm")
-        inner = "transformer" if stack == "encoder" else "transformer_layers"
-        for number in range(settings[layers]):
-            prefix = f"{stack}.{inner}.{number}"
-            attention(f"{prefix}.self_attn")
-            if stack == "decoder":
-                attention(f"{prefix}.context_attn")
-                norm(f"{prefix}.layer_norm_2")
-            norm(f"{prefix}.layer_norm" if stack == "encoder" else f"{prefix}.layer_norm_1")
-            norm(f"{prefix}.feed_forward.layer_norm")
-            linear(f"{prefix}.feed_forward.w_1", _INNER, _WIDTH)
-            linear(f"{prefix}.feed_forward.w_2", _WIDTH, _INNER)
-    # Else each token predicts itself for ever, because the output is tied to the input.
-    weights["decoder.layer_norm.weight"] = 3 * torch.randn(_WIDTH, generator=draw)
-    weights["generator.weight"], weights["generator.bias"] = table, noise(TOKENS)
-    return weights
-
-
-def write_package(folder: Path, model: Path, source: str, target: str) -> Path:
-    """Packs a model as one of Argos; returns the ``.argosmodel``."""
-    import zipfile
-
-    name = f"translate-{source}_{target}-1_0"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.argosmodel"
-    metadata = {"package_version": "1.0", "argos_version": "1.9", "from_code": source}
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{name}/metadata.json", json.dumps({**metadata, "to_code": target}))
-        archive.writestr(f"{name}/stanza/resources.json", "{}")
-        for file in sorted(model.iterdir()):
-            place = "" if file.name == "sentencepiece.model" else "model/"
-            archive.write(file, f"{name}/{place}{file.name}")
-    return path
+    def _layer(self, prefix: str, *, is_decoder: bool) -> None:
+        self._attention(f"{prefix}.self_attn")
+        if distance := self._settings.get("max_relative_positions"):
+            size = _WIDTH // self._settings["heads"]
+            name = f"{prefix}.self_attn.relative_positions_embeddings.weight"
+            self.weights[name] = self._noise(2 * distance + 1, size)
+        if is_decoder:
+            self._attention(f"{prefix}.context_attn")
+            # So that targets depend on their sources.
+            self.weights[f"{prefix}.context_attn.final_linear.weight"] *= 4
+            self._norm(f"{prefix}.layer_norm_2")
+        self._norm(f"{prefix}.layer_norm_1" if is_decoder else f"{prefix}.layer_norm")
+        self._norm(f"{prefix}.feed_forward.layer_norm")
+        self._linear(f"{prefix}.feed_forward.w_1", _INNER, _WIDTH)
+        self._linear(f"{prefix}.feed_forward.w_2", _WIDTH, _INNER)

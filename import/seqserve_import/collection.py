@@ -1,4 +1,4 @@
-"""Imports a checkpoint, or each of a folder of many, such as all pairs of Firefox."""
+"""Imports a checkpoint, or each of a folder of many, such as all pairs of Firefox or Argos."""
 
 import re
 from collections import Counter

@@ -17,19 +17,22 @@ main = ArtifactCommand(
     options=ImportOptions,
     run=_import,
     description=(
-        "Turns a checkpoint of Hugging Face or Marian, a folder on this machine, into ONNX\n"
-        "files, and proves it: torch and the artifact decode the same sentences, and nothing\n"
-        "is written unless they agree token by token. Nothing is downloaded. Of a folder of\n"
-        "many checkpoints each is imported; those that are there already are left out."
+        "Turns a checkpoint on this machine into ONNX files: a folder of Hugging Face, Marian or\n"
+        "CTranslate2, or a package of Argos. It proves them: torch and the artifact decode the\n"
+        "same sentences, and nothing is written unless they agree token by token. Nothing is\n"
+        "downloaded. Of a folder of many checkpoints each is imported; those that are there\n"
+        "already are left out."
     ),
     epilog="""\
 families: Marian (OPUS-MT), M2M-100, NLLB, T5 (1.1, Flan, mT5, ByT5, MADLAD), BART, mBART, Pegasus;
-          of files of their own: Marian, and the models of Firefox
+          of files of their own: Marian, the models of Firefox, CTranslate2 (with OpenNMT-py)
 
 examples:
   seqserve import opus-mt-en-de --name en-de-opus --licence CC-BY-4.0
   seqserve import opus-mt-en-de --name en-de-opus --data held-out.tsv
   seqserve import firefox-models --precision int8 --data sentences --licence MPL-2.0
+  seqserve import translate-en_de-1_0.argosmodel --precision int8
+  seqserve import nllb-200-distilled-600M-ct2-int8 --name nllb
   seqserve import flan-t5-small --name flan --precision int8 --data questions.txt""",
 )
 

@@ -180,7 +180,7 @@ def times(factor: float, weight: Tensor) -> Tensor:
     return weight * factor
 
 
-_MULTIPLE = 8
+HEAD_MULTIPLE = 8
 """GroupQueryAttention of ONNX Runtime takes heads of 8, 16, 24, .. numbers."""
 
 
@@ -188,7 +188,10 @@ def with_wide_heads(family: Family) -> Family:
     """Returns the family whose heads have the next size that can be served."""
     config = family.config
     stacks = {"encoder": config, "decoder": config.decoder}
-    sizes = {stack: -(-shape.head_size // _MULTIPLE) * _MULTIPLE for stack, shape in stacks.items()}
+    sizes = {
+        stack: -(-shape.head_size // HEAD_MULTIPLE) * HEAD_MULTIPLE
+        for stack, shape in stacks.items()
+    }
     narrow = [stack for stack, shape in stacks.items() if shape.head_size != sizes[stack]]
     if not narrow:
         return family

@@ -12,7 +12,7 @@ class ImportOptions(ArtifactOptions):
     """Options of ``seqserve import``."""
 
     folder: Path = option(
-        help="Folder of the checkpoint, as downloaded, or a folder of many such folders.",
+        help="Folder of the checkpoint, as downloaded, an .argosmodel, or a folder of many.",
         positional=True,
     )
     name: str = option(

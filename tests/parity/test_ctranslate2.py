@@ -31,6 +31,7 @@ LAYOUTS: dict[str, Write] = {
     },
     "OpenNMT-py": opennmt,
     "OpenNMT-py, relative positions": partial(opennmt, max_relative_positions=5),
+    "OpenNMT-py, narrow heads": partial(opennmt, max_relative_positions=3, heads=8),
     "OpenNMT-py, gelu, no biases": partial(opennmt, pos_ffn_activation_fn="gelu", bias=False),
     "OpenNMT-py, silu": partial(opennmt, pos_ffn_activation_fn="silu", dec_layers=2),
 }

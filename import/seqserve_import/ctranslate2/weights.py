@@ -195,7 +195,9 @@ class ModelBin:
             return (numbers.astype(np.uint32) << 16).view(np.float32)
         values = numbers.astype(np.float32)
         if array.dtype in _INTEGERS:
-            factors = _OLD_INT16_SCALE if scale is None else self._dequantized(scale, None)
+            factors: Any = _OLD_INT16_SCALE if scale is None else self._dequantized(scale, None)
+            if not np.all(factors > 0):
+                raise CheckpointError(f"{self._path}: has a scale that is not above zero; {AGAIN}")
             values /= np.reshape(factors, (-1, *[1] * (len(array.shape) - 1)))
         return values
 
