@@ -2,21 +2,15 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from seqserve_server.text.quantities.conversion import Measure, measures, sizes_in
-from seqserve_server.text.quantities.reading import (
-    Quantity,
-    Reading,
-    quantities_in,
-    romans_in,
-    squashed,
-)
-from seqserve_server.text.quantities.words import decimals_in, is_known, months, numbers_in
+from seqserve_server.text.quantities.reading import Quantity, Reading
+from seqserve_server.text.quantities.side import Side, is_time, times_of
+from seqserve_server.text.quantities.words import is_known
 
 
 class Difference(NamedTuple):
@@ -28,34 +22,6 @@ class Difference(NamedTuple):
     """What the translation has instead; None if it has nothing."""
 
 
-_ARTICLE = re.compile(r"(?<!\w)[Aa]n?(?!\w)")
-
-
-class _Side:
-    """The quantities of one of the two texts, as they are accounted for."""
-
-    def __init__(self, text: str, language: str) -> None:
-        self.text, self.language = text, language
-        self.left = quantities_in(text, language)
-
-    @cached_property
-    def words(self) -> set[Reading]:
-        """Numbers in words and months, wherever they are."""
-        words: set[Reading] = set(romans_in(self.text))
-        if is_known(self.language):
-            words.update(numbers_in(self.text, self.language))
-            words.update(decimals_in(self.text, self.language))
-            if self.language == "en" and _ARTICLE.search(self.text):
-                words.add("a")
-            names = months(self.language).finditer(self.text.lower())
-            words.update(f"m{match.lastindex}" for match in names)
-        return words
-
-    @cached_property
-    def squashed(self) -> str:
-        return squashed(self.text)
-
-
 def differences(
     source: str, target: str, source_language: str = "", target_language: str = ""
 ) -> list[Difference]:
@@ -64,7 +30,7 @@ def differences(
     Languages are codes of ISO 639, empty if not known. The differences are in the order of the
     source, then of the target; there is none if the translation says the same in another form.
     """
-    read, written = _Side(source, source_language), _Side(target, target_language)
+    read, written = Side(source, source_language), Side(target, target_language)
     pairs = [*_paired(read, written, is_exact=True), *_paired(read, written, is_exact=False)]
     if read.left or written.left:
         if max(len(read.left), len(written.left)) <= _MOST_COMPARED:
@@ -74,9 +40,10 @@ def differences(
             _pair_converted(read, written)
             _pair_converted(written, read)
         for side, other in ((read, written), (written, read)):
-            side.left = [each for each in side.left if not _is_told(each, other)]
+            side.left = [each for each in side.left if not side.is_told(each, other)]
         # One number may be divided in the other text: 403-6578, 4036578.
-        if len(read.left) != len(written.left) and _digits(read) == _digits(written):
+        is_divided = len(read.left) != len(written.left) and _digits(read) == _digits(written)
+        if is_divided and _are_together(read) and _are_together(written):
             read.left, written.left = [each for each in read.left if not each.digits], []
         if not any(each.kind == "month" for each in read.left):
             written.left = [each for each in written.left if each.digits]
@@ -123,7 +90,7 @@ def _initial(text: str, quantity: Quantity) -> str:
     return match[1].lower() if match else ""
 
 
-def _paired(read: _Side, written: _Side, *, is_exact: bool) -> list[tuple[Quantity, Quantity]]:
+def _paired(read: Side, written: Side, *, is_exact: bool) -> list[tuple[Quantity, Quantity]]:
     """Takes from both sides the quantities that are the same, or have equal digits too."""
 
     def keys(quantity: Quantity) -> list[tuple[Reading, str]]:
@@ -157,97 +124,33 @@ def _first_free(others: list[Quantity], taken: set[Quantity]) -> bool:
     return bool(others)
 
 
-def _digits(side: _Side) -> str:
+def _digits(side: Side) -> str:
     return "".join(each.digits for each in side.left)
 
 
-def _is_told(quantity: Quantity, other: _Side) -> bool:
-    """Tells whether the other text has a quantity in words, or may have it so."""
-    readings, words = quantity.readings, other.words
-    numbers = [each for each in readings if isinstance(each, Decimal)]
-    if quantity.kind in ("day", "month") and not readings.isdisjoint(words):
-        return True
-    codes = [each[1:] for each in map(str, readings) if each[0] == "#"]
-    if any(_has_code(other.squashed, code) for code in codes):
-        return True
-    if not is_known(other.language):
-        return not (numbers or codes) or any(map(_is_round, numbers))
-    if any(_is_time(each, words) for each in _times(quantity)):
-        return True
-    return any(_is_in_words(each, words) for each in numbers)
+def _are_together(side: Side) -> bool:
+    gaps = (side.text[one.end : other.begin] for one, other in pairwise(side.left))
+    return all(map(_WITHIN.fullmatch, gaps))
 
 
-def _has_code(text: str, code: str) -> bool:
-    begin = text.find(code)
-    return begin >= 0 and not text[begin + len(code) : begin + len(code) + 1].isdigit()
+# Of a phone number; of 1 m 55.
+_WITHIN = re.compile(r"\W{0,3}(?:(?:m|m[eèé]t\w{2,3}|euros?|dollars?|uhr)\W{0,3})?", re.IGNORECASE)
 
 
-def _is_round(number: Decimal) -> bool:
-    """Tells whether any language may write a number in words."""
-    return number <= 20 or not str(int(number)).rstrip("0")[1:]
-
-
-_MOST_IN_WORDS = 10**15
-
-
-def _is_in_words(number: Decimal, words: Collection[Reading]) -> bool:
-    if number in words or (number == 1 and "a" in words):
-        return True
-    if number > _MOST_IN_WORDS:
-        return False
-    # "deux ans et demi"
-    if number % 1 in _FRACTIONS.values() and {number // 1, number % 1} <= {*words}:
-        return True
-    # "nineteen eighty-four", "ein Meter fünfzig"; "in the eighties"; "half an hour", "ein Viertel"
-    hundreds, rest = divmod(number, 100)
-    if rest in words and (hundreds in words or (hundreds > 10 and not rest % 10)):
-        return True
-    return _FRACTIONS.get(number) in words
-
-
-def _times(quantity: Quantity) -> list[str]:
-    # An hour alone may be any number.
-    return [
-        each
-        for each in quantity.readings
-        if isinstance(each, str)
-        and each[0] == "t"
-        and (quantity.kind == "time" or int(each[1:]) % 60)
-    ]
-
-
-_FRACTIONS = {
-    **dict.fromkeys(map(Decimal, (30, 50)), Decimal("0.5")),
-    **dict.fromkeys(map(Decimal, (15, 25, 45, 75)), Decimal("0.25")),
-}
-
-
-def _is_time(reading: str, words: Collection[Reading]) -> bool:
-    """Tells whether words have an hour and what belongs to a time: "halb drei", "ten to three"."""
-    hour, minute = divmod(int(reading[1:]), 60)
-    hours = {Decimal(hour), Decimal(hour % 12 or 12)}
-    if not minute:
-        return not hours.isdisjoint(words)
-    minutes = {Decimal(minute), Decimal(60 - minute), abs(Decimal(30 - minute))}
-    minutes |= {*_FRACTIONS.values()}
-    hours.add(Decimal(hour % 12 + 1))
-    return not hours.isdisjoint(words) and not minutes.isdisjoint(words)
-
-
-def _pair_times(read: _Side, written: _Side) -> None:
+def _pair_times(read: Side, written: Side) -> None:
     """Takes times whose hour alone the other text has in digits: "halb 3"."""
     for side, other in ((read, written), (written, read)):
         for time in side.left[:]:
             for hour in (each for each in other.left if len(each.digits) <= 2):
                 words = {*other.words, *hour.readings}
-                times = (each for each in _times(time) if int(each[1:]) % 60)
-                if any(_is_time(each, words) for each in times):
+                times = (each for each in times_of(time) if int(each[1:]) % 60)
+                if any(is_time(each, words, other.language) for each in times):
                     side.left.remove(time)
                     other.left.remove(hour)
                     break
 
 
-def _pair_parts(side: _Side, other: _Side) -> None:
+def _pair_parts(side: Side, other: Side) -> None:
     """Takes numbers that are a date to the other text: 12.04."""
     for each in side.left[:]:
         text = side.text[each.begin : each.end]
@@ -265,7 +168,7 @@ def _pair_parts(side: _Side, other: _Side) -> None:
             other.left = [one for one in other.left if one not in found]
 
 
-def _pair_converted(side: _Side, other: _Side) -> None:
+def _pair_converted(side: Side, other: Side) -> None:
     """Takes numbers that the other text has in another unit, in digits or in words."""
     texts = side.text.lower(), other.text.lower()
     for each in side.left[:]:
@@ -282,7 +185,7 @@ def _is_equal(measured: Sequence[Measure], others: Iterable[Measure]) -> bool:
     return bool(measured) and any(one.equals(other) for other in others for one in measured)
 
 
-def _measures_in_words(own: Sequence[Measure], other: _Side, text: str) -> Iterator[Measure]:
+def _measures_in_words(own: Sequence[Measure], other: Side, text: str) -> Iterator[Measure]:
     numbers = [each for each in other.words if isinstance(each, Decimal)]
     for kind in {each.kind for each in own}:
         for size in sizes_in(text, kind):

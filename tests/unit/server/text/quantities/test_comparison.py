@@ -36,6 +36,7 @@ SAME = {
         ("at 3:30 p.m.", "um 15.30 Uhr"),
         ("at 2:30", "um halb drei"),
         ("at 2:30", "um halb 3"),
+        ("from 2:30 to 5:00", "von halb drei bis fünf"),
         ("at 6:45", "um Viertel vor sieben"),
         ("at 10:30", "um zehn Uhr dreißig"),
         ("9 am to 6 pm", "von 9 bis 18 Uhr"),
@@ -241,6 +242,10 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("100 km", "105 km", [("100", "105")]),
         ("1,600 meters", "1,7 Kilometer", [("1,600", "1,7")]),
         ("0.3 percent", "null Komma vier Prozent", [("0.3", "")]),
+        ("2 or 3 years", "23 Jahre", [("2", ""), ("3", ""), ("", "23")]),
+        ("at 3:30", "um halb drei", [("3:30", "")]),
+        ("at 3:00 p.m.", "um halb drei", [("3:00", "")]),
+        ("30 kilometers", "eine halbe Stunde", [("30", "")]),
     ],
 )
 def test_what_differs_is_found_in_both_texts(

@@ -1,0 +1,133 @@
+"""One of two texts that are compared: its quantities, and its numbers in words."""
+
+import re
+from collections.abc import Collection
+from decimal import Decimal
+from functools import cached_property
+
+from seqserve_server.text.quantities.reading import (
+    Quantity,
+    Reading,
+    quantities_in,
+    romans_in,
+    squashed,
+)
+from seqserve_server.text.quantities.words import decimals_in, is_known, months, numbers_in
+
+_ARTICLE = re.compile(r"(?<!\w)[Aa]n?(?!\w)")
+_MOST_IN_WORDS = 10**15
+_HALF = Decimal("0.5")
+_MINUTES = (15, 30, 45)
+_FRACTIONS = {
+    **dict.fromkeys(map(Decimal, (30, 50)), _HALF),
+    **dict.fromkeys(map(Decimal, (15, 25, 45, 75)), Decimal("0.25")),
+}
+_HALF_BEFORE = ("de", "nl", "pl")
+"""Languages in which half three is 2:30."""
+
+
+class Side:
+    """The quantities of one of the two texts, as they are accounted for."""
+
+    def __init__(self, text: str, language: str) -> None:
+        self.text, self.language = text, language
+        self.left = quantities_in(text, language)
+
+    @cached_property
+    def words(self) -> set[Reading]:
+        """Numbers in words and months, wherever they are."""
+        words: set[Reading] = set(romans_in(self.text))
+        if is_known(self.language):
+            words.update(numbers_in(self.text, self.language))
+            words.update(decimals_in(self.text, self.language))
+            if self.language == "en" and _ARTICLE.search(self.text):
+                words.add("a")
+            names = months(self.language).finditer(self.text.lower())
+            words.update(f"m{match.lastindex}" for match in names)
+        return words
+
+    @cached_property
+    def squashed(self) -> str:
+        """The text as it is looked through for codes."""
+        return squashed(self.text)
+
+    @property
+    def _has_half(self) -> bool:
+        return _HALF in self.words or "30" in self.text
+
+    def is_told(self, quantity: Quantity, other: "Side") -> bool:
+        """Tells whether the other text has a quantity of this one in words, or may have it so."""
+        readings, words = quantity.readings, other.words
+        numbers = [each for each in readings if isinstance(each, Decimal)]
+        if quantity.kind in ("day", "month") and not readings.isdisjoint(words):
+            return True
+        codes = [each[1:] for each in map(str, readings) if each[0] == "#"]
+        if any(_has_code(other.squashed, code) for code in codes):
+            return True
+        if not is_known(other.language):
+            return not (numbers or codes) or any(map(_is_round, numbers))
+        times = times_of(quantity)
+        if quantity.kind == "time" and _HALF in words and not self._has_half:
+            # "drei" is told, but not in "halb drei".
+            numbers, times = [], [each for each in times if int(each[1:]) % 60]
+        if any(is_time(each, words, other.language) for each in times):
+            return True
+        unit = self.text[quantity.end : quantity.end + 2].strip(" -").lower()
+        is_minutes = unit.startswith("m")
+        return any(_is_in_words(each, words, is_minutes=is_minutes) for each in numbers)
+
+
+def _has_code(text: str, code: str) -> bool:
+    begin = text.find(code)
+    return begin >= 0 and not text[begin + len(code) : begin + len(code) + 1].isdigit()
+
+
+def _is_round(number: Decimal) -> bool:
+    """Tells whether any language may write a number in words."""
+    return number <= 20 or not str(int(number)).rstrip("0")[1:]
+
+
+def _is_in_words(number: Decimal, words: Collection[Reading], *, is_minutes: bool) -> bool:
+    if number in words or (number == 1 and "a" in words):
+        return True
+    if number > _MOST_IN_WORDS:
+        return False
+    # "deux ans et demi"
+    if number % 1 in _FRACTIONS.values() and {number // 1, number % 1} <= {*words}:
+        return True
+    # "nineteen eighty-four", "ein Meter fünfzig"; "in the eighties"; "half an hour", "ein Viertel"
+    hundreds, rest = divmod(number, 100)
+    if rest in words and (hundreds in words or (hundreds > 10 and not rest % 10)):
+        return True
+    return (is_minutes or number not in _MINUTES) and _FRACTIONS.get(number) in words
+
+
+def times_of(quantity: Quantity) -> list[str]:
+    """Returns the readings of a quantity that are times, such as t930."""
+    # An hour alone may be any number.
+    return [
+        each
+        for each in quantity.readings
+        if isinstance(each, str)
+        and each[0] == "t"
+        and (quantity.kind == "time" or int(each[1:]) % 60)
+    ]
+
+
+def is_time(reading: str, words: Collection[Reading], language: str) -> bool:
+    """Tells whether words have an hour and what belongs to a time: "halb drei", "ten to three".
+
+    The time is a reading; the words are those of a text, in its language.
+    """
+    hour, minute = divmod(int(reading[1:]), 60)
+    hours = {Decimal(hour), Decimal(hour % 12 or 12)}
+    if not minute:
+        return not hours.isdisjoint(words)
+    after = Decimal(hour % 12 + 1)
+    if minute == 30 and Decimal(30) not in words:
+        told = {after} if language in _HALF_BEFORE else hours
+        return _HALF in words and not told.isdisjoint(words)
+    minutes = {Decimal(minute), Decimal(60 - minute), abs(Decimal(30 - minute))}
+    minutes.add(Decimal("0.25"))
+    hours.add(after)
+    return not hours.isdisjoint(words) and not minutes.isdisjoint(words)
