@@ -105,7 +105,7 @@ def _is_in(archive: zipfile.ZipFile, part: zipfile.ZipInfo, pattern: re.Pattern[
 
 def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Parser:
     """Returns the parser of the parts of an archive, which may need what others of them say."""
-    if kind is not Format.XLSX:
+    if ARCHIVES[kind] is not ARCHIVES[Format.XLSX]:
         return parser
     kept: set[str] = set()
     for part in archive.infolist():
