@@ -17,8 +17,7 @@ from google.protobuf.descriptor import FileDescriptor
 from google.rpc import error_details_pb2
 
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_gateway.schemas import is_get
-from seqserve_gateway.v1 import CALLS
+from seqserve_gateway.v1 import CALLS, is_get
 
 _PATHS = {call.name: path for path, call in CALLS.items()}
 """By method; the others stay with gRPC and gRPC-web."""

@@ -1,4 +1,4 @@
-"""DeepL's API: ``/v2/translate``, ``/v2/languages``, ``/v2/usage`` and ``/v2/glossaries``.
+"""DeepL's API: ``/v2/translate``, ``/document``, ``/languages``, ``/usage`` and ``/glossaries``.
 
 The server's operator alone changes glossaries. The id of one is its name with its languages, like
 that of its file: ``products.en-de``.
@@ -21,12 +21,13 @@ from seqserve.language_codes import AUTO, folded
 from seqserve.model import Glossary
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
+from seqserve_gateway.documents import Documents, attachment
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
-from seqserve_gateway.fields import Fields, fields_of
+from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.languages import name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import Translated, translated, warning_header
+from seqserve_gateway.translation import Translated, suffix_of, translated, warning_header
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"
@@ -66,6 +67,44 @@ async def _translate(call: Call) -> Response:
         },
         headers=warning_header(results),
     )
+
+
+async def _document(call: Call) -> Response:
+    fields = _fields(call)
+    file = fields.file("file")
+    file = File(fields.text("filename", "") or file.name, file.content)
+    suffix = suffix_of(file, "file")
+    if fields.text("output_format", "").lower() not in ("", suffix[1:]):
+        raise refusal("output_format", f"is not supported: a {suffix} stays one; leave it out")
+    options = await _options(call, fields)
+    source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
+    await call.check_token()
+    return JSONResponse(_documents(call).begin(call, file, source, target, options))
+
+
+async def _document_status(call: Call) -> Response:
+    return JSONResponse(_documents(call).status(*await _handle(call)))
+
+
+async def _document_result(call: Call) -> Response:
+    documents, (id_, key) = _documents(call), await _handle(call)
+
+    async def remove() -> None:
+        documents.remove(id_)
+
+    call.afterwards = remove
+    return attachment(*documents.result(id_, key))
+
+
+async def _handle(call: Call) -> tuple[str, str]:
+    key = _fields(call).text("document_key")
+    await call.check_token()
+    return call.request.path_params["id"], key
+
+
+def _documents(call: Call) -> Documents:
+    documents: Documents = call.request.app.state.documents
+    return documents
 
 
 async def _languages(call: Call) -> Response:
@@ -237,6 +276,9 @@ FORM = Form(
     name="deepl",
     endpoints=[
         Endpoint(path="/v2/translate", answer=_translate, methods=["GET", "POST"]),
+        Endpoint(path="/v2/document", answer=_document, goes_on=True),
+        Endpoint(path="/v2/document/{id}", answer=_document_status, methods=["GET", "POST"]),
+        Endpoint(path="/v2/document/{id}/result", answer=_document_result, methods=["GET", "POST"]),
         Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
         Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
         Endpoint(path="/v2/glossary-language-pairs", answer=_pairs, methods=["GET"]),

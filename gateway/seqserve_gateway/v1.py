@@ -1,21 +1,29 @@
-"""``/v1``: the calls of GenerationService and ModelService that read, in strict JSON."""
+"""``/v1``: the calls of GenerationService and ModelService that read, in strict JSON.
 
-from collections.abc import AsyncGenerator
+Their OpenAPI comes from the descriptors of their messages.
+Sources: OpenAPI 3.1.0, sections 4.8.8 to 4.8.17; JSON Schema 2020-12; the JSON mapping of proto3,
+https://protobuf.dev/programming-guides/json/.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from typing import Any
 
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.responses import Response
 
 from seqserve._transport.connection import Method
+from seqserve.declarations import DECLARATIONS, Declaration
 from seqserve.errors import CallError
 from seqserve.v1 import generation_pb2, model_pb2
+from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.messages import message_of, text_of
-from seqserve_gateway.schemas import is_get, openapi_of
 
 _PATHS = {
     "/v1/generate": Method.GENERATE,
@@ -92,6 +100,169 @@ async def _events(call: Call, method: Method, request: Message) -> AsyncGenerato
         if has_begun:
             yield f"event: error\ndata: {Failure.of(error).text(call.request_id)}\n\n"
         raise
+
+
+Schema = dict[str, Any]
+
+_COMMENTS: dict[str, str] = json.loads((RESOURCES / "comments.json").read_text("utf-8"))
+"""Comments of the protos by the full name of what they describe; ``make proto`` writes them."""
+_EXAMPLE = {"source": "The coffee tastes good.", "options": {"beam_size": 4}}
+_OPTIONS = generation_pb2.GenerationOptions.DESCRIPTOR.full_name
+# Of an answer; the bounds of the options limit a request.
+_NUMBER: Schema = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+# 64 bits are a text where JSON is written, because not every reader of numbers has so many.
+_LONG: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+$"}
+_KINDS: dict[int, Schema] = {
+    FieldDescriptor.CPPTYPE_STRING: {"type": "string"},
+    FieldDescriptor.CPPTYPE_BOOL: {"type": "boolean"},
+    FieldDescriptor.CPPTYPE_INT32: {
+        "type": "integer",
+        "minimum": -(1 << 31),
+        "maximum": (1 << 31) - 1,
+    },
+    FieldDescriptor.CPPTYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1},
+    FieldDescriptor.CPPTYPE_UINT64: _LONG,
+    FieldDescriptor.CPPTYPE_FLOAT: _NUMBER,
+    FieldDescriptor.CPPTYPE_DOUBLE: _NUMBER,
+}
+_LIMITS = {"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum"}
+
+
+def openapi_of(calls: Mapping[str, MethodDescriptor]) -> dict[str, Any]:
+    """Returns the members ``paths`` and ``components`` for calls by their paths."""
+    messages = [call.output_type for call in calls.values()]
+    messages += [call.input_type for call in calls.values() if not is_get(call)]
+    return {
+        "paths": {
+            path: {"get" if is_get(call) else "post": _operation(path, call)}
+            for path, call in calls.items()
+        },
+        "components": {"schemas": _schemas_of(messages)},
+    }
+
+
+def is_get(call: MethodDescriptor) -> bool:
+    """Returns whether the request is in the path and the query, without a body."""
+    return call.containing_service.name == "ModelService"
+
+
+def _operation(path: str, call: MethodDescriptor) -> dict[str, Any]:
+    comment = _COMMENTS[call.full_name]
+    facts: dict[str, Any] = {
+        "operationId": call.name,
+        "summary": comment.partition(". ")[0].rstrip("."),
+        "description": comment,
+        "tags": ["v1"],
+        "responses": {"200": _answer(call)},
+    }
+    if is_get(call):
+        facts["parameters"] = [_parameter(field, path) for field in call.input_type.fields]
+    else:
+        content: Schema = {"schema": _reference_to(call.input_type)}
+        if call.input_type.name == "GenerateRequest":
+            content["example"] = _EXAMPLE
+        facts["requestBody"] = {"required": True, "content": {"application/json": content}}
+    return facts
+
+
+def _answer(call: MethodDescriptor) -> dict[str, Any]:
+    schema = _reference_to(call.output_type)
+    media_type = "text/event-stream" if call.server_streaming else "application/json"
+    description = _COMMENTS[call.output_type.full_name]
+    if call.server_streaming:
+        description += (
+            " Each event has one as `data`. If the call fails after the first of them, an"
+            " event named `error` comes last, with a problem as `data`."
+        )
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+        # OpenAPI 3.1 has no schema for the parts of a stream; this is that of one event, as in 3.2.
+        schema = {
+            "type": "object",
+            "properties": {"event": {"type": "string"}, "data": data},
+            "required": ["data"],
+        }
+    return {"description": description, "content": {media_type: {"schema": schema}}}
+
+
+def _parameter(field: Any, path: str) -> dict[str, Any]:
+    is_in_path = f"{{{field.name}}}" in path
+    kind = "string" if field.cpp_type == field.CPPTYPE_STRING else "integer"
+    schema = {"type": kind} if kind == "string" else {"type": kind, "minimum": 0}
+    return {
+        "name": field.name,
+        "in": "path" if is_in_path else "query",
+        "required": is_in_path,
+        "description": _COMMENTS[field.full_name],
+        "schema": schema,
+    }
+
+
+def _reference_to(kind: Any) -> Schema:
+    return {"$ref": f"#/components/schemas/{kind.name}"}
+
+
+def _schemas_of(messages: Iterable[Any]) -> dict[str, Schema]:
+    schemas: dict[str, Schema] = {}
+    waiting = list(messages)
+    while waiting:
+        kind = waiting.pop()
+        if kind.name in schemas:
+            continue
+        if hasattr(kind, "values"):
+            schemas[kind.name] = _enum(kind)
+        else:
+            schemas[kind.name] = _message(kind)
+            inner = (field.message_type or field.enum_type for field in kind.fields)
+            waiting.extend(each for each in inner if each is not None)
+    return dict(sorted(schemas.items()))
+
+
+def _message(kind: Any) -> Schema:
+    return {
+        "type": "object",
+        "description": _COMMENTS[kind.full_name].partition(". Each field declares")[0],
+        "properties": {field.name: _field(field) for field in kind.fields},
+        "additionalProperties": False,
+    }
+
+
+def _enum(kind: Any) -> Schema:
+    meanings = (
+        f"`{each.name}`: {_COMMENTS[f'{kind.full_name}.{each.name}']}" for each in kind.values
+    )
+    return {
+        "type": "string",
+        "description": " ".join([_COMMENTS[kind.full_name], *meanings]),
+        "enum": [value.name for value in kind.values],
+    }
+
+
+def _field(field: Any) -> Schema:
+    comment, declaration = _COMMENTS.get(field.full_name, ""), None
+    if field.containing_type.full_name == _OPTIONS:
+        declaration = DECLARATIONS[field.name]
+        comment = f"{declaration.text} {comment}".strip()
+    schema = _kind(field, declaration)
+    # Only a repeated field has a list as its default.
+    if isinstance(field.default_value, list):
+        schema = {"type": "array", "items": schema}
+        if declaration and declaration.max_items:
+            schema["maxItems"] = declaration.max_items
+    return schema | ({"description": comment} if comment else {})
+
+
+def _kind(field: Any, declaration: Declaration | None) -> Schema:
+    if inner := field.message_type or field.enum_type:
+        return _reference_to(inner)
+    if declaration is None:
+        return dict(_KINDS[field.cpp_type])
+    if declaration.choices:
+        return {"type": "string", "enum": list(declaration.choices)}
+    if declaration.kind is float:
+        schema: Schema = {"type": "number"}
+    else:
+        schema = dict(_KINDS[field.cpp_type])
+    return schema | {_LIMITS[name]: limit for name, limit in declaration.limits.items()}
 
 
 FORM = Form(
