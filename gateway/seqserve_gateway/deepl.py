@@ -45,7 +45,7 @@ _XML_TAGS = {
     "splitting": "splitting_tags",
     "non_splitting": "non_splitting_tags",
 }
-# There is no quota; some clients divide by the limit.
+# Where there is no quota: some clients divide by the limit.
 _NO_LIMIT = 1_000_000_000_000
 
 
@@ -126,7 +126,13 @@ async def _languages(call: Call) -> Response:
 
 async def _usage(call: Call) -> Response:
     _fields(call)
-    return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
+    # Of the period that has a quota; of the month where none has, or both have.
+    periods = sorted(
+        await call.client.usage(timeout_s=call.left_s),
+        key=lambda each: (each.max_characters > 0, each.period == "month"),
+    )
+    count, limit = (periods[-1].characters, periods[-1].max_characters) if periods else (0, 0)
+    return JSONResponse({"character_count": count, "character_limit": limit or _NO_LIMIT})
 
 
 def _source_of(result: Translated) -> str:
@@ -288,7 +294,7 @@ FORM = Form(
         Endpoint(path="/v2/glossaries/{id}", answer=_refuse, methods=["DELETE"]),
         Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
     ],
-    error=reason_as("message"),
+    error=reason_as("message", {"QUOTA_USED": 456}),
     names={**names_of("source_lang", "target_lang"), "options.glossary": "glossary_id"},
     openapi=json.loads((RESOURCES / "deepl.json").read_text("utf-8")),
 )

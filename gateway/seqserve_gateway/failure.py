@@ -148,12 +148,20 @@ def problem(failure: Failure, request_id: str) -> Response:
     return Response(text, failure.status, media_type="application/problem+json")
 
 
-def reason_as(member: str) -> Callable[[Failure, str], Response]:
-    """Returns a function that writes a failure as translation services do: one member of JSON."""
+def reason_as(
+    member: str, statuses: Mapping[str, int] | None = None
+) -> Callable[[Failure, str], Response]:
+    """Returns a function that writes a failure as translation services do: one member of JSON.
+
+    Args:
+        member: Its name.
+        statuses: Statuses of theirs, by the reason of a failure.
+    """
 
     def write(failure: Failure, request_id: str) -> Response:
         # Their clients know 403 for every key that is not good enough.
         status = 403 if failure.status == 401 else failure.status
+        status = (statuses or {}).get(failure.reason, status)
         return JSONResponse({member: failure.details}, status)
 
     return write

@@ -149,6 +149,11 @@ class ServeOptions:
         help="File of the tokens that clients must show, made by `seqserve token`; reloaded when it"
         " changes. Without it clients need no token.",
     )
+    usage: Path | None = _security(
+        None,
+        help="File on a local disk, made if missing, that keeps what each name of --tokens uses;"
+        " quotas need it.",
+    )
     insecure: bool = _security(
         False, help="Listen on a --host that other machines can reach, even without TLS or tokens."
     )

@@ -31,7 +31,8 @@ from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
 from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
-from seqserve_server.front.security.tokens import AUTH_NAME
+from seqserve_server.front.security.tokens import CALLER
+from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
@@ -75,6 +76,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         caller_metadata: str = "",
         caller_share: float = 0.5,
         max_answer_bytes: int = 256_000_000,
+        usage: Usage | None = None,
     ) -> None:
         """Starts without calls.
 
@@ -83,6 +85,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """
         self._metrics = metrics
         self._tracing = tracing
+        self._usage = usage
         self._caller_metadata = caller_metadata
         texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
         answers = FairMemory(max_answer_bytes, caller_share)
@@ -155,12 +158,15 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
+        token = CALLER.get()
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
             peer=PEER.get() or self.peer_of(context),
             connection=context.peer(),
-            auth_name=AUTH_NAME.get(),
+            auth_name=token.name if token else "",
+            token=token,
+            usage=self._usage if token else None,
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,

@@ -77,6 +77,19 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         await call.reserve(AnswerSize({"glossary": glossary.num_bytes}), request)
         return pb.GetGlossaryResponse(glossary=described, entries=glossary.entries)
 
+    async def GetUsage(self, request: pb.GetUsageRequest, call: ServerCall) -> pb.GetUsageResponse:
+        """Tells what calls with the name of the caller's token have used."""
+        response = pb.GetUsageResponse(name=call.auth_name)
+        quotas = call.token.quotas if call.token else ()
+        for period in call.usage.periods(call.auth_name) if call.usage else ():
+            own = [quota for quota in quotas if quota.period == period.name]
+            limits = {f"max_{quota.kind}": quota.limit for quota in own}
+            ends_s = int(period.ends.timestamp())
+            response.usages.add(
+                period=period.name, ends_s=ends_s, **period.used._asdict(), **limits
+            )
+        return response
+
     async def _described(self, entry: Entry) -> pb.Model:
         if entry.model is not None:
             await entry.model.engine.newest_stats()
