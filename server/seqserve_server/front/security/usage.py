@@ -147,9 +147,11 @@ class Usage(Collector):
             yield family
 
     async def _watch(self, file: sqlite3.Connection) -> None:
-        while not self._is_over.is_set():
+        is_last = False
+        while not is_last:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_over.wait(), INTERVAL_S)
+            is_last = self._is_over.is_set()
             self._sent, self._added = self._added, {}
             try:
                 day = self._clock().date()
