@@ -10,6 +10,7 @@ send.
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -88,11 +89,8 @@ async def _document_status(call: Call) -> Response:
 
 async def _document_result(call: Call) -> Response:
     documents, (id_, key) = _documents(call), await _handle(call)
-
-    async def remove() -> None:
-        documents.remove(id_)
-
-    call.afterwards = remove
+    if call.request.method != "HEAD":
+        call.afterwards = partial(documents.remove, id_)
     return attachment(*documents.result(id_, key))
 
 

@@ -126,7 +126,7 @@ class Documents:
             raise Failure("UNAVAILABLE", "the document is not translated yet")
         return File(row["name"], row["content"]), row["report"]
 
-    def remove(self, id_: str) -> None:
+    async def remove(self, id_: str) -> None:
         """Removes a file; how long it took stays known."""
         self._change(id_, id=None, content=None)
 

@@ -83,9 +83,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         ``caller_metadata`` is the metadata key that names the client, and ``caller_share`` the
         share of the memory for answers that one client may have.
         """
-        self._metrics = metrics
-        self._tracing = tracing
-        self._usage = usage
+        self._metrics, self._tracing, self._usage = metrics, tracing, usage
         self._caller_metadata = caller_metadata
         texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
         answers = FairMemory(max_answer_bytes, caller_share)
@@ -159,19 +157,21 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         token = CALLER.get()
+        named: dict[str, Any] = {"auth_name": token.name} if token else {}
+        if token is not None and self._usage is not None:
+            named["count_use"] = partial(self._usage.add, token.name)
+            named["quota_error"] = partial(self._usage.refusal, token)
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
             peer=PEER.get() or self.peer_of(context),
             connection=context.peer(),
-            auth_name=token.name if token else "",
-            token=token,
-            usage=self._usage if token else None,
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
             reservations=wire.held(),
+            **named,
         )
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 

@@ -14,14 +14,12 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from seqserve.auth import TokenEntry
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
-from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.telemetry.call_record import CallRecord, failure_within
 
 
@@ -45,10 +43,10 @@ class ServerCall(CallRecord):
     """Returns the time left until the deadline, in seconds; None if the call has none."""
     count_refusal: Callable[[str, Exception], None] = lambda model, error: None
     """Counts a request that ended with an error, in the metrics."""
-    token: TokenEntry | None = None
-    """The caller's token; None if it has none, or the server needs none."""
-    usage: Usage | None = None
-    """Counts what calls with tokens use; None if the call has none."""
+    count_use: Callable[[int, int], None] = lambda characters, tokens: None
+    """Counts the characters and tokens of a source that was answered, if callers have tokens."""
+    quota_error: Callable[[], ServiceError | None] = lambda: None
+    """Returns the error if a quota of the caller's token is used up."""
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     resources: ServerResources = field(default_factory=ServerResources)
@@ -92,16 +90,6 @@ class ServerCall(CallRecord):
             if model.manifest.name == name and version in (0, model.manifest.version):
                 return model
         return None
-
-    def used(self, source: str, tokens: int) -> None:
-        """Counts a source that is answered, and its tokens with those of its answer."""
-        if self.usage is not None:
-            self.usage.add(self.auth_name, len(source), tokens)
-
-    def check_quota(self) -> None:
-        """Raises QuotaUsed if a quota of the caller's token is used up."""
-        if self.usage is not None and self.token is not None:
-            self.usage.check(self.token)
 
     def release_models(self) -> None:
         """Lets the versions go: the call, or the request, is over."""

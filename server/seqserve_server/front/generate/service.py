@@ -35,7 +35,7 @@ def _of_one_model(answer_by: Callable[..., Awaitable[Any]]) -> Any:
         model = await single_model(request, self._directory, call)
         answered = await answer_by(model, request, call)
         source = getattr(request, "source", "") or getattr(request, "text", "")
-        call.used(source, int(call.facts.get("source_tokens", 0)))
+        call.count_use(len(source), int(call.facts.get("source_tokens", 0)))
         return answered
 
     return method
@@ -54,7 +54,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
         response = call.record_single(await answer(job, job.sources[0]))
-        call.used(request.source, _tokens_of(response))
+        call.count_use(len(request.source), _tokens_of(response))
         return response
 
     async def GenerateStream(
@@ -69,7 +69,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     yield generation_pb2.GenerateStreamResponse(piece=each)
                 else:
                     result = call.record_single(each)
-                    call.used(request.source, _tokens_of(result))
+                    call.count_use(len(request.source), _tokens_of(result))
                     yield generation_pb2.GenerateStreamResponse(result=result)
 
     async def GenerateBatch(
@@ -85,7 +85,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 source = request.sources[len(outcomes)]
                 try:
                     response = each.result()
-                    call.used(source, _tokens_of(response))
+                    call.count_use(len(source), _tokens_of(response))
                     # Not copied into an outcome first.
                     data = encoded_list(_RESPONSE, [response.SerializeToString()])
                 except ServiceError as error:
@@ -110,11 +110,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             # A refused request keeps its place among the few, so the caller is not read from:
             # back-pressure is the right effect of a full queue. After a failure the caller would
             # only send the request again.
-            request_call.check_quota()
+            if error := call.quota_error():
+                raise error
             route = await resolve(request, self._directory, request_call, is_bulk=True)
             job = await read(request, route, request_call, window)
             response = await answer(job, job.sources[0])
-            call.used(request.source, _tokens_of(response))
+            call.count_use(len(request.source), _tokens_of(response))
             return response
 
         bulk = Bulk(call, respond, slots, self._draining)

@@ -14,12 +14,7 @@ import grpc
 from seqserve.auth import Scope, TokenEntry, digest_of, token_of
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
-from seqserve_server.contract.errors import (
-    PermissionDenied,
-    QuotaUsed,
-    ServiceError,
-    Unauthenticated,
-)
+from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
 from seqserve_server.front.security.reloading import Reload, Reloaded
 from seqserve_server.front.security.usage import Usage
 
@@ -140,10 +135,7 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
     def __init__(
         self, tokens: Tokens, usage: Usage, refusing: Callable[[str, ServiceError], Handler]
     ) -> None:
-        """Checks tokens and their quotas.
-
-        ``refusing`` makes a handler that ends a method's calls with an error.
-        """
+        """Checks tokens; ``refusing`` makes a handler that ends a method's calls with an error."""
         self._tokens, self._usage, self._refusing = tokens, usage, refusing
 
     async def intercept_service(
@@ -168,9 +160,4 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
         CALLER.set(entry)
         if scope not in entry.scopes:
             return PermissionDenied(scope.value)
-        if method.startswith(_LIMITED):
-            try:
-                self._usage.check(entry)
-            except QuotaUsed as error:
-                return error
-        return None
+        return self._usage.refusal(entry) if method.startswith(_LIMITED) else None

@@ -94,18 +94,16 @@ class Usage(Collector):
             key = self._clock().date(), name
             self._added[key] = _sum(self._added.get(key), used)
 
-    def check(self, entry: TokenEntry) -> None:
-        """Raises QuotaUsed if a quota of a token is used up."""
-        if not entry.quotas:
-            return
-        periods = {period.name: period for period in self.periods(entry.name)}
+    def refusal(self, entry: TokenEntry) -> QuotaUsed | None:
+        """Returns the error of a quota of a token that is used up."""
+        periods = {each.name: each for each in self.periods(entry.name)} if entry.quotas else {}
         for quota in entry.quotas:
-            if (period := periods.get(quota.period)) is None:
-                continue
-            if getattr(period.used, quota.kind) >= quota.limit:
+            period = periods.get(quota.period)
+            if period is not None and getattr(period.used, quota.kind) >= quota.limit:
                 left_s = (period.ends - self._clock()).total_seconds()
                 ends = f"{period.ends:%Y-%m-%dT%H:%M:%SZ}"
-                raise QuotaUsed(f"{quota.limit:,} {quota.kind} a {quota.period}", ends, left_s)
+                return QuotaUsed(f"{quota.limit:,} {quota.kind} a {quota.period}", ends, left_s)
+        return None
 
     def periods(self, name: str) -> list[Period]:
         """Returns what a name has used this day and this month; nothing without a file."""

@@ -11,14 +11,15 @@ from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.overload.memory import AnswerSize
+from seqserve_server.front.security.tokens import CALLER
+from seqserve_server.front.security.usage import Usage
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
-    def __init__(self, rollout: Versions, glossaries: Glossaries) -> None:
-        self._rollout = rollout
-        self._glossaries = glossaries
+    def __init__(self, rollout: Versions, glossaries: Glossaries, usage: Usage) -> None:
+        self._rollout, self._glossaries, self._usage = rollout, glossaries, usage
         self._repository = rollout.repository
 
     async def ListModels(
@@ -79,9 +80,9 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     async def GetUsage(self, request: pb.GetUsageRequest, call: ServerCall) -> pb.GetUsageResponse:
         """Tells what calls with the name of the caller's token have used."""
-        response = pb.GetUsageResponse(name=call.auth_name)
-        quotas = call.token.quotas if call.token else ()
-        for period in call.usage.periods(call.auth_name) if call.usage else ():
+        response, token = pb.GetUsageResponse(name=call.auth_name), CALLER.get()
+        quotas = token.quotas if token else ()
+        for period in self._usage.periods(call.auth_name) if token else ():
             own = [quota for quota in quotas if quota.period == period.name]
             limits = {f"max_{quota.kind}": quota.limit for quota in own}
             ends_s = int(period.ends.timestamp())

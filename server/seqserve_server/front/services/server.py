@@ -161,7 +161,7 @@ class Server:
         directory = Directory(self._repository, self._detector, self._glossaries)
         generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
-        models = ModelServicer(self._rollout, self._glossaries)
+        models = ModelServicer(self._rollout, self._glossaries, self._usage)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
         inference = InferenceServicer(self._rollout, metrics, directory, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)

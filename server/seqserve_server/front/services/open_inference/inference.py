@@ -181,7 +181,8 @@ class InferenceServicer(ModelControlServicer):
     ) -> AsyncGenerator[StreamResponse, None]:
         request_call = call.child()
         try:
-            call.check_quota()
+            if refusal := call.quota_error():
+                raise refusal
             inference, job = await self._read(request, request_call)
             if not inference.is_streamed:
                 responses = await _all(job)
@@ -211,7 +212,8 @@ def _record(
     for source, response in zip(job.sources, responses, strict=True):
         call.record_one_of_many(response)
         if isinstance(source, Source):
-            call.used(source.text, response.source_tokens + response.generated_tokens)
+            tokens = response.source_tokens + response.generated_tokens
+            call.count_use(len(source.text), tokens)
 
 
 async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:
