@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
@@ -81,6 +81,29 @@ class Admission:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._filled_s = float(burst), clock()
         self._calls = calls
+        self._ended_first: set[asyncio.Task[Any]] = set()
+
+    def close(self) -> None:
+        """Admits no further calls, and ends those that nobody waits for."""
+        self.is_open = False
+        for task in self._ended_first:
+            task.cancel()
+
+    @contextmanager
+    def until_closed(self) -> Generator[None, None, None]:
+        """Cancels the block when no further calls are admitted: none could ask for what it makes.
+
+        Raises:
+            Failure: That is so already.
+        """
+        self._check_open()
+        task = asyncio.current_task()
+        assert task is not None
+        self._ended_first.add(task)
+        try:
+            yield
+        finally:
+            self._ended_first.discard(task)
 
     @property
     def is_ready(self) -> bool:
@@ -95,14 +118,17 @@ class Admission:
     @contextmanager
     def call(self, caller: str = "") -> Generator[None, None, None]:
         """Holds a place for a call."""
-        if not self.is_open:
-            raise Failure("UNAVAILABLE", "the gateway is shutting down")
+        self._check_open()
         self._places.take(caller, 1, "RESOURCE_EXHAUSTED", "calls")
         try:
             self._pace()
             yield
         finally:
             self._places.give_back(caller, 1)
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise Failure("UNAVAILABLE", "the gateway is shutting down")
 
     def _pace(self) -> None:
         if not math.isinf(self._rate):
@@ -204,6 +230,11 @@ class Turns:
         self._running: Counter[str] = Counter()
         self._waiting: dict[str, deque[_Waiting]] = {}
 
+    def check(self, caller: str) -> None:
+        """Raises a failure if too many tasks of the caller wait already."""
+        if len(self._waiting.get(caller, ())) >= self._most_waiting:
+            raise Failure("RESOURCE_EXHAUSTED", "too many requests wait for their turn")
+
     @asynccontextmanager
     async def turn(self, caller: str, size: int = 1) -> AsyncGenerator[None, None]:
         """Waits for places, and holds them until the block ends.
@@ -215,10 +246,8 @@ class Turns:
             Failure: Too many tasks of the caller wait already.
         """
         task = _Waiting(size, asyncio.get_running_loop().create_future())
-        waiting = self._waiting.setdefault(caller, deque())
-        if len(waiting) >= self._most_waiting:
-            raise Failure("RESOURCE_EXHAUSTED", "too many requests wait for their turn")
-        waiting.append(task)
+        self.check(caller)
+        self._waiting.setdefault(caller, deque()).append(task)
         self._hand_out()
         try:
             await task.place

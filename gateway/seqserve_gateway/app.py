@@ -53,6 +53,7 @@ from seqserve.errors import CallError, DeadlineExceeded, Unavailable
 from seqserve.metadata import REQUEST_ID
 from seqserve_gateway import completions, deepl, libretranslate, openapi, v1
 from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
+from seqserve_gateway.documents import Documents
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
 from seqserve_gateway.proxies import Proxied, PublicAddress
@@ -109,7 +110,7 @@ def app_of(
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
         await gateway.upstream.close()
-        app.state.downloads.close()
+        app.state.documents.close()
 
     middleware = [
         # The guard checks what the sender calls the gateway, not what proxies say.
@@ -140,7 +141,7 @@ def app_of(
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
-    app.state.downloads = libretranslate.Downloads(gateway.folder)
+    app.state.documents = Documents(gateway.folder)
     return app
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from typing import Any, TypeVar, Unpack
 
@@ -48,7 +48,13 @@ class Call:
     """A request whose body was read, and which was admitted."""
 
     def __init__(
-        self, request: Request, body: Body, upstream: Upstream, request_id: str, timeout_s: float
+        self,
+        request: Request,
+        body: Body,
+        upstream: Upstream,
+        request_id: str,
+        timeout_s: float,
+        names: Mapping[str, str],
     ) -> None:
         """Starts the clock of the deadline; an endpoint gets the call, it makes none."""
         self.request = request
@@ -56,6 +62,11 @@ class Call:
         self.body = body.content
         self.request_id = request_id
         """Id of the call in the server's log; it is in every answer as ``x-request-id``."""
+        self.names = names
+        """``Form.names``."""
+        self.afterwards: Callable[[], Awaitable[None]] | None = None
+        """What is done after the answer, until the deadline or the drain of the gateway; its
+        failure is counted as that of the request."""
         self._upstream, self._held = upstream, body
         self._deadline_s = time.monotonic() + timeout_s
         self._token = bearer_of(request)
@@ -65,6 +76,11 @@ class Call:
     def client(self) -> AsyncClient:
         """The client of the server. Pass ``timeout_s=call.left_s`` to each of its calls."""
         return self._upstream.client
+
+    @property
+    def caller(self) -> str:
+        """By what the caller is told apart from others."""
+        return self._held.caller
 
     @property
     def token(self) -> str | None:
@@ -113,15 +129,19 @@ class Call:
     async def reading(self, function: str, *given: Any) -> Any:
         """Returns what a function of :mod:`.reading` returns, from a process with limits.
 
-        The server has accepted the caller's token before.
+        The server has accepted the caller's token before: :meth:`check_token`.
 
         Raises:
             Unreadable: The document cannot be read.
             Failure: It takes too much time or memory, or too many documents wait.
         """
+        await self.check_token()
+        outcome = self._upstream.readers.outcome
+        return await outcome(self.caller, self.take_memory, function, *given)
+
+    async def check_token(self) -> None:
+        """Raises the server's refusal, if it does not know the caller's token."""
         await self.recent(_accepted)
-        caller = self._held.caller
-        return await self._upstream.readers.outcome(caller, self.take_memory, function, *given)
 
     async def recent(self, listing: Callable[[Call], Awaitable[T]]) -> T:
         """Returns what a listing gave for this caller in the last seconds, or lists anew."""
@@ -184,7 +204,7 @@ class Call:
 
         async def work() -> None:
             for number, item in numbered:
-                turn = self._upstream.turns.turn(self._held.caller, size(item))
+                turn = self._upstream.turns.turn(self.caller, size(item))
                 async with nullcontext() if is_one else turn:
                     results[number] = await function(item)
 

@@ -1,4 +1,4 @@
-"""DeepL's API: ``/v2/translate``, ``/v2/languages``, ``/v2/usage`` and ``/v2/glossaries``.
+"""DeepL's API: ``/v2/translate``, ``/document``, ``/languages``, ``/usage`` and ``/glossaries``.
 
 The server's operator alone changes glossaries. The id of one is its name with its languages, like
 that of its file: ``products.en-de``.
@@ -10,6 +10,7 @@ send.
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,12 +22,13 @@ from seqserve.language_codes import AUTO, folded
 from seqserve.model import Glossary
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
+from seqserve_gateway.documents import Documents, attachment
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
-from seqserve_gateway.fields import Fields, fields_of
+from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.languages import name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import Translated, translated, warning_header
+from seqserve_gateway.translation import Translated, suffix_of, translated, warning_header
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"
@@ -46,7 +48,7 @@ _XML_TAGS = {
     "splitting": "splitting_tags",
     "non_splitting": "non_splitting_tags",
 }
-# There is no quota; some clients divide by the limit.
+# Where there is no quota: some clients divide by the limit.
 _NO_LIMIT = 1_000_000_000_000
 
 
@@ -68,6 +70,41 @@ async def _translate(call: Call) -> Response:
         },
         headers=warning_header(results),
     )
+
+
+async def _document(call: Call) -> Response:
+    fields = _fields(call)
+    file = fields.file("file")
+    file = File(fields.text("filename", "") or file.name, file.content)
+    suffix = suffix_of(file, "file")
+    if fields.text("output_format", "").lower() not in ("", suffix[1:]):
+        raise refusal("output_format", f"is not supported: a {suffix} stays one; leave it out")
+    options = await _options(call, fields)
+    source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
+    await call.check_token()
+    return JSONResponse(_documents(call).begin(call, file, source, target, options))
+
+
+async def _document_status(call: Call) -> Response:
+    return JSONResponse(_documents(call).status(*await _handle(call)))
+
+
+async def _document_result(call: Call) -> Response:
+    documents, (id_, key) = _documents(call), await _handle(call)
+    if call.request.method != "HEAD":
+        call.afterwards = partial(documents.remove, id_)
+    return attachment(*documents.result(id_, key))
+
+
+async def _handle(call: Call) -> tuple[str, str]:
+    key = _fields(call).text("document_key")
+    await call.check_token()
+    return call.request.path_params["id"], key
+
+
+def _documents(call: Call) -> Documents:
+    documents: Documents = call.request.app.state.documents
+    return documents
 
 
 async def _languages(call: Call) -> Response:
@@ -93,7 +130,13 @@ async def _languages(call: Call) -> Response:
 
 async def _usage(call: Call) -> Response:
     _fields(call)
-    return JSONResponse({"character_count": 0, "character_limit": _NO_LIMIT})
+    # Of the period that has a quota; of the month where none has, or both have.
+    periods = sorted(
+        await call.client.usage(timeout_s=call.left_s),
+        key=lambda each: (each.max_characters > 0, each.period == "month"),
+    )
+    count, limit = (periods[-1].characters, periods[-1].max_characters) if periods else (0, 0)
+    return JSONResponse({"character_count": count, "character_limit": limit or _NO_LIMIT})
 
 
 def _source_of(result: Translated) -> str:
@@ -241,6 +284,9 @@ FORM = Form(
     name="deepl",
     endpoints=[
         Endpoint(path="/v2/translate", answer=_translate, methods=["GET", "POST"]),
+        Endpoint(path="/v2/document", answer=_document, goes_on=True),
+        Endpoint(path="/v2/document/{id}", answer=_document_status, methods=["GET", "POST"]),
+        Endpoint(path="/v2/document/{id}/result", answer=_document_result, methods=["GET", "POST"]),
         Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
         Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
         Endpoint(path="/v2/glossary-language-pairs", answer=_pairs, methods=["GET"]),
@@ -250,7 +296,7 @@ FORM = Form(
         Endpoint(path="/v2/glossaries/{id}", answer=_refuse, methods=["DELETE"]),
         Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
     ],
-    error=reason_as("message"),
+    error=reason_as("message", {"QUOTA_USED": 456}),
     names={**names_of("source_lang", "target_lang"), "options.glossary": "glossary_id"},
     openapi=json.loads((RESOURCES / "deepl.json").read_text("utf-8")),
 )

@@ -5,7 +5,6 @@ disconnects meanwhile, the endpoint is cancelled, and with it its calls on the s
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -23,13 +22,10 @@ from seqserve.errors import CallError
 from seqserve.metadata import REQUEST_ID
 from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.call import Call, request_id_of, timeout_of
-from seqserve_gateway.failure import Failure, problem
+from seqserve_gateway.failure import GONE, Failure, failure_of, problem
 from seqserve_gateway.metrics import Metrics
 from seqserve_gateway.upstream import Upstream
 
-_log = logging.getLogger(__name__)
-_FAULT = "a fault of the gateway; its log has the id of the request"
-_GONE = Failure("CANCELLED", "the client went away")
 _READ_S = 1.0
 """Time beyond the deadline that a client has to read the end of its answer."""
 
@@ -46,6 +42,8 @@ class Endpoint:
     """As starlette's routes have it: ``/v1/models/{model}``."""
     answer: Callable[[Call], Awaitable[Response]]
     methods: Sequence[str] = ("POST",)
+    goes_on: bool = False
+    """Whether it works on after its answer, which is why it may take the longest time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +146,9 @@ class _EndpointApp:
                     raise
                 # The drain is over.
                 error = Failure("UNAVAILABLE", "the gateway is shutting down")
-            failure = _failure_of(error, request_id).named_by(self._form.names)
+            failure = failure_of(error, request_id).named_by(self._form.names)
             code = failure.code
-            if failure is not _GONE and not has_begun:
+            if failure is not GONE and not has_begun:
                 response = self._form.error(failure, request_id)
                 response.headers.update(failure.headers)
                 await response(scope, receive, identified)
@@ -160,14 +158,20 @@ class _EndpointApp:
 
     async def _answer(self, request: Request, request_id: str, send: Send) -> None:
         gateway = self._gateway
-        timeout_s = timeout_of(request, gateway.upstream.timeout_s, gateway.max_timeout_s)
+        usual_s = gateway.max_timeout_s if self._endpoint.goes_on else gateway.upstream.timeout_s
+        timeout_s = timeout_of(request, usual_s, gateway.max_timeout_s)
         async with gateway.bodies.read(request) as body:
             with gateway.admission.call(body.caller):
                 # The calls report the deadline themselves; this ends what a slow reader holds.
-                async with asyncio.timeout(timeout_s + _READ_S), _watch_disconnect(request.receive):
-                    call = Call(request, body, gateway.upstream, request_id, timeout_s)
-                    response = await self._endpoint.answer(call)
-                    await response(request.scope, request.receive, send)
+                async with asyncio.timeout(timeout_s + _READ_S):
+                    names = self._form.names
+                    call = Call(request, body, gateway.upstream, request_id, timeout_s, names)
+                    async with _watch_disconnect(request.receive):
+                        response = await self._endpoint.answer(call)
+                        await response(request.scope, request.receive, send)
+                    if call.afterwards is not None:
+                        with gateway.admission.until_closed():
+                            await call.afterwards()
 
 
 @asynccontextmanager
@@ -193,16 +197,3 @@ async def _watch_disconnect(receive: Receive) -> AsyncGenerator[None, None]:
         raise
     finally:
         watcher.cancel()
-
-
-def _failure_of(error: Exception, request_id: str) -> Failure:
-    if isinstance(error, Failure):
-        return error
-    if isinstance(error, ClientDisconnect):
-        return _GONE
-    if isinstance(error, CallError):
-        return Failure.of(error)
-    if isinstance(error, TimeoutError):
-        return Failure("DEADLINE_EXCEEDED", "the request was not finished within its deadline")
-    _log.exception("request %s failed", request_id)
-    return Failure("INTERNAL", _FAULT)

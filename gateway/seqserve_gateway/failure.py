@@ -6,6 +6,7 @@ Source: RFC 9457, "Problem Details for HTTP APIs", section 3; RFC 9110, sections
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,10 +14,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from seqserve.errors import CallError, InvalidArgument, Unreachable
 
+_log = logging.getLogger(__name__)
 CLIENT_GONE = 499
 """Status of a request whose client went away; by the convention of nginx, for metrics alone."""
 _STATUS = {
@@ -111,6 +114,23 @@ class Failure(Exception):
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
 
 
+_FAULT = "a fault of the gateway; its log has the id of the request"
+
+
+def failure_of(error: Exception, request_id: str) -> Failure:
+    """Returns the failure for any error of a request; one of the program goes to the log."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, ClientDisconnect):
+        return GONE
+    if isinstance(error, CallError):
+        return Failure.of(error)
+    if isinstance(error, TimeoutError):
+        return Failure("DEADLINE_EXCEEDED", "the request was not finished within its deadline")
+    _log.exception("request %s failed", request_id)
+    return Failure("INTERNAL", _FAULT)
+
+
 def refusal(name: str, reason: str) -> Failure:
     """Returns the failure of a wrong field."""
     return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
@@ -128,12 +148,23 @@ def problem(failure: Failure, request_id: str) -> Response:
     return Response(text, failure.status, media_type="application/problem+json")
 
 
-def reason_as(member: str) -> Callable[[Failure, str], Response]:
-    """Returns a function that writes a failure as translation services do: one member of JSON."""
+def reason_as(
+    member: str, statuses: Mapping[str, int] | None = None
+) -> Callable[[Failure, str], Response]:
+    """Returns a function that writes a failure as translation services do: one member of JSON.
+
+    Args:
+        member: Its name.
+        statuses: Statuses of theirs, by the reason of a failure.
+    """
 
     def write(failure: Failure, request_id: str) -> Response:
         # Their clients know 403 for every key that is not good enough.
         status = 403 if failure.status == 401 else failure.status
+        status = (statuses or {}).get(failure.reason, status)
         return JSONResponse({member: failure.details}, status)
 
     return write
+
+
+GONE = Failure("CANCELLED", "the client went away")

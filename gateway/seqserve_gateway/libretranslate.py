@@ -6,11 +6,7 @@ https://deeplx.owo.network, and what their clients send.
 """
 
 import json
-import secrets
-import sqlite3
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -21,74 +17,16 @@ from seqserve.language_codes import AUTO, folded
 from seqserve.results import DetectedLanguage
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
+from seqserve_gateway.documents import attachment, report_of
 from seqserve_gateway.endpoint import Endpoint, Form
 from seqserve_gateway.failure import Failure, reason_as, refusal
-from seqserve_gateway.fields import Fields, File, fields_of
+from seqserve_gateway.fields import Fields, fields_of
 from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
 from seqserve_gateway.translation import SUFFIXES, translated, translated_file, warning_header
 
 _MOST_ALTERNATIVES = 15
-_LONGEST_REPORT = 2500
 _FORMS = {"text": "plain", "html": "html"}
-
-
-class Downloads:
-    """Translated files, of bounded size and age; the key of one is enough to read it."""
-
-    def __init__(
-        self,
-        folder: Path | None = None,
-        max_bytes: int = 32 << 20,
-        kept_s: float = 600.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Opens those of a folder, which several processes may share; None for memory.
-
-        Args:
-            max_bytes: Size of all files; the oldest make room.
-            clock: Seconds, from an origin that all processes have.
-        """
-        self._max_bytes, self._kept_s, self._clock = max_bytes, kept_s, clock
-        path = folder / "downloads" if folder else ":memory:"
-        # Each statement is a transaction, and nothing needs to outlast the system.
-        self._files = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._files.execute("PRAGMA synchronous = OFF")
-        self._files.execute(
-            "CREATE TABLE IF NOT EXISTS file (key UNIQUE, added_s REAL, name TEXT, content BLOB)"
-        )
-
-    def add(self, file: File) -> str:
-        """Stores a file, if there is room for it; returns its key, which nobody can guess."""
-        key = secrets.token_urlsafe(16)
-        row = (key, self._clock(), file.name, file.content)
-        try:
-            self._files.execute("INSERT INTO file VALUES (?, ?, ?, ?)", row)
-            self._shrink()
-        except sqlite3.OperationalError as error:
-            raise Failure("UNAVAILABLE", f"the file cannot be stored: {error}") from None
-        return key
-
-    def get(self, key: str) -> File:
-        """Returns a file."""
-        self._shrink()
-        found = self._files.execute("SELECT name, content FROM file WHERE key = ?", (key,))
-        if (row := found.fetchone()) is None:
-            raise Failure("NOT_FOUND", "there is no such file, or no longer; translate it again")
-        return File(*row)
-
-    def close(self) -> None:
-        """Closes the folder, or frees the memory."""
-        self._files.close()
-
-    def _shrink(self) -> None:
-        # Rows are numbered in their order.
-        self._files.execute(
-            "DELETE FROM file WHERE added_s < ? OR rowid IN (SELECT number FROM (SELECT rowid AS"
-            " number, SUM(LENGTH(content)) OVER (ORDER BY rowid DESC) AS size FROM file)"
-            " WHERE size > ?)",
-            (self._clock() - self._kept_s, self._max_bytes),
-        )
 
 
 async def _translate(call: Call) -> Response:
@@ -144,24 +82,15 @@ async def _translate_file(call: Call) -> Response:
     fields = _fields(call)
     file = fields.file("file")
     source, target = fields.code("source"), fields.code("target")
-    written, facts = await translated_file(call, file, source, target, "file")
-    key = call.request.app.state.downloads.add(written)
+    written, facts, _ = await translated_file(call, file, source, target, "file")
+    key = call.request.app.state.documents.add(written)
     url = f"{call.request.base_url}download_file/{key}/{quote(written.name)}"
-    # Of a long header, proxies such as nginx refuse the whole answer.
-    while len(report := json.dumps(facts)) > _LONGEST_REPORT and (
-        texts := facts["texts_warned"] or facts["texts_left"]
-    ):
-        texts.pop()
-    headers = {"x-translation-report": report}
+    headers = {"x-translation-report": report_of(facts)}
     return JSONResponse({"translatedFileUrl": url}, headers=headers)
 
 
 async def _download(call: Call) -> Response:
-    file: File = call.request.app.state.downloads.get(call.request.path_params["key"])
-    # Shown in the gateway's own origin, a translated page could act for its readers.
-    disposition = f"attachment; filename*=UTF-8''{quote(file.name)}"
-    headers = {"content-disposition": disposition}
-    return Response(file.content, media_type="application/octet-stream", headers=headers)
+    return attachment(call.request.app.state.documents.get(call.request.path_params["key"]))
 
 
 async def _detect(call: Call) -> Response:

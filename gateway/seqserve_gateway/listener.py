@@ -122,7 +122,7 @@ class _Server(uvicorn.Server):
 
     def _obey(self, word: bytes) -> None:
         if word == DRAIN:
-            self._gateway.admission.is_open = False
+            self._gateway.admission.close()
             self._drained_by_s = time.monotonic() + self._connections.limits.drain_timeout_s
         else:
             self._gateway.admission.is_whole = True

@@ -53,7 +53,7 @@ class Metrics:
         )
         self.in_progress = prometheus.Gauge(
             "seqserve_http_requests_in_progress",
-            "Requests whose body has arrived and whose answer has not ended.",
+            "Requests whose body has arrived and that have not ended.",
             registry=self.registry,
             multiprocess_mode="livesum",
         )

@@ -65,6 +65,8 @@ class Reading:
     def __init__(self, call: Call, job: Job, field: str) -> None:
         """Reads nothing yet; errors name the field of the request."""
         self._call, self._job, self._field = call, job, field
+        self.characters = 0
+        """Of what is translated, once it was read."""
         size = sum(_TEXT + len(text) for text in job.texts)
         self._is_short = job.form == "plain" and size <= _LONG
 
@@ -124,19 +126,33 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
     return {"x-translation-warnings": f"numbers_differ={','.join(warned)}"} if warned else {}
 
 
-async def translated_file(
-    call: Call, file: File, source: str, target: str, field: str
-) -> tuple[File, dict[str, Any]]:
-    """Translates the text of a file; the rest of it stays. Tells what became of its texts, too."""
-    path = Path(file.name)
-    if path.suffix.lower() not in SUFFIXES:
+def suffix_of(file: File, field: str) -> str:
+    """Returns the suffix of a file, in lower case; refuses one that is not translated."""
+    if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
         reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
-    languages = Languages(source, target)
+    return suffix
+
+
+async def translated_file(
+    call: Call,
+    file: File,
+    source: str,
+    target: str,
+    field: str,
+    options: GenerateOptions | None = None,
+) -> tuple[File, dict[str, Any], int]:
+    """Translates the text of a file; the rest of it stays.
+
+    Returns:
+        The file, what became of its texts, and how many characters they have.
+    """
+    suffix_of(file, field)
+    languages, path = Languages(source, target), Path(file.name)
     reading = Reading(call, Job(file.name, content=file.content, languages=languages), field)
-    _, answers = await _answers_of(call, reading, source, target)
+    _, answers = await _answers_of(call, reading, source, target, options)
     content, facts = await reading("write_file", answers)
-    return File(f"{path.stem}_{target}{path.suffix}", content), facts
+    return File(f"{path.stem}_{target}{path.suffix}", content), facts, reading.characters
 
 
 async def _answers_of(
@@ -155,6 +171,7 @@ async def _answers_of(
         **(options or {}),
     }
     documents: list[list[Part]] = await reading("read")
+    reading.characters = sum(len(part.text) for each in documents for part in each)
     # There may be many; others have their turn before each step with them.
     await asyncio.sleep(0)
     answers: list[list[Answer] | None] = [None] * len(documents)

@@ -36,6 +36,7 @@ _PATHS = {
     "/v1/detokenize": Method.DETOKENIZE,
     "/v1/models": Method.LIST_MODELS,
     "/v1/models/{model}": Method.GET_MODEL,
+    "/v1/usage": Method.GET_USAGE,
     "/v1/glossaries": Method.LIST_GLOSSARIES,
     "/v1/glossaries/{glossary}": Method.GET_GLOSSARY,
 }

@@ -12,7 +12,8 @@ from tests.support.endless_model import NAME, copy_version
 from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
 
 from seqserve import AsyncClient, Client
-from seqserve.errors import NotFound, Unavailable
+from seqserve.auth import digest_of
+from seqserve.errors import NotFound, Overloaded, Unavailable
 from seqserve.model import ModelState
 
 FRONTS = 3
@@ -36,14 +37,19 @@ def several(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert server.fronts() == []
 
 
-async def ask_all(server: ServerProcess, *, version: int = 0) -> list[str]:
+async def ask_all(
+    server: ServerProcess, *, version: int = 0, token: str | None = None
+) -> list[str]:
     """Asks over many connections, at the same time."""
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
                 # Clients with equal options share a connection.
                 AsyncClient(
-                    server.target, timeout_s=PATIENCE_S, max_message_bytes=MESSAGE_BYTES + number
+                    server.target,
+                    timeout_s=PATIENCE_S,
+                    max_message_bytes=MESSAGE_BYTES + number,
+                    token=token,
                 )
             )
             for number in range(CONNECTIONS)
@@ -128,6 +134,29 @@ def test_versions_change_for_all_fronts_at_once(several: ServerProcess) -> None:
 
     asyncio.run(all_refuse())
     assert len(set(asyncio.run(ask_all(several)))) == 1
+
+
+def test_what_a_caller_uses_is_counted_over_all_fronts_and_kept(
+    repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tokens").write_text(
+        f"{digest_of('key').hex()} generate shop requests/day={CONNECTIONS}\n"
+    )
+    options = ("--tokens", str(tmp_path / "tokens"), "--usage", str(tmp_path / "usage"))
+    options = (*options, "--front-processes", str(FRONTS))
+    for is_first in (True, False):
+        (folder := tmp_path / str(is_first)).mkdir()
+        with ServerProcess(repository, folder, *options) as server:
+            if is_first:
+                asyncio.run(ask_all(server, token="key"))
+                assert server.value("caller_requests_total", caller="shop") == CONNECTIONS
+            with Client(server.target, token="key") as client:
+                # Each front knows it within two seconds.
+                until(lambda client=client: client.usage()[0].requests == CONNECTIONS)
+                with pytest.raises(Overloaded, match="quota of 24 requests a day") as refused:
+                    client.generate(SOURCE)
+                assert (refused.value.retry_after_s or 0) > 0
+            server.stop()
 
 
 def test_no_process_outlives_a_server_that_is_killed(repository: Path, tmp_path: Path) -> None:

@@ -92,6 +92,27 @@ def test_a_file_is_fetched_whichever_process_answers(shipped: ServerProcess) -> 
         assert httpx.get(url).status_code == 200
 
 
+def test_a_document_is_told_of_and_given_once_whichever_process_answers(
+    shipped: ServerProcess,
+) -> None:
+    with family_of(shipped.target) as gateway:
+        file = {"file": ("a.txt", b"The coffee tastes good.\n")}
+        pair = {"source_lang": "EN", "target_lang": "DE"}
+        for _ in range(EACH):
+            handle = httpx.post(f"{gateway.url}/v2/document", data=pair, files=file).json()
+            url = f"{gateway.url}/v2/document/{handle.pop('document_id')}"
+
+            def status(url: str = url, handle: dict[str, str] = handle) -> str:
+                return str(httpx.post(url, json=handle).json()["status"])
+
+            until(lambda status=status: status() == "done")
+            assert {status() for _ in range(MANY)} == {"done"}
+            result = httpx.post(f"{url}/result", json=handle)
+            assert result.text == "Der Kaffee schmeckt gut.\n"
+            again = {httpx.post(f"{url}/result", json=handle).status_code for _ in range(MANY)}
+            assert again == {404}
+
+
 def test_only_calls_of_a_process_that_is_killed_fail(server: ServerProcess) -> None:
     with family_of(server.target) as gateway, ThreadPoolExecutor(MANY) as pool:
         victim, other = gateway.children()

@@ -115,6 +115,22 @@ def test_sdk_of_openai(answers: dict[str, Any]) -> None:
     }
 
 
+def test_documents_of_deepl(answers: dict[str, Any]) -> None:
+    answer = answers["deepl_documents"]
+    gone, format_, language = answer.pop("refusals")
+    assert gone.startswith("DeepLException: Not found")
+    assert "a.pdf is not supported" in format_
+    assert "target_lang: no model writes 'JA'" in language
+    assert language.startswith("DocumentTranslationException")
+    assert answer == {
+        "status": "done",
+        "billed": len(COFFEE),
+        "text": f"# {KAFFEE}\n",
+        "html": f"<p>{KAFFEE}</p>",
+        "fetched": KAFFEE,
+    }
+
+
 def test_mastodon(client: httpx.Client) -> None:
     """Source: mastodon/mastodon, ``app/lib/translation_service/libre_translate.rb``."""
     languages = client.get("/languages").json()

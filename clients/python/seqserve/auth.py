@@ -1,8 +1,8 @@
 """Tokens: how a call carries one, and the line that makes a server accept it.
 
-A client sends its token in the metadata of each call. The server's file of tokens holds a hash, the
-scopes and a name, so reading it does not allow any call. A token is 32 random bytes, so its SHA-256
-needs no salt: nobody can precompute the hashes of all tokens.
+A client sends its token in the metadata of each call. The server's file of tokens holds a hash,
+scopes, a name and quotas, so reading it does not allow any call. A token is 32 random bytes, so its
+SHA-256 needs no salt: nobody can precompute the hashes of all tokens.
 Source: RFC 6750, "The OAuth 2.0 Authorization Framework: Bearer Token Usage", section 2.1.
 """
 
@@ -22,6 +22,7 @@ _PREFIX = "seqserve_"
 _BYTES = 32
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_QUOTA = re.compile(r"(requests|characters|tokens)/(day|month)=([1-9][0-9]{0,14})")
 _KEY = "authorization"
 # Metadata has at most 16 KiB.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,4096}={0,2}")
@@ -50,6 +51,31 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What calls with tokens of one name may use in a day or a month, in UTC."""
+
+    kind: str
+    """``"requests"``, ``"characters"`` or ``"tokens"``."""
+    period: str
+    """``"day"`` or ``"month"``."""
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.period}={self.limit}"
+
+    @classmethod
+    def parse(cls, text: str) -> Quota:
+        """Reads ``characters/month=1000000``."""
+        match = _QUOTA.fullmatch(text)
+        if match is None:
+            raise OptionError(
+                "quota: must be requests, characters or tokens by day or month, such as"
+                " characters/month=1000000"
+            )
+        return cls(match[1], match[2], int(match[3]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
     """A line in the server's file of tokens."""
@@ -58,16 +84,22 @@ class TokenEntry:
     scopes: frozenset[Scope]
     name: str = ""
     """Name of the owner, for the log; empty if the line has none."""
+    quotas: tuple[Quota, ...] = ()
+    """What calls of this name may use."""
 
     def __post_init__(self) -> None:
         if not self.scopes:
             raise OptionError(f"scope: is missing; there are {_SCOPES}")
         if self.name and not _NAME.fullmatch(self.name):
             raise OptionError("name: must be 1 to 64 letters, digits, dots, dashes, underscores")
+        if self.quotas and not self.name:
+            raise OptionError("quota: needs a name, by which calls are counted")
+        if len({(quota.kind, quota.period) for quota in self.quotas}) < len(self.quotas):
+            raise OptionError("quota: is given twice for the same period")
 
     def __str__(self) -> str:
         scopes = ",".join(scope.value for scope in Scope if scope in self.scopes)
-        return f"{self.digest.hex()} {scopes} {self.name}".rstrip()
+        return " ".join([self.digest.hex(), scopes, self.name, *map(str, self.quotas)]).rstrip()
 
     @classmethod
     def parse(cls, line: str) -> TokenEntry:
@@ -78,13 +110,14 @@ class TokenEntry:
                 token.
         """
         digest, words, name, *more = [*line.split(), "", "", ""]
-        if any(more) or not _DIGEST.fullmatch(digest):
-            raise OptionError("must be a SHA-256 of 64 hex digits, scopes and a name")
+        if not _DIGEST.fullmatch(digest):
+            raise OptionError("must be a SHA-256 of 64 hex digits, scopes, a name and quotas")
         try:
             scopes = frozenset(Scope(word) for word in words.split(",") if word)
         except ValueError:
             raise OptionError(f"scope: is unknown; there are {_SCOPES}") from None
-        return cls(digest=bytes.fromhex(digest), scopes=scopes, name=name)
+        quotas = tuple(map(Quota.parse, filter(None, more)))
+        return cls(digest=bytes.fromhex(digest), scopes=scopes, name=name, quotas=quotas)
 
 
 def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str], ...]:

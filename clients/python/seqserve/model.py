@@ -76,6 +76,28 @@ class LanguagePair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What calls with tokens of one name have used in a period, and their quotas."""
+
+    period: str
+    """``"day"`` or ``"month"``, in UTC."""
+    ends_s: int
+    """Time at which it ends, in seconds since 1970."""
+    requests: int
+    """Sources that were answered."""
+    characters: int
+    """Characters of these sources."""
+    tokens: int
+    """Tokens of these sources and of all that was generated from them."""
+    max_requests: int
+    """Quota of requests; 0 for none."""
+    max_characters: int
+    """Quota of characters; 0 for none."""
+    max_tokens: int
+    """Quota of tokens; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Glossary:
     """Terms of one source and one target language, from one file of the server."""
 

@@ -14,7 +14,7 @@ from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights, ScoreResult, TokenizeResult
 from seqserve.errors import CallError, InternalError
-from seqserve.model import Glossary, LanguagePair, Model, ModelState
+from seqserve.model import Glossary, LanguagePair, Model, ModelState, Usage
 from seqserve.results import SourceWarning, TextWarning, TextWarningKind
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -117,6 +117,11 @@ def models_of(response: Any) -> list[Model]:
 def pairs_of(response: model_pb2.ListModelsResponse) -> list[LanguagePair]:
     """Returns the pairs of the response of ListModels."""
     return [_converted(LanguagePair, pair) for pair in response.pairs]
+
+
+def usages_of(response: model_pb2.GetUsageResponse) -> list[Usage]:
+    """Converts the response of GetUsage."""
+    return [_converted(Usage, usage) for usage in response.usages]
 
 
 def glossary_of(response: model_pb2.GetGlossaryResponse) -> Glossary:

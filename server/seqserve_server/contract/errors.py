@@ -132,6 +132,19 @@ class PermissionDenied(ServiceError):
     )
 
 
+@dataclass(eq=False)
+class QuotaUsed(ServiceError):
+    """A quota of the token is used up."""
+
+    quota: str
+    """What it allows."""
+    ends: str
+    """When its period ends."""
+    retry_after_s: float
+    """Time until then."""
+    template = "the quota of {quota} is used up; it is renewed at {ends}"
+
+
 class EngineFault(ServiceError):
     """An internal error; its cause is in the log."""
 

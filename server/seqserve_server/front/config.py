@@ -142,13 +142,14 @@ class ServeOptions:
     )
     tls_client_ca: Path | None = _security(
         None,
-        help="Authorities, PEM; one of them must have signed a client's certificate (mutual TLS).",
+        help="Authorities, PEM; one must have signed a client's certificate (mutual TLS).",
     )
     tokens: Path | None = _security(
         None,
         help="File of the tokens that clients must show, made by `seqserve token`; reloaded when it"
         " changes. Without it clients need no token.",
     )
+    usage: Path | None = _security(None, help="File that counts what each name of --tokens uses.")
     insecure: bool = _security(
         False, help="Listen on a --host that other machines can reach, even without TLS or tokens."
     )

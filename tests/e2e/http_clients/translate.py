@@ -7,9 +7,12 @@ The clients are as their authors publish them: nothing here knows the gateway bu
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import deepl
@@ -128,12 +131,49 @@ def openai_sdk(url: str) -> Any:
     }
 
 
+def deepl_documents(url: str) -> Any:
+    client = deepl.DeepLClient("key:fx", server_url=url)
+    with tempfile.TemporaryDirectory() as folder:
+        source, target, page = (Path(folder) / name for name in ("a.md", "b.md", "c.html"))
+        source.write_text(f"# {SOURCE}\n")
+        page.write_text(f"<p>{SOURCE}</p>")
+        status = client.translate_document_from_filepath(
+            source, target, source_lang="EN", target_lang="DE", formality="prefer_more"
+        )
+        text = target.read_text()
+        written = io.BytesIO()
+        with page.open("rb") as file:
+            client.translate_document(file, written, target_lang="DE")
+    handle = client.translate_document_upload(SOURCE, filename="a.txt", target_lang="DE")
+    client.translate_document_wait_until_done(handle)
+    fetched = client.translate_document_download(handle)
+    refusals = []
+    for call in (
+        lambda: client.translate_document_download(handle),
+        lambda: client.translate_document_upload(b"", filename="a.pdf", target_lang="DE"),
+        lambda: client.translate_document(SOURCE, io.BytesIO(), filename="a.txt", target_lang="JA"),
+    ):
+        try:
+            call()
+        except deepl.DeepLException as error:
+            refusals.append(f"{type(error).__name__}: {error}")
+    return {
+        "status": status.status.value,
+        "billed": status.billed_characters,
+        "text": text,
+        "html": written.getvalue().decode(),
+        "fetched": fetched.content.decode(),
+        "refusals": refusals,
+    }
+
+
 CLIENTS: list[Callable[[str], Any]] = [
     libretranslatepy,
     deep_translator_libre,
     deep_translator_deepl,
     deepl_sdk,
     openai_sdk,
+    deepl_documents,
 ]
 
 if __name__ == "__main__":

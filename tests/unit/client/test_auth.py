@@ -1,18 +1,43 @@
 """Tokens: their lines in the server's file, and when a client sends one."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve import TLS, AsyncClient, Client
-from seqserve.auth import Scope, TokenEntry, digest_of, metadata_of, new_token, token_of
+from seqserve.auth import Quota, Scope, TokenEntry, digest_of, metadata_of, new_token, token_of
 from seqserve.errors import OptionError
 
 from .fake_server import FakeServer
 
 DIGEST = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("shop characters/year=5", "quota: must be"),
+        ("shop characters/day=0", "quota: must be"),
+        ("shop characters/day=1e6", "quota: must be"),
+        ("shop tokens/day=5 tokens/day=6", "quota: is given twice"),
+        ("tokens/day=5", "name: must be"),
+    ],
+)
+def test_quota_that_is_wrong(words: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=f"^{reason}"):
+        TokenEntry.parse(f"{'0' * 64} generate {words}")
+
+
+def test_a_line_has_quotas() -> None:
+    line = f"{'0' * 64} generate shop characters/month=1000000 requests/day=5"
+    entry = TokenEntry.parse(line)
+    assert entry.quotas == (Quota("characters", "month", 1_000_000), Quota("requests", "day", 5))
+    assert str(entry) == line
+    with pytest.raises(OptionError, match="needs a name"):
+        replace(entry, name="")
 
 
 def test_tokens_are_long_and_never_the_same() -> None:
@@ -51,7 +76,7 @@ def test_the_order_of_scopes_does_not_matter() -> None:
         ("web", "64 hex digits"),
         (f"{DIGEST}0 generate", "64 hex digits"),
         (f"{DIGEST[:-1]}g generate", "64 hex digits"),
-        (f"{DIGEST} generate a b", "64 hex digits"),
+        (f"{DIGEST} generate a b", "^quota: must be"),
         (DIGEST, "^scope: is missing; there are generate, admin"),
         (f"{DIGEST} ,", "^scope: is missing"),
         (f"{DIGEST} everything web", "^scope: is unknown"),

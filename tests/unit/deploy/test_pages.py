@@ -17,6 +17,7 @@ from seqserve.options import flag_of
 from seqserve_gateway.command import GatewayOptions
 from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -167,6 +168,7 @@ def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
     metrics.show_calls_never_accepted(int)
+    metrics.calls.register(Usage())
     families = [*metrics.registry.collect(), *HttpMetrics().registry.collect()]
     known = {
         f"{family.name}_total" if family.type == "counter" else family.name

@@ -9,6 +9,7 @@ from tests.unit.gateway.translating import TranslatingServer, translating
 
 from seqserve.v1 import model_pb2
 
+HEADERS = {"authorization": "DeepL-Auth-Key key:fx"}
 TEXTS = {"text": ["a", "b"], "target_lang": "DE"}
 
 
@@ -203,10 +204,41 @@ async def test_languages_of_targets_have_regions_where_clients_need_them() -> No
     assert wrong.status_code == 400
 
 
-async def test_nothing_is_limited() -> None:
-    async with translating("en-de") as (client, _):
-        usage = (await client.get("/v2/usage")).json()
-    assert usage["character_count"] < usage["character_limit"]
+@pytest.mark.parametrize(
+    ("of_day", "of_month", "expected"),
+    [
+        ((), (), (0, 0)),
+        ((5, 0), (90, 0), (90, 0)),
+        ((5, 20), (90, 0), (5, 20)),
+        ((5, 20), (90, 100), (90, 100)),
+    ],
+)
+async def test_usage_is_that_of_the_period_with_a_quota(
+    of_day: tuple[int, ...], of_month: tuple[int, ...], expected: tuple[int, int]
+) -> None:
+    async with translating("en-de") as (client, server):
+        server.usages = [
+            model_pb2.Usage(period=period, characters=counts[0], max_characters=counts[1])
+            for period, counts in (("day", of_day), ("month", of_month))
+            if counts
+        ]
+        usage = (await client.get("/v2/usage", headers=HEADERS)).json()
+    count, limit = expected
+    assert usage["character_count"] == count
+    assert usage["character_limit"] == (limit or 10**12)
+    assert server.authorizations == ["Bearer key"]
+
+
+async def test_quota_that_is_used_up_has_its_own_status() -> None:
+    async with translating("en-de") as (client, server):
+        server.is_beyond_quota = True
+        answers = [
+            await client.post("/v2/translate", data={"text": "a", "target_lang": "DE"}),
+            await client.post("/translate", data={"q": "a", "source": "en", "target": "de"}),
+        ]
+    assert [answer.status_code for answer in answers] == [456, 429]
+    assert {answer.headers["retry-after"] for answer in answers} == {"3600"}
+    assert "quota" in answers[0].json()["message"]
 
 
 PRODUCTS = {

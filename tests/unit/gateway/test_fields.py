@@ -29,7 +29,7 @@ async def fields(body: bytes | str, content_type: str, query: str = "") -> Field
     upstream = Upstream(target="localhost:1")
     try:
         body = Body(Shared(1 << 30), "caller", data)
-        return fields_of(Call(Request(scope), body, upstream, "id", 1.0))
+        return fields_of(Call(Request(scope), body, upstream, "id", 1.0, {}))
     finally:
         await upstream.close()
 

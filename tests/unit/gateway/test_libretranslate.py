@@ -3,20 +3,15 @@
 import io
 import json
 import zipfile
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clock import Clock
 from tests.unit.gateway.translating import TranslatingServer, translating
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.admission import Bodies
-from seqserve_gateway.failure import Failure
-from seqserve_gateway.fields import File
-from seqserve_gateway.libretranslate import FORM, Downloads
+from seqserve_gateway.libretranslate import FORM
 
 ENGLISH = {"source": "en", "target": "de"}
 
@@ -223,39 +218,6 @@ async def test_service_describes_itself() -> None:
     ]
     assert settings["language"]["source"] == {"code": "de", "name": "German"}
     assert ".srt" in settings["supportedFilesFormat"]
-
-
-def test_file_is_there_until_it_is_old() -> None:
-    clock = Clock()
-    with closing(Downloads(kept_s=10.0, clock=clock)) as downloads:
-        key = downloads.add(File("a.txt", b"a"))
-        clock.now_s += 10.0
-        assert downloads.get(key).content == b"a"
-        clock.now_s += 0.1
-        with pytest.raises(Failure) as refused:
-            downloads.get(key)
-    assert refused.value.status == 404
-
-
-def test_oldest_file_makes_room_among_those_of_all_processes(tmp_path: Path) -> None:
-    with (
-        closing(Downloads(tmp_path, max_bytes=10)) as mine,
-        closing(Downloads(tmp_path, max_bytes=10)) as other,
-    ):
-        keys = [each.add(File(f"{n}", b"12345")) for n, each in enumerate((mine, other, mine))]
-        assert len(set(keys)) == 3
-        for each in (mine, other):
-            with pytest.raises(Failure):
-                each.get(keys[0])
-            assert [each.get(key).name for key in keys[1:]] == ["1", "2"]
-
-
-def test_file_for_which_the_system_has_no_room_is_refused(tmp_path: Path) -> None:
-    with closing(Downloads(tmp_path)) as downloads:
-        downloads._files.execute("PRAGMA max_page_count = 10")
-        with pytest.raises(Failure) as refused:
-            downloads.add(File("a.txt", b"a" * 100_000))
-    assert refused.value.status == 503
 
 
 async def test_text_with_a_target_lang_is_a_request_of_deeplx() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import httpx
-from google.protobuf import any_pb2
+from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
@@ -23,6 +23,9 @@ CONFIDENCE = 0.875
 """Of every language that is detected."""
 _NO_SCORER = generation_pb2.Failure(
     code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message="the model has no scorer.onnx"
+)
+_QUOTA_USED = generation_pb2.Failure(
+    code=grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], message="the quota of 5 tokens a day is used"
 )
 _NO_GLOSSARY = generation_pb2.Failure(
     code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
@@ -40,6 +43,8 @@ class TranslatingServer(FakeServer):
         has_tokens: Whether it refuses every token.
         glossaries: What it lists; each has one entry, ``a`` as ``b``.
         detecting: Makes each detection wait for others.
+        usages: What it says that its callers have used.
+        is_beyond_quota: Whether it refuses to translate for an hour.
         listings: How often it has listed its glossaries.
         detections: The requests to detect a language.
     """
@@ -52,10 +57,16 @@ class TranslatingServer(FakeServer):
         self.has_tokens = False
         self.glossaries: list[model_pb2.Glossary] = []
         self.detecting: threading.Barrier | None = None
+        self.usages: list[model_pb2.Usage] = []
+        self.is_beyond_quota = False
         self.listings = 0
         self.detections: list[generation_pb2.DetectLanguageRequest] = []
 
     def Generate(self, request: Any, context: Any) -> Any:
+        if self.is_beyond_quota:
+            info = error_details_pb2.ErrorInfo(reason="QUOTA_USED", domain="seqserve")
+            delay = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=3600))
+            _abort(context, _QUOTA_USED, info, delay)
         if failure := self._failure(request.options):
             _abort(context, failure)
         return super().Generate(request, context)
@@ -96,6 +107,10 @@ class TranslatingServer(FakeServer):
         self.listings += 1
         return model_pb2.ListGlossariesResponse(glossaries=self.glossaries)
 
+    def GetUsage(self, request: Any, context: Any) -> Any:
+        self._note_metadata(context)
+        return model_pb2.GetUsageResponse(usages=self.usages)
+
     def GetGlossary(self, request: Any, context: Any) -> Any:
         [found] = [each for each in self.glossaries if each.name == request.glossary]
         entries = [generation_pb2.Term(source="a", target="b")]
@@ -116,12 +131,12 @@ class TranslatingServer(FakeServer):
         return _NO_SCORER if options.return_alignment and not self.has_scorer else None
 
 
-def _abort(context: Any, failure: generation_pb2.Failure, info: Message | None = None) -> None:
+def _abort(context: Any, failure: generation_pb2.Failure, *infos: Message) -> None:
     status = status_pb2.Status(code=failure.code, message=failure.message)
     if failure.field:
         violation = error_details_pb2.BadRequest.FieldViolation(field=failure.field)
-        info = error_details_pb2.BadRequest(field_violations=[violation])
-    if info is not None:
+        infos = (error_details_pb2.BadRequest(field_violations=[violation]),)
+    for info in infos:
         detail = any_pb2.Any()
         detail.Pack(info)
         status.details.append(detail)

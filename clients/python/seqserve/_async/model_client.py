@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from seqserve import requests, responses
 from seqserve._async.calls import CallGroup, messages_of
 from seqserve._transport.connection import Method
-from seqserve.model import Glossary, LanguagePair, Model
+from seqserve.model import Glossary, LanguagePair, Model, Usage
 from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.v1 import model_pb2
 
@@ -113,6 +113,14 @@ class AsyncModelClient:
             name, source_language=source_language, target_language=target_language
         )
         return await self._unary(Method.GET_GLOSSARY, request, responses.glossary_of, timeout_s)
+
+    async def usage(self, *, timeout_s: float | None = None) -> list[Usage]:
+        """Tells what calls with the name of this client's token have used, this day and this month.
+
+        Empty if the server keeps no counts.
+        """
+        request = model_pb2.GetUsageRequest()
+        return await self._unary(Method.GET_USAGE, request, responses.usages_of, timeout_s)
 
     async def _unary(
         self,

@@ -11,8 +11,6 @@ One thread reads sources and one waits for answers, because each may be slow whi
 gRPC sends the requests.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from itertools import count

@@ -1,8 +1,6 @@
 # Generated from seqserve/_async/client.py by `make clients`; do not edit.
 """The blocking client: a call returns when its answer has arrived."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing

@@ -1,8 +1,6 @@
 # Generated from seqserve/_async/model_client.py by `make clients`; do not edit.
 """The calls of ModelService, and how any unary call is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
@@ -12,7 +10,7 @@ from google.protobuf.message import Message
 from seqserve import requests, responses
 from seqserve._sync.calls import CallGroup, messages_of
 from seqserve._transport.connection import Method
-from seqserve.model import Glossary, LanguagePair, Model
+from seqserve.model import Glossary, LanguagePair, Model, Usage
 from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.v1 import model_pb2
 
@@ -114,6 +112,14 @@ class ModelClient:
             name, source_language=source_language, target_language=target_language
         )
         return self._unary(Method.GET_GLOSSARY, request, responses.glossary_of, timeout_s)
+
+    def usage(self, *, timeout_s: float | None = None) -> list[Usage]:
+        """Tells what calls with the name of this client's token have used, this day and this month.
+
+        Empty if the server keeps no counts.
+        """
+        request = model_pb2.GetUsageRequest()
+        return self._unary(Method.GET_USAGE, request, responses.usages_of, timeout_s)
 
     def _unary(
         self,

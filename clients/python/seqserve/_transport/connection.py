@@ -46,6 +46,7 @@ class Method(Enum):
     SET_TRAFFIC = "SetTraffic"
     LIST_GLOSSARIES = "ListGlossaries"
     GET_GLOSSARY = "GetGlossary"
+    GET_USAGE = "GetUsage"
 
 
 # Channels with equal options share their connections otherwise.

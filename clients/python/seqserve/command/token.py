@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve.auth import Scope, TokenEntry, digest_of, new_token
+from seqserve.auth import Quota, Scope, TokenEntry, digest_of, new_token
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 
@@ -17,6 +17,7 @@ token, add a line for a new token, distribute that, then delete the old line.
 examples:
   seqserve token --name web
   umask 077; seqserve token --name web --tokens tokens > web.token
+  seqserve token --name shop --quota characters/month=1000000 --quota requests/day=5000
   seqserve token --name operator --scope generate --scope admin"""
 
 _NOTE = "# For the file of `seqserve serve --tokens`; the token itself is shown only now."
@@ -31,6 +32,12 @@ class TokenOptions:
         [Scope.GENERATE],
         help="What it allows: generate to call models, admin to change what is served. By default"
         " generate.",
+    )
+    quota: list[str] = option(
+        [],
+        help="What calls with tokens of its name may use in a day or a month of UTC, as"
+        " characters/month=1000000; also requests and tokens. By default all.",
+        metavar="KIND/PERIOD=NUMBER",
     )
     tokens: Path | None = option(
         None, help="File of the server's tokens to add the line to; created if missing."
@@ -48,7 +55,8 @@ def main(argv: list[str]) -> int:
     )
     token = new_token()
     scopes = frozenset(options.scope)
-    entry = TokenEntry(digest=digest_of(token), scopes=scopes, name=options.name)
+    quotas = tuple(map(Quota.parse, options.quota))
+    entry = TokenEntry(digest=digest_of(token), scopes=scopes, name=options.name, quotas=quotas)
     if options.tokens is None:
         print(token, flush=True)
         print(f"{_NOTE}\n{entry}", file=sys.stderr)

@@ -141,6 +141,38 @@ class GetGlossaryResponse(_message.Message):
     entries: _containers.RepeatedCompositeFieldContainer[_generation_pb2.Term]
     def __init__(self, glossary: _Optional[_Union[Glossary, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[_generation_pb2.Term, _Mapping]]] = ...) -> None: ...
 
+class GetUsageRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetUsageResponse(_message.Message):
+    __slots__ = ("name", "usages")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USAGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    usages: _containers.RepeatedCompositeFieldContainer[Usage]
+    def __init__(self, name: _Optional[str] = ..., usages: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("period", "ends_s", "requests", "characters", "tokens", "max_requests", "max_characters", "max_tokens")
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ENDS_S_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    period: str
+    ends_s: int
+    requests: int
+    characters: int
+    tokens: int
+    max_requests: int
+    max_characters: int
+    max_tokens: int
+    def __init__(self, period: _Optional[str] = ..., ends_s: _Optional[int] = ..., requests: _Optional[int] = ..., characters: _Optional[int] = ..., tokens: _Optional[int] = ..., max_requests: _Optional[int] = ..., max_characters: _Optional[int] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+
 class Glossary(_message.Message):
     __slots__ = ("name", "source_language", "target_language", "entry_count", "modified_s", "fault")
     NAME_FIELD_NUMBER: _ClassVar[int]

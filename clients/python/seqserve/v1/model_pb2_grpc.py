@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Lists, loads and unloads the models of a server, and lists its glossaries.
+    """Lists, loads and unloads the models of a server, lists its glossaries, and tells callers what they
+    have used.
     """
 
     def __init__(self, channel):
@@ -70,10 +71,16 @@ class ModelServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryResponse.FromString,
                 _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/seqserve.v1.ModelService/GetUsage',
+                request_serializer=seqserve_dot_v1_dot_model__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_model__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer(object):
-    """Lists, loads and unloads the models of a server, and lists its glossaries.
+    """Lists, loads and unloads the models of a server, lists its glossaries, and tells callers what they
+    have used.
     """
 
     def ListModels(self, request, context):
@@ -126,6 +133,13 @@ class ModelServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetUsage(self, request, context):
+        """Tells what callers with the name of the caller's token have used, and what they may use.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ModelServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -164,6 +178,11 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     request_deserializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_model__pb2.GetGlossaryResponse.SerializeToString,
             ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=seqserve_dot_v1_dot_model__pb2.GetUsageRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_model__pb2.GetUsageResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'seqserve.v1.ModelService', rpc_method_handlers)
@@ -173,7 +192,8 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Lists, loads and unloads the models of a server, and lists its glossaries.
+    """Lists, loads and unloads the models of a server, lists its glossaries, and tells callers what they
+    have used.
     """
 
     @staticmethod
@@ -355,6 +375,33 @@ class ModelService(object):
             '/seqserve.v1.ModelService/GetGlossary',
             seqserve_dot_v1_dot_model__pb2.GetGlossaryRequest.SerializeToString,
             seqserve_dot_v1_dot_model__pb2.GetGlossaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.ModelService/GetUsage',
+            seqserve_dot_v1_dot_model__pb2.GetUsageRequest.SerializeToString,
+            seqserve_dot_v1_dot_model__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,7 +31,8 @@ from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
 from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
-from seqserve_server.front.security.tokens import AUTH_NAME
+from seqserve_server.front.security.tokens import CALLER
+from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
@@ -75,14 +76,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         caller_metadata: str = "",
         caller_share: float = 0.5,
         max_answer_bytes: int = 256_000_000,
+        usage: Usage | None = None,
     ) -> None:
         """Starts without calls.
 
         ``caller_metadata`` is the metadata key that names the client, and ``caller_share`` the
         share of the memory for answers that one client may have.
         """
-        self._metrics = metrics
-        self._tracing = tracing
+        self._metrics, self._tracing, self._usage = metrics, tracing, usage
         self._caller_metadata = caller_metadata
         texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
         answers = FairMemory(max_answer_bytes, caller_share)
@@ -155,17 +156,22 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
+        token = CALLER.get()
+        named: dict[str, Any] = {"auth_name": token.name} if token else {}
+        if token is not None and self._usage is not None:
+            named["count_use"] = partial(self._usage.add, token.name)
+            named["quota_error"] = partial(self._usage.refusal, token)
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
             peer=PEER.get() or self.peer_of(context),
             connection=context.peer(),
-            auth_name=AUTH_NAME.get(),
             trace=trace_of(metadata) if self._tracing else None,
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
             reservations=wire.held(),
+            **named,
         )
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 

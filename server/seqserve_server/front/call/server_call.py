@@ -43,6 +43,10 @@ class ServerCall(CallRecord):
     """Returns the time left until the deadline, in seconds; None if the call has none."""
     count_refusal: Callable[[str, Exception], None] = lambda model, error: None
     """Counts a request that ended with an error, in the metrics."""
+    count_use: Callable[[int, int], None] = lambda characters, tokens: None
+    """Counts the characters and tokens of a source that was answered, if callers have tokens."""
+    quota_error: Callable[[], ServiceError | None] = lambda: None
+    """Returns the error if a quota of the caller's token is used up."""
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     resources: ServerResources = field(default_factory=ServerResources)

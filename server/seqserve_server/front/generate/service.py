@@ -32,7 +32,11 @@ _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 def _of_one_model(answer_by: Callable[..., Awaitable[Any]]) -> Any:
     async def method(self: GenerationServicer, request: Any, call: ServerCall) -> Any:
-        return await answer_by(await single_model(request, self._directory, call), request, call)
+        model = await single_model(request, self._directory, call)
+        answered = await answer_by(model, request, call)
+        source = getattr(request, "source", "") or getattr(request, "text", "")
+        call.count_use(len(source), int(call.facts.get("source_tokens", 0)))
+        return answered
 
     return method
 
@@ -49,7 +53,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every hypothesis is finished."""
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
-        return call.record_single(await answer(job, job.sources[0]))
+        response = call.record_single(await answer(job, job.sources[0]))
+        call.count_use(len(request.source), _tokens_of(response))
+        return response
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, call: ServerCall
@@ -63,6 +69,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     yield generation_pb2.GenerateStreamResponse(piece=each)
                 else:
                     result = call.record_single(each)
+                    call.count_use(len(request.source), _tokens_of(result))
                     yield generation_pb2.GenerateStreamResponse(result=result)
 
     async def GenerateBatch(
@@ -75,8 +82,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         in_order = Window(route.slots).in_order(job.sources, partial(answer, job))
         async with aclosing(in_order):
             async for each in in_order:
+                source = request.sources[len(outcomes)]
                 try:
                     response = each.result()
+                    call.count_use(len(source), _tokens_of(response))
                     # Not copied into an outcome first.
                     data = encoded_list(_RESPONSE, [response.SerializeToString()])
                 except ServiceError as error:
@@ -101,9 +110,13 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             # A refused request keeps its place among the few, so the caller is not read from:
             # back-pressure is the right effect of a full queue. After a failure the caller would
             # only send the request again.
+            if error := call.quota_error():
+                raise error
             route = await resolve(request, self._directory, request_call, is_bulk=True)
             job = await read(request, route, request_call, window)
-            return await answer(job, job.sources[0])
+            response = await answer(job, job.sources[0])
+            call.count_use(len(request.source), _tokens_of(response))
+            return response
 
         bulk = Bulk(call, respond, slots, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
@@ -129,6 +142,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return generation_pb2.DetectLanguageResponse(
             languages=[each for each in detected if each.confidence >= _MIN_CONFIDENCE]
         )
+
+
+def _tokens_of(response: generation_pb2.GenerateResponse) -> int:
+    return response.source_tokens + response.generated_tokens
 
 
 def encoded_list(field: int, items: Sequence[bytes]) -> bytes:

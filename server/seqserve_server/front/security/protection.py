@@ -21,6 +21,7 @@ from seqserve.tls import read_authorities, read_pair
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.reloading import Reload, Reloaded
 from seqserve_server.front.security.tokens import Tokens
+from seqserve_server.front.security.usage import Usage
 from seqserve_server.process import logs
 
 _CERTIFICATE, _KEY, _CLIENT_CA = map(flag_of, ("tls_certificate", "tls_key", "tls_client_ca"))
@@ -34,6 +35,8 @@ class Security:
     """None if connections are not encrypted."""
     tokens: Tokens | None = None
     """None if clients need no token."""
+    usage: Usage | None = None
+    """What the names of the tokens use, in the file of the option; None without one."""
 
     def reloads(self) -> dict[str, Reload]:
         """Returns the last reload of the files, by the option that names them."""
@@ -50,11 +53,15 @@ def security_of(options: ServeOptions) -> Security:
 
     With ``--insecure`` it only warns.
     """
+    if options.usage is not None and options.tokens is None:
+        raise OptionError("--usage: needs --tokens, whose names are counted")
+    has_usage = options.usage is not None
     security = Security(
         certificates=certificates_of(
             options.tls_certificate, options.tls_key, options.tls_client_ca
         ),
-        tokens=None if options.tokens is None else Tokens(options.tokens),
+        tokens=None if options.tokens is None else Tokens(options.tokens, has_usage=has_usage),
+        usage=None if options.usage is None else Usage(options.usage),
     )
     missing = _missing(security)
     if missing and not is_loopback(options.host):

@@ -16,14 +16,15 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
 from seqserve_server.front.security.reloading import Reload, Reloaded
+from seqserve_server.front.security.usage import Usage
 
 _OPTION = flag_of("tokens")
 _MAX_FILE_BYTES = 1 << 20
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
-AUTH_NAME: ContextVar[str] = ContextVar("auth_name", default="")
-"""Name of the token of the call that arrives; the next interceptor notes it in the call."""
+CALLER: ContextVar[TokenEntry | None] = ContextVar("caller", default=None)
+"""The token of the call that arrives; the next interceptor notes it in the call."""
 
 SCOPES: dict[str, Scope | None] = {
     # Probes and load balancers have no token; they learn which models are up, and no more.
@@ -41,20 +42,30 @@ SCOPES: dict[str, Scope | None] = {
     "/seqserve.v1.ModelService/GetModel": Scope.GENERATE,
     "/seqserve.v1.ModelService/ListGlossaries": Scope.GENERATE,
     "/seqserve.v1.ModelService/GetGlossary": Scope.GENERATE,
+    "/seqserve.v1.ModelService/GetUsage": Scope.GENERATE,
     "/seqserve.v1.ModelService/LoadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
 }
 """The scope of a method; a row of a service is for all its methods without a row. A method without
 either needs the admin scope."""
+_LIMITED = (
+    "/seqserve.v1.GenerationService/",
+    "/inference.GRPCInferenceService/ModelInfer",
+    "/inference.GRPCInferenceService/ModelStreamInfer",
+)
+"""What a token calls no more when a quota is used up."""
 
 
 class Tokens:
     """The current entries of the file; if the file is broken, the last valid ones."""
 
-    def __init__(self, path: Path) -> None:
-        """Reads the file; raises OptionError if it is unreadable or a line is malformed."""
-        self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
+    def __init__(self, path: Path, *, has_usage: bool = True) -> None:
+        """Reads the file; raises OptionError if it is unreadable or a line is malformed.
+
+        Quotas need a file of usage.
+        """
+        self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path, has_usage))
 
     @property
     def last_reload(self) -> Reload:
@@ -73,7 +84,7 @@ class Tokens:
         return match
 
 
-def _read(path: Path) -> tuple[TokenEntry, ...]:
+def _read(path: Path, has_usage: bool) -> tuple[TokenEntry, ...]:
     entries: dict[bytes, TokenEntry] = {}
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip() or line.startswith("#"):
@@ -84,6 +95,9 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
             raise OptionError(f"{_OPTION}: {path}, line {number}: {error}") from None
         if entry.digest in entries:
             raise OptionError(f"{_OPTION}: {path}, line {number}: the hash is a duplicate")
+        if entry.quotas and not has_usage:
+            reason = f"a quota needs {flag_of('usage')}, the file that keeps what is used"
+            raise OptionError(f"{_OPTION}: {path}, line {number}: {reason}")
         entries[entry.digest] = entry
     if not entries:
         raise OptionError(f"{_OPTION}: {path} holds no token; `seqserve token` makes one")
@@ -118,10 +132,11 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
     Runs before :class:`CallInterceptor`, so that no request of a refused call is read.
     """
 
-    def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
+    def __init__(
+        self, tokens: Tokens, usage: Usage, refusing: Callable[[str, ServiceError], Handler]
+    ) -> None:
         """Checks tokens; ``refusing`` makes a handler that ends a method's calls with an error."""
-        self._tokens = tokens
-        self._refusing = refusing
+        self._tokens, self._usage, self._refusing = tokens, usage, refusing
 
     async def intercept_service(
         self,
@@ -142,5 +157,7 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
         entry = self._tokens.find(token_of(details.invocation_metadata or ()))
         if entry is None:
             return Unauthenticated()
-        AUTH_NAME.set(entry.name)
-        return None if scope in entry.scopes else PermissionDenied(scope.value)
+        CALLER.set(entry)
+        if scope not in entry.scopes:
+            return PermissionDenied(scope.value)
+        return self._usage.refusal(entry) if method.startswith(_LIMITED) else None

@@ -11,14 +11,15 @@ from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.overload.memory import AnswerSize
+from seqserve_server.front.security.tokens import CALLER
+from seqserve_server.front.security.usage import Usage
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
-    def __init__(self, rollout: Versions, glossaries: Glossaries) -> None:
-        self._rollout = rollout
-        self._glossaries = glossaries
+    def __init__(self, rollout: Versions, glossaries: Glossaries, usage: Usage) -> None:
+        self._rollout, self._glossaries, self._usage = rollout, glossaries, usage
         self._repository = rollout.repository
 
     async def ListModels(
@@ -76,6 +77,19 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         described = _glossary(glossary, self._glossaries.faults[glossary])
         await call.reserve(AnswerSize({"glossary": glossary.num_bytes}), request)
         return pb.GetGlossaryResponse(glossary=described, entries=glossary.entries)
+
+    async def GetUsage(self, request: pb.GetUsageRequest, call: ServerCall) -> pb.GetUsageResponse:
+        """Tells what calls with the name of the caller's token have used."""
+        response, token = pb.GetUsageResponse(name=call.auth_name), CALLER.get()
+        quotas = token.quotas if token else ()
+        for period in self._usage.periods(call.auth_name) if token else ():
+            own = [quota for quota in quotas if quota.period == period.name]
+            limits = {f"max_{quota.kind}": quota.limit for quota in own}
+            ends_s = int(period.ends.timestamp())
+            response.usages.add(
+                period=period.name, ends_s=ends_s, **period.used._asdict(), **limits
+            )
+        return response
 
     async def _described(self, entry: Entry) -> pb.Model:
         if entry.model is not None:

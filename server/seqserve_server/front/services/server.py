@@ -30,6 +30,7 @@ from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission, MessageMemory
 from seqserve_server.front.security.protection import Certificates, Security
 from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
+from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.services.reflection import add_reflection
@@ -67,9 +68,13 @@ class Server:
         self._rollout = rollout
         self._repository = rollout.repository
         self._tracing = tracing
+        security = security or Security()
+        self._usage = security.usage or Usage()
+        metrics.calls.register(self._usage)
         self._interceptor = interceptor = CallInterceptor(
             metrics,
             tracing,
+            usage=self._usage,
             caller_metadata=options.caller_metadata,
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
@@ -81,7 +86,6 @@ class Server:
         self._detector = LanguageDetector()
         self._glossaries = glossaries or Glossaries()
         self._watch_interval_s = options.watch_interval_s
-        security = security or Security()
         self._server = new_server(
             admission, self._interceptors(security.tokens), connection_arguments(options)
         )
@@ -99,6 +103,7 @@ class Server:
         """Starts the engines, then answers calls."""
         await self._rollout.start()
         self._watching = asyncio.create_task(self._glossaries.watch(self._watch_interval_s))
+        self._usage.start()
         self._rollout.on_change = self._on_change
         await self._publish_health()
         await self._server.start()
@@ -139,6 +144,7 @@ class Server:
             error = Draining("the server shut down while the call ran; call another one")
             self._interceptor.end_all(error)
         await self._server.stop(_FLUSH_S)
+        await self._usage.stop()
         await self._rollout.stop()
         await self._detector.close()
         if self._tracing is not None:
@@ -148,13 +154,14 @@ class Server:
     def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
         if tokens is None:
             return [self._interceptor]
-        return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
+        refusing = self._interceptor.refusing
+        return [AuthorizationInterceptor(tokens, self._usage, refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
         directory = Directory(self._repository, self._detector, self._glossaries)
         generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
-        models = ModelServicer(self._rollout, self._glossaries)
+        models = ModelServicer(self._rollout, self._glossaries, self._usage)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
         inference = InferenceServicer(self._rollout, metrics, directory, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)

@@ -178,6 +178,7 @@ OUTCOMES: dict[type[errors.ServiceError], Outcome] = {
     errors.Draining: Outcome(StatusCode.UNAVAILABLE, "DRAINING", "draining", is_fault=True),
     errors.Unauthenticated: Outcome(StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
     errors.PermissionDenied: Outcome(StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),
+    errors.QuotaUsed: Outcome(StatusCode.RESOURCE_EXHAUSTED, "QUOTA_USED", "quota"),
     errors.EngineFault: FAULT,
 }
 
@@ -237,7 +238,7 @@ def _field(error: BaseException) -> str:
 
 
 def _retry_after_s(error: BaseException) -> float | None:
-    if isinstance(error, QueueFull):
+    if isinstance(error, QueueFull | errors.QuotaUsed):
         return error.retry_after_s
     return _UNAVAILABLE_RETRY_S if isinstance(error, ModelUnavailable | Draining) else None
 

@@ -25,7 +25,7 @@ from seqserve_server.front.call.server_call import ServerCall, Unreadable
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.job import Job
-from seqserve_server.front.generate.records import GenerateRequest
+from seqserve_server.front.generate.records import GenerateRequest, Source
 from seqserve_server.front.generate.route import Directory, route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.services.open_inference.model_control import (
@@ -152,8 +152,7 @@ class InferenceServicer(ModelControlServicer):
         responses = await _all(job)
         # The tokens of a lone text are noted already, and count with its answer.
         call.facts.clear()
-        for response in responses:
-            call.record_one_of_many(response)
+        _record(job, responses, call)
         return inference.response(responses)
 
     async def ModelStreamInfer(
@@ -182,11 +181,12 @@ class InferenceServicer(ModelControlServicer):
     ) -> AsyncGenerator[StreamResponse, None]:
         request_call = call.child()
         try:
+            if refusal := call.quota_error():
+                raise refusal
             inference, job = await self._read(request, request_call)
             if not inference.is_streamed:
                 responses = await _all(job)
-                for response in responses:
-                    call.record_one_of_many(response)
+                _record(job, responses, call)
                 yield _message(inference.response(responses), is_last=True)
                 return
             async with aclosing(streamed(job, job.sources[0])) as pieces:
@@ -194,7 +194,7 @@ class InferenceServicer(ModelControlServicer):
                     if isinstance(each, generation_pb2.Piece):
                         yield _message(inference.piece(each.text), is_last=False)
                     else:
-                        call.record_one_of_many(each)
+                        _record(job, [each], call)
                         yield _message(inference.end(each.hypotheses[0]), is_last=True)
         except ServiceError as error:
             failed = _message(Response(id=request.id), is_last=True)
@@ -204,6 +204,16 @@ class InferenceServicer(ModelControlServicer):
             call.adopt_model(request_call)
             request_call.release_models()
             request_call.release_memory()
+
+
+def _record(
+    job: Job, responses: Sequence[generation_pb2.GenerateResponse], call: ServerCall
+) -> None:
+    for source, response in zip(job.sources, responses, strict=True):
+        call.record_one_of_many(response)
+        if isinstance(source, Source):
+            tokens = response.source_tokens + response.generated_tokens
+            call.count_use(len(source.text), tokens)
 
 
 async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:

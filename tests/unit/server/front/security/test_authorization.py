@@ -27,6 +27,7 @@ from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tokens import SCOPES, AuthorizationInterceptor, Tokens, scope_of
+from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.telemetry.metrics import Metrics
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
@@ -185,7 +186,7 @@ def handlers(reached: list[str]) -> grpc.GenericRpcHandler:
 @pytest_asyncio.fixture
 async def door(tokens: Path) -> AsyncIterator[Door]:
     calls = CallInterceptor(Metrics())
-    gate = AuthorizationInterceptor(Tokens(tokens), calls.refusing)
+    gate = AuthorizationInterceptor(Tokens(tokens), Usage(), calls.refusing)
     server = grpc.aio.server(interceptors=[gate, calls])
     reached: list[str] = []
     server.add_generic_rpc_handlers((handlers(reached),))

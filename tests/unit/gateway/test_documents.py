@@ -1,0 +1,290 @@
+"""Files that are translated after the answer, and kept until they are fetched."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from tests.clock import Clock
+from tests.unit.gateway.translating import TranslatingServer
+from tests.unit.gateway.without_socket import client_of, gateway_of
+
+from seqserve_gateway.app import app_of
+from seqserve_gateway.deepl import FORM
+from seqserve_gateway.documents import Documents
+from seqserve_gateway.endpoint import Gateway
+from seqserve_gateway.failure import Failure
+from seqserve_gateway.fields import File
+
+ENGLISH = {"source_lang": "EN", "target_lang": "DE"}
+FILM = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
+
+
+@dataclass
+class Desk:
+    """A gateway; its answers are read before their requests have ended."""
+
+    server: TranslatingServer
+    gateway: Gateway
+    app: Starlette
+    client: httpx.AsyncClient
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def upload(
+        self, content: bytes, name: str = "a.txt", fields: dict[str, str] | None = None
+    ) -> httpx.Response:
+        request = self.client.build_request(
+            "POST", "/v2/document", data=fields or ENGLISH, files={"file": (name, content)}
+        )
+        body, messages = request.read(), []
+        is_answered, sent = asyncio.Event(), [b""]
+
+        async def receive() -> dict[str, Any]:
+            if sent:
+                sent.clear()
+                return {"type": "http.request", "body": body, "more_body": False}
+            # As uvicorn does once the answer is complete.
+            await is_answered.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                is_answered.set()
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v2/document",
+            "query_string": b"",
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "client": ("127.0.0.1", 1),
+        }
+        self.tasks.append(asyncio.create_task(self.app(scope, receive, send)))
+        await is_answered.wait()
+        begin, *parts = messages
+        content = b"".join(part["body"] for part in parts)
+        return httpx.Response(begin["status"], headers=begin["headers"], content=content)
+
+    async def ended(self) -> None:
+        await asyncio.gather(*self.tasks)
+
+    async def status(self, handle: dict[str, str]) -> dict[str, Any]:
+        path = f"/v2/document/{handle['document_id']}"
+        answer = await self.client.post(path, json={"document_key": handle["document_key"]})
+        assert answer.status_code == 200
+        facts: dict[str, Any] = answer.json()
+        return facts
+
+    async def result(self, handle: dict[str, str], **wrong: str) -> httpx.Response:
+        handle = handle | wrong
+        path = f"/v2/document/{handle['document_id']}/result"
+        return await self.client.post(path, json={"document_key": handle["document_key"]})
+
+    async def until(self, state: str, handle: dict[str, str]) -> None:
+        while (await self.status(handle))["status"] != state:
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def opened_desk() -> AsyncIterator[Desk]:
+    server = TranslatingServer("en-de")
+    try:
+        gateway = gateway_of(server)
+        app = app_of(gateway, [FORM])
+        async with client_of(app) as client:
+            yield Desk(server, gateway, app, client)
+    finally:
+        server.stop()
+
+
+async def test_document_is_translated_after_the_answer_and_fetched_once() -> None:
+    async with opened_desk() as desk:
+        answer = await desk.upload(FILM, "my film.srt")
+        handle = answer.json()
+        await desk.ended()
+        status = await desk.status(handle)
+        results = [await desk.result(handle) for _ in range(2)]
+    assert status == {
+        "document_id": handle["document_id"],
+        "status": "done",
+        "billed_characters": len("good morning"),
+    }
+    assert results[0].content == FILM.replace(b"good morning", b"GOOD MORNING")
+    assert "my%20film_DE.srt" in results[0].headers["content-disposition"]
+    assert '"translated": 1' in results[0].headers["x-translation-report"]
+    assert results[1].status_code == 404
+
+
+async def test_document_under_way_has_a_place_and_cannot_be_fetched() -> None:
+    async with opened_desk() as desk:
+        handle = (await desk.upload(b"hang on")).json()
+        await desk.until("translating", handle)
+        assert desk.gateway.admission.in_progress == 1
+        early = await desk.result(handle)
+        desk.server.cancelled.set()
+        await desk.ended()
+        assert (await desk.result(handle)).content == b"HANG ON"
+    assert (early.status_code, early.headers["retry-after"]) == (503, "1")
+    metrics = desk.gateway.metrics.text().decode()
+    counted = 'seqserve_http_requests_total{code="OK",form="deepl",path="/v2/document"} 1.0'
+    assert counted in metrics
+
+
+async def test_drain_ends_a_document_and_its_calls() -> None:
+    async with opened_desk() as desk:
+        handle = (await desk.upload(b"hang on")).json()
+        await desk.until("translating", handle)
+        desk.gateway.admission.close()
+        await desk.ended()
+        assert desk.gateway.admission.in_progress == 0
+        facts = desk.app.state.documents.status(handle["document_id"], handle["document_key"])
+    assert facts["status"] == "error"
+    assert "send it again" in facts["error_message"]
+    assert 'code="UNAVAILABLE",form="deepl",path="/v2/document"' in (
+        desk.gateway.metrics.text().decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "target", "reason"),
+    [
+        (b"fail INTERNAL", "a.txt", "DE", "internal, says the fake"),
+        (b"good", "a.txt", "JA", "target_lang: no model knows 'ja'"),
+        (b"PK no", "a.docx", "DE", "file: "),
+    ],
+)
+async def test_status_tells_why_a_document_is_not_translated(
+    content: bytes, name: str, target: str, reason: str
+) -> None:
+    async with opened_desk() as desk:
+        handle = (await desk.upload(content, name, {**ENGLISH, "target_lang": target})).json()
+        await desk.ended()
+        status = await desk.status(handle)
+        result = await desk.result(handle)
+    assert status["status"] == "error"
+    assert reason in status["error_message"]
+    assert result.status_code == 404
+    assert status["error_message"] in result.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "field"),
+    [
+        ({}, "a.pdf", "file"),
+        ({"filename": "a.pdf"}, "a.txt", "file"),
+        ({"output_format": "docx"}, "a.txt", "output_format"),
+        ({"formality": "loud"}, "a.txt", "formality"),
+        ({"glossary_id": "none.en-de"}, "a.txt", "glossary_id"),
+        ({"target_lang": ""}, "a.txt", "target_lang"),
+    ],
+)
+async def test_wrong_field_is_refused_at_once(
+    fields: dict[str, str], name: str, field: str
+) -> None:
+    async with opened_desk() as desk:
+        answer = await desk.upload(b"good", name, ENGLISH | fields)
+    assert answer.status_code in (400, 404)
+    assert answer.json()["message"].startswith(f"{field}: ")
+    assert not desk.server.requests
+
+
+async def test_status_tells_that_a_quota_is_used_up() -> None:
+    async with opened_desk() as desk:
+        desk.server.is_beyond_quota = True
+        handle = (await desk.upload(b"good")).json()
+        await desk.ended()
+        status = await desk.status(handle)
+    assert "the quota of" in status["error_message"]
+
+
+async def test_unknown_token_is_refused_at_once() -> None:
+    async with opened_desk() as desk:
+        desk.server.has_tokens = True
+        answer = await desk.upload(b"good")
+    assert answer.status_code == 403
+
+
+async def test_only_the_key_of_a_document_opens_it() -> None:
+    async with opened_desk() as desk:
+        handle = (await desk.upload(b"good")).json()
+        await desk.ended()
+        other = (await desk.upload(b"good")).json()
+        await desk.ended()
+        wrong = [
+            await desk.result(handle, document_key=other["document_key"]),
+            await desk.result(handle, document_key=""),
+            await desk.result(handle, document_id="0"),
+            await desk.client.get(f"/download_file/{handle['document_id']}/a.txt"),
+        ]
+        path = f"/v2/document/{handle['document_id']}"
+        missing = await desk.client.get(path)
+        params = {"document_key": handle["document_key"]}
+        asked = await desk.client.get(path, params=params)
+    assert [each.status_code for each in wrong] == [404] * 4
+    assert missing.status_code == 400
+    assert asked.json()["status"] == "done"
+
+
+async def test_a_caller_may_have_some_documents_wait() -> None:
+    async with opened_desk() as desk:
+        answers = [await desk.upload(b"hang on") for _ in range(20)]
+        states = [await desk.status(answer.json()) for answer in answers[:19]]
+        desk.server.cancelled.set()
+        await desk.ended()
+    assert [each.status_code for each in answers] == [200] * 19 + [429]
+    assert [each["status"] for each in states].count("queued") == 16
+
+
+async def test_other_processes_know_a_document_and_the_time_it_takes(tmp_path: Path) -> None:
+    clock = Clock()
+    with (
+        closing(Documents(tmp_path, clock=clock)) as mine,
+        closing(Documents(tmp_path, clock=clock)) as other,
+    ):
+        own: dict[str, Any] = {"key": "k", "size": 100, "until_s": clock.now_s + 60.0}
+        mine._added("a", state="done", took_s=10.0, **own)
+        mine._added("b", state="translating", begun_s=clock.now_s - 4.0, **own)
+        assert other.status("b", "k")["seconds_remaining"] == 6
+        clock.now_s += 61.0
+        lost = other.status("b", "k")
+    assert lost["status"] == "error"
+    assert "send it again" in lost["error_message"]
+
+
+def test_file_is_there_until_it_is_old() -> None:
+    clock = Clock()
+    with closing(Documents(kept_s=10.0, clock=clock)) as documents:
+        key = documents.add(File("a.txt", b"a"))
+        clock.now_s += 10.0
+        assert documents.get(key).content == b"a"
+        clock.now_s += 0.1
+        with pytest.raises(Failure) as refused:
+            documents.get(key)
+    assert refused.value.status == 404
+
+
+def test_oldest_file_makes_room_among_those_of_all_processes(tmp_path: Path) -> None:
+    with (
+        closing(Documents(tmp_path, max_bytes=2 * 1005)) as mine,
+        closing(Documents(tmp_path, max_bytes=2 * 1005)) as other,
+    ):
+        keys = [each.add(File(f"{n}", b"12345")) for n, each in enumerate((mine, other, mine))]
+        assert len(set(keys)) == 3
+        for each in (mine, other):
+            with pytest.raises(Failure):
+                each.get(keys[0])
+            assert [each.get(key).name for key in keys[1:]] == ["1", "2"]
+
+
+def test_file_for_which_the_system_has_no_room_is_refused(tmp_path: Path) -> None:
+    with closing(Documents(tmp_path)) as documents:
+        documents._rows.execute("PRAGMA max_page_count = 10")
+        with pytest.raises(Failure) as refused:
+            documents.add(File("a.txt", b"a" * 100_000))
+    assert refused.value.status == 503
