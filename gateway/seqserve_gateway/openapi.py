@@ -14,9 +14,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from seqserve import __version__
-from seqserve.metadata import REQUEST_ID, REQUEST_ID_PATTERN
+from seqserve.metadata import REQUEST_ID_PATTERN
 from seqserve_gateway import PAGE, RESOURCES
-from seqserve_gateway.call import TIMEOUT_HEADER
 from seqserve_gateway.endpoint import Form
 
 _CLIENTS = {
@@ -39,31 +38,21 @@ def document_of(forms: Sequence[Form], max_timeout_s: float) -> dict[str, Any]:
     """Joins the descriptions of forms to one document of OpenAPI."""
     document: dict[str, Any] = json.loads((RESOURCES / "openapi.json").read_text("utf-8"))
     document["info"]["version"] = __version__
-    headers = [
-        {
-            "name": TIMEOUT_HEADER,
-            "in": "header",
-            "description": "Seconds that the request may take.",
-            "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": max_timeout_s},
-        },
-        {
-            "name": REQUEST_ID,
-            "in": "header",
-            "description": "Id of the request, in the answer and in the server's log.",
-            "schema": {"type": "string", "pattern": f"^{REQUEST_ID_PATTERN}$"},
-        },
-    ]
+    headers = document["components"]["parameters"]
+    headers["Timeout"]["schema"]["maximum"] = max_timeout_s
+    headers["RequestId"]["schema"]["pattern"] = f"^{REQUEST_ID_PATTERN}$"
     paths = document["paths"] = {}
     for form in forms:
         document["components"]["schemas"] |= form.openapi.get("components", {}).get("schemas", {})
         for path, verbs in form.openapi.get("paths", {}).items():
-            paths[path] = {verb: _completed(each, headers) for verb, each in verbs.items()}
+            paths[path] = {verb: _completed(each) for verb, each in verbs.items()}
     return document
 
 
-def _completed(operation: dict[str, Any], headers: list[dict[str, Any]]) -> dict[str, Any]:
+def _completed(operation: dict[str, Any]) -> dict[str, Any]:
     # A form that writes errors in another shape has described it.
     responses = {"default": {"$ref": "#/components/responses/Problem"}} | operation["responses"]
+    headers = [{"$ref": f"#/components/parameters/{name}"} for name in ("Timeout", "RequestId")]
     parameters = [*operation.get("parameters", []), *headers]
     return operation | {"parameters": parameters, "responses": responses}
 
@@ -113,7 +102,7 @@ def _page(document: dict[str, Any]) -> str:
 
 
 def _call(name: str, operation: dict[str, Any]) -> str:
-    own = [each for each in operation["parameters"] if each["in"] != "header"]
+    own = [each for each in operation["parameters"] if "name" in each]
     parts = [f"<p>{escape(operation.get('description', ''))}</p>"]
     parts.append(_table({each["name"]: each["schema"] | each for each in own}))
     takes = operation.get("requestBody", {}).get("content", {})
