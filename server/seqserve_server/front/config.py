@@ -13,6 +13,7 @@ from seqserve.options import option
 from seqserve.processes import available_cores
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import SegmentationMode
+from seqserve_server.front.models.answer_cache import CacheScope
 from seqserve_server.process.logs import LogFormat, LogLevel
 
 _models = partial(option, group="models")
@@ -104,6 +105,11 @@ class ServeOptions:
         " same answer without the model. Samples are kept only if they have a seed; 0 keeps none.",
         minimum=0,
         maximum=1_000_000,
+    )
+    cache_scope: CacheScope = _network(
+        CacheScope.CALLER,
+        help="Who gets a kept answer: the client that got it before, or with server every client,"
+        " who can then tell by the time whether somebody has sent a text.",
     )
     front_processes: int | None = _network(
         None,

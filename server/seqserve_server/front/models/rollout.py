@@ -283,7 +283,7 @@ def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:
     # Models without recommended options stay so if there is nothing to add.
     is_segmented = options.segmentation is not SegmentationMode.NONE
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
-    keeps = options.cache_mb > 0
+    cache = AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts, options.cache_scope)
     return Loader(
         repository=options.model_repository or standard_repository(),
         provider=options.provider,
@@ -293,5 +293,5 @@ def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:
         processes=options.process_count(),
         stall_s=options.stall_timeout_s,
         generation=generation,
-        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
+        cache=cache if options.cache_mb else None,
     )

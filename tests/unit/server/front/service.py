@@ -35,7 +35,7 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.answer_cache import AnswerCache, CacheScope
 from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -155,6 +155,7 @@ async def serving(
     max_message_bytes: int = 1 << 20,
     max_answer_mb: int = 256,
     cache_bytes: int = 0,
+    cache_scope: CacheScope = CacheScope.CALLER,
     security: Security | None = None,
     tracing: Tracing | None = None,
     template: Template | None = None,
@@ -169,7 +170,7 @@ async def serving(
     ``others`` are more models that echo, each with an engine of its own, by their names.
     """
     metrics = Metrics()
-    cache = AnswerCache(cache_bytes, metrics.cache_counts)
+    cache = AnswerCache(cache_bytes, metrics.cache_counts, cache_scope)
     limits = EngineLimits(
         workers=1,
         slots=slots,
