@@ -157,7 +157,7 @@ class Rollouts(RuleBasedStateMachine):
             ready = [entry.model for entry in meant if entry.state is READY]
             restarting = [entry.model for entry in meant if entry.state is RESTARTING]
             try:
-                assert self.repository.resolve("m", number, "key") in (ready or restarting)
+                assert self.repository.choose("m", number, "key").model in (ready or restarting)
             except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
                 assert not ready and not restarting
 

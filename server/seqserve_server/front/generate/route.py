@@ -102,7 +102,9 @@ async def _models(
     request: Request, directory: Directory, call: ServerCall
 ) -> tuple[list[ServedModel], Legs, generation_pb2.DetectedLanguage | None]:
     repository, detected = directory.repository, None
-    named = [call.resolve(repository, request.model, request.version)] if request.model else []
+    named = []
+    if request.model:
+        named = [await call.resolve(repository, request.model, request.version)]
     languages = _languages(request)
     if languages and languages.source == AUTO:
         template = named[0].manifest.template or Template() if named else None
@@ -117,7 +119,8 @@ async def _models(
         reason = f"is {request.version}, but two models serve the languages; name none"
         raise InvalidRequest("version", reason)
     names = [leg.model for leg in legs] or [""]
-    return [call.resolve(repository, name, request.version) for name in names], legs, detected
+    models = [await call.resolve(repository, name, request.version) for name in names]
+    return models, legs, detected
 
 
 class _Languages(NamedTuple):

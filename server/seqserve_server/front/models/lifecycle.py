@@ -48,6 +48,7 @@ class Control(Enum):
 
 
 _IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
+_COMING = (ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING)
 _LOADED = (ModelState.READY, ModelState.RESTARTING)
 _ACTIVE = (ModelState.LOADING, *_LOADED)
 
@@ -68,11 +69,23 @@ class Version:
     """Fingerprint of its files; None while they change or the manifest is missing."""
     attempted_files: Hashable = None
     """Fingerprint of the files that were last loaded, or that failed to load."""
+    on_call: bool = False
+    """Whether the first call loads it, so that it takes calls while it is not loaded."""
 
     @property
     def label(self) -> str:
         """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes calls: routing, health, metrics and lists all ask this."""
+        return self.state is ModelState.READY or (self.on_call and self.state in _COMING)
+
+    @property
+    def waits_for_call(self) -> bool:
+        """Whether its next call loads it."""
+        return self.on_call and self.state is ModelState.AVAILABLE
 
     @property
     def is_wanted(self) -> bool:

@@ -36,9 +36,9 @@ from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache, CacheScope
-from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
@@ -184,7 +184,7 @@ async def serving(
         launchers[name] = Hosts(EchoRuntime(described), limits)
         engine = LaunchedGroup([launchers[name].launch], label=described.label, refusals=refusals)
         engine.load()
-        metrics.model_loaded(name, version, "fp32", "cpu", engine)
+        metrics.model_loaded(name, version, "fp32", "cpu", engine, 0.0)
         answers = cache.version(name, version) if cache_bytes and name == "echo" else None
         return ServedModel(
             manifest=described,
