@@ -11,9 +11,8 @@ from pathlib import Path
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.processes import available_cores
-from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.models.answer_cache import CacheScope
 from seqserve_server.process.logs import LogFormat, LogLevel
 
 _models = partial(option, group="models")

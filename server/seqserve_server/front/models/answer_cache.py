@@ -15,25 +15,16 @@ import pickle
 from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, StopReason
+from seqserve_server.contract.limits import CacheScope
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import CacheCounts
 
 # What the key, the two objects around an answer and the entry of the dictionary take.
 _ENTRY_BYTES = 400
-
-
-class CacheScope(Enum):
-    """Who gets a cached answer."""
-
-    CALLER = "caller"
-    """The client that was answered before."""
-    SERVER = "server"
-    """Every client."""
 
 
 class _Stored(NamedTuple):

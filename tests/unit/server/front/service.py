@@ -28,14 +28,14 @@ from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.answer_cache import AnswerCache, CacheScope
+from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader

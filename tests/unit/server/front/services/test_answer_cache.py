@@ -11,7 +11,8 @@ from tests.unit.server.front.service import Service, awaited, failure, request, 
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.models.answer_cache import CacheScope, VersionAnswers
+from seqserve_server.contract.limits import CacheScope
+from seqserve_server.front.models.answer_cache import VersionAnswers
 
 TEXT = "Grüße aus Köln 🙂"
 SENTENCES = "Good day. How are you? Good day."
