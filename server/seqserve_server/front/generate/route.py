@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.pairs import Legs
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
@@ -15,7 +16,6 @@ from seqserve_server.front.generate.options import compile_options, divide_optio
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
-from seqserve_server.front.models.pairs import Legs
 from seqserve_server.front.models.repository import Repository
 
 Request: TypeAlias = (

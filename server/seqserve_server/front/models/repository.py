@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.pairs import Pairs, Translator
 from seqserve_server.artifact.template import Template, shared_languages
 from seqserve_server.contract import errors
 from seqserve_server.contract.errors import truncated_list
 from seqserve_server.front.models.lifecycle import ModelState, Version
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.pairs import Pairs, Translator
 
 Weights: TypeAlias = Mapping[int, int]
 """Traffic weight of each version; a version without an entry has weight 0."""
