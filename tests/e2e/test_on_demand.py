@@ -6,12 +6,15 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from tests.support.process import MODELS, ONCE, ServerProcess, until
 
 from seqserve import AsyncClient, Client, ModelState
 from seqserve.errors import DeadlineExceeded, FailedPrecondition
+from seqserve.open_inference import open_inference_pb2 as pb
+from seqserve.open_inference import open_inference_pb2_grpc
 
 OPTIONS = ("--front-processes", "1", "--max-loaded-mb", "180", "--workers", "1", "--slots", "8")
 COFFEE = "The coffee tastes good."
@@ -31,6 +34,11 @@ def loaded(client: Client) -> set[str]:
 def test_calls_load_what_they_need_and_the_unused_makes_room(server: ServerProcess) -> None:
     assert server.engines() == []
     assert server.get("/readyz")[0] == 200
+    with grpc.insecure_channel(server.target) as channel:
+        inference = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        described = inference.ModelMetadata(pb.ModelMetadataRequest(name="en-de"), timeout=60)
+        assert list(described.versions) == ["5"] and server.engines() == []
+        assert inference.ModelReady(pb.ModelReadyRequest(name="en-ko"), timeout=60).ready
     assert server.health("en-de") == health_pb2.HealthCheckResponse.SERVING
     with Client(server.target, retry=ONCE) as client:
         pairs = {(each.source_language, each.target_language) for each in client.language_pairs()}

@@ -1,8 +1,8 @@
 """Versions that their first call loads, in a bounded memory.
 
 The version that no call has used for longest makes room for another one, never one that is in use
-or that an administrator has loaded. Calls hold no version while they wait for their first one, and
-those that wait are divided fairly among clients. Used in the event loop.
+or that an administrator has loaded. A call over a pivot holds its first version while it waits for
+the second, so no call waits for room without end. Used in the event loop.
 """
 
 import asyncio
@@ -12,12 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    Draining,
-    ModelUnavailable,
-    QueueFull,
-)
+from seqserve_server.contract.errors import ArtifactError, Draining, ModelUnavailable, QueueFull
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.loader import Loader
@@ -114,7 +109,7 @@ class OnDemand:
                 raise Draining
             task.result()
         finally:
-            self._callers[entry] -= 1
+            self._callers -= Counter([entry])
             self._waiting.give(client_id, 1)
 
     def begin(self, entry: Entry) -> asyncio.Task[None]:
@@ -137,11 +132,13 @@ class OnDemand:
             task.cancel()
 
     async def _load(self, entry: Entry) -> None:
+        # However many wait before it.
+        end_s = time.monotonic() + _ROOM_S
         await self._deployment.until_settled(entry)
         async with self._turn:
             if entry.described is None:
                 self.take([await asyncio.to_thread(self._read, entry)])
-            if self._is_asked_for(entry) and await self._has_room(entry):
+            if self._is_asked_for(entry) and await self._has_room(entry, end_s):
                 self._deployment.begin_load(entry)
         await self._deployment.until_settled(entry)
         if entry.state is ModelState.FAILED:
@@ -152,13 +149,12 @@ class OnDemand:
         is_asked_for = entry.on_call or entry.control is Control.LOADED
         return is_asked_for and entry.described is not None and entry.state in _IDLE
 
-    async def _has_room(self, entry: Entry) -> bool:
+    async def _has_room(self, entry: Entry, end_s: float) -> bool:
         if entry.num_bytes > self._max_bytes:
             size, most = entry.num_bytes / 1e6, self._max_bytes / 1e6
             reason = f"{entry.label}: takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
             self._fail(entry, ArtifactError(reason))
             return False
-        end_s = time.monotonic() + _ROOM_S
         while self.loaded_bytes + entry.num_bytes > self._max_bytes:
             if (unused := self._unused()) is not None:
                 logs.event("model makes room", {"model": unused.label, "for": entry.label})

@@ -6,9 +6,10 @@ Engines are in threads, as in the tests of a rollout.
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -29,7 +30,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Repository
+from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -80,6 +81,10 @@ class Lazy(Watched):
         return model.manifest.label
 
     @property
+    def entries(self) -> list[Entry]:
+        return self.repository.entries
+
+    @property
     def loaded(self) -> set[str]:
         return {entry.label for entry in self.repository.entries if entry.state is READY}
 
@@ -110,7 +115,7 @@ async def lazy(
 async def test_a_call_loads_its_version_and_others_wait_for_it(tmp_path: Path) -> None:
     async with lazy(tmp_path, "a", "b") as server:
         assert server.loader.launches == 0 and server.loaded == set()
-        assert all(entry.is_ready for entry in server.repository.entries)
+        assert all(entry.is_ready for entry in server.entries)
         assert await server.metric("model_state", model="a", version="1", state="on_call") == 1
         server.loader.may_load.clear()
         calls = [asyncio.create_task(server.ask("a")) for _ in range(5)]
@@ -156,21 +161,35 @@ async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.Monkey
         assert await server.ask("b") == "b/1"
 
 
-async def test_many_callers_of_more_models_than_fit_are_all_answered(tmp_path: Path) -> None:
-    async with lazy(tmp_path, *"abcde") as server:
+async def test_whatever_callers_do_memory_is_bounded_and_versions_in_use_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "PAUSE_S", 0.01)
+    async with lazy(tmp_path, *"abcdef", room=3, words={"f": "torn"}) as server:
 
         async def work(index: int) -> None:
-            for step in range(6):
-                call, name = server.call(f"client {index}"), "abcde"[(index * step + index) % 5]
-                model = await call.resolve(server.repository, name, 0)
-                await asyncio.sleep(0)
-                assert model.engine.status.is_up and model.manifest.name == name
-                loaded = [entry for entry in server.repository.entries if entry.model]
-                assert len(loaded) <= 2
+            random = Random(index)
+            for _ in range(12):
+                call = server.call(f"client {index}")
+                # Some leave while they wait, as their deadline passes, and some need two models.
+                names = random.sample("abcdef", k=random.choice([1, 1, 2]))
+                patience_s = random.choice([0.01, None])
+                with suppress(TimeoutError, ModelNotLoaded):
+                    async with asyncio.timeout(patience_s):
+                        for name in names:
+                            await call.resolve(server.repository, name, 0)
+                for _ in range(random.randrange(3)):
+                    await asyncio.sleep(0.002)
+                    assert all(model.engine.status.is_up for model in call.models)
+                    assert sum(entry.model is not None for entry in server.entries) <= 3
+                if patience_s is None:
+                    sound = "".join(names).partition("f")[0]
+                    assert [model.manifest.name for model in call.models] == list(sound)
                 call.release_models()
 
         async with asyncio.timeout(PATIENCE_S):
-            await asyncio.gather(*map(work, range(4)))
+            await asyncio.gather(*map(work, range(3)))
+        assert all(entry.model is None or entry.model.calls.are_idle for entry in server.entries)
 
 
 async def test_a_failure_is_told_and_tried_again_after_a_pause(
