@@ -71,7 +71,7 @@ class Deployment:
         """Loads versions in parallel, before the event loop runs; blocks."""
         began_s = time.perf_counter()
         for entry in entries:
-            entry.start_loading()
+            entry.move(ModelState.LOADING)
             self._loading[entry] = self._loader.begin(entry.name, entry.version)
         for entry, engine in list(self._loading.items()):
             try:
@@ -96,12 +96,12 @@ class Deployment:
 
     def begin_load(self, entry: Entry) -> None:
         """Begins to load a version; once it has settled, it is READY, or FAILED with a reason."""
-        entry.start_loading()
+        entry.move(ModelState.LOADING)
         self._spawn(entry, self._load)
 
     def begin_unload(self, entry: Entry) -> None:
         """Begins to drain a version, whose process ends after its calls."""
-        entry.start_draining()
+        entry.move(ModelState.DRAINING)
         self._spawn(entry, self._unload)
 
     async def until_settled(self, entry: Entry) -> None:
@@ -168,7 +168,7 @@ class Deployment:
         )
         self._metrics.forget_model_later(manifest.name, manifest.version)
         entry.model = None
-        entry.finish_draining()
+        entry.move(ModelState.AVAILABLE)
         seconds = time.perf_counter() - began_s
         fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
         logs.event("model unloaded", fields)
@@ -185,7 +185,7 @@ class Deployment:
 
     def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:
         entry.model = model
-        entry.finish_loading()
+        entry.move(ModelState.READY)
         precision, engine = model.manifest.precision, model.engine
         provider = model.provider.value
         self._metrics.model_loaded(entry.name, entry.version, precision, provider, engine, seconds)
@@ -203,7 +203,7 @@ class Deployment:
     def fail(self, entry: Entry, error: Exception) -> None:
         """Records that a version could not be loaded."""
         if self._closed:
-            entry.fail("the server stops")
+            entry.move(ModelState.FAILED, "the server stops")
             return
         if isinstance(error, SeqserveError):
             reason = str(error)
@@ -212,7 +212,7 @@ class Deployment:
             _log.error("model %s", entry.label, exc_info=error)
             reason = f"{entry.label}: cannot be read: {type(error).__name__}: {error}"
         # Clients see the reason, but not where the repository is on this machine.
-        entry.fail(reason.replace(f"{self._loader.repository}{os.sep}", ""))
+        entry.move(ModelState.FAILED, reason.replace(f"{self._loader.repository}{os.sep}", ""))
         self._metrics.model_failed()
         fields = {"model": entry.label, "reason": entry.reason}
         logs.event("model failed", fields, logging.ERROR)

@@ -188,12 +188,12 @@ class OnDemand:
             return _Read(entry, error)
 
     def _fail(self, entry: Entry, error: Exception) -> None:
-        entry.start_loading()
+        entry.move(ModelState.LOADING)
         self._deployment.fail(entry, error)
 
     def _forgive(self, entry: Entry) -> None:
         others = self._repository.versions(entry.name)
         # Where another version serves, only its files or an administrator bring it back.
         if entry.state is ModelState.FAILED and not any(other.is_ready for other in others):
-            entry.reset()
+            entry.move(ModelState.AVAILABLE)
             self._deployment.on_settled()

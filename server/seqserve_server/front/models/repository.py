@@ -56,9 +56,9 @@ class Entry(Version):
             return
         engine = self.model.engine
         if not engine.status.is_ready:
-            self.start_restarting(engine.status.last_error)
+            self.move(ModelState.RESTARTING, engine.status.last_error)
         elif not self.is_ready:
-            self.finish_restarting()
+            self.move(ModelState.READY)
 
 
 class Repository:

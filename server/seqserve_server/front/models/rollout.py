@@ -184,7 +184,7 @@ class Rollout:
         entry = self.repository.find(name, version)
         entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:
-            entry.reset()
+            entry.move(ModelState.AVAILABLE)
         self._apply()
         await self.deployment.until_settled(entry)
         return entry

@@ -22,7 +22,7 @@ async def test_call_that_asks_again_gets_the_version_it_has() -> None:
     model = await call.resolve(repository, "", 0)
     assert model is older.model and call.model == "echo"
     repository.add(newer)
-    older.start_draining()
+    older.move(ModelState.DRAINING)
     for name, version in (("", 0), ("echo", 0), ("echo", 1)):
         assert await call.resolve(repository, name, version) is model
     assert await call.resolve(repository, "echo", 2) is newer.model

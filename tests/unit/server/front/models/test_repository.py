@@ -159,9 +159,9 @@ def test_traffic_is_shared_among_those_that_are_ready() -> None:
     assert found.set_traffic("", {1: 90, 2: 10}) == versions
     assert [found.share(one) for one in versions] == [0.9, 0.1, 0]
     assert found.weighted("m") == [1, 2]
-    versions[0].start_draining()
+    versions[0].move(ModelState.DRAINING)
     assert [found.share(one) for one in versions] == [0, 1, 0]
-    versions[1].start_draining()
+    versions[1].move(ModelState.DRAINING)
     assert [found.share(one) for one in versions] == [0, 0, 1]
     found.set_traffic("m", {})
     assert found.weighted("m") == []
@@ -204,7 +204,7 @@ def test_version_follows_its_engine() -> None:
     one.follow_engine()
     assert (one.state, one.reason) == (READY, "")
     # One that is not in service does not follow.
-    one.start_draining()
+    one.move(ModelState.DRAINING)
     engine.is_ready = False
     one.follow_engine()
     assert one.state is DRAINING

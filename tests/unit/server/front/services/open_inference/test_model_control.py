@@ -170,7 +170,7 @@ async def test_unload_includes_versions_that_are_loading_or_available(service: S
 
     async def load(entry: Entry) -> None:
         await may_load.wait()
-        entry.fail("its graph is broken")
+        entry.move(ModelState.FAILED, "its graph is broken")
 
     service.rollout.deployment._spawn(newer, load)
     unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
