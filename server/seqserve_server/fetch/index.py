@@ -38,10 +38,9 @@ from seqserve_server.fetch.source import (
 INDEX = "index.json"
 _FORMAT = 1
 _MAX_INDEX_BYTES = 16 << 20
-_MAX_NUMBER = 1 << 48
 _PART = "[A-Za-z0-9_][A-Za-z0-9._-]*"
 _PLACE = re.compile(rf"https://[^?#\\\s]+|{_PART}(/{_PART})*")
-_HEADINGS = ("NAME", "VERSION", "FROM", "TO", "MB", "LICENCE", "ABOUT")
+_HEADINGS = ("NAME", "VERSION", "FROM", "TO", "MB", "LICENCE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +58,19 @@ class Offer:
     bytes: int
     """Of all other files together."""
     licence: str = ""
-    description: str = ""
 
     @property
     def label(self) -> str:
         """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
+
+    @property
+    def template(self) -> Template:
+        """Its languages."""
+        return Template(
+            source_languages=dict.fromkeys(self.source_languages, ""),
+            target_languages=dict.fromkeys(self.target_languages, ""),
+        )
 
     @property
     def wrong(self) -> str:
@@ -74,7 +80,7 @@ class Offer:
             "version": 0 < self.version < 1_000_000_000,
             "url": _PLACE.fullmatch(self.url),
             "sha256": re.fullmatch(SHA256, self.sha256),
-            "bytes": 0 <= self.bytes < _MAX_NUMBER,
+            "bytes": self.bytes >= 0,
         }
         return next((name for name, value in is_right.items() if not value), "")
 
@@ -146,29 +152,19 @@ class Index:
         if missing := [name for name in names if name not in known]:
             there = truncated_list(highest)
             raise OptionError(f"names: {missing[0]!r:.80} is not in the index; there are {there}")
-        pairs = Pairs(Translator(each.name, _template(each)) for each in highest.values())
+        pairs = Pairs(Translator(each.name, each.template) for each in highest.values())
         wanted = [*names, *(name for text in languages for name in _models_of(text, pairs))]
         return [known[name] for name in dict.fromkeys(wanted)]
 
 
 def table(offers: Sequence[Offer]) -> list[str]:
     """Returns the lines that list offers."""
-    rows = (
-        (
-            *(offer.name, str(offer.version)),
-            *map(truncated_list, (offer.source_languages, offer.target_languages)),
-            *(f"{offer.bytes / 1e6:.0f}", offer.licence, offer.description),
-        )
-        for offer in offers
-    )
+    rows = []
+    for each in offers:
+        languages = map(truncated_list, (each.source_languages, each.target_languages))
+        size = f"{each.bytes / 1e6:.0f}"
+        rows.append((each.name, str(each.version), *languages, size, each.licence))
     return aligned([_HEADINGS, *rows], right=[4])
-
-
-def _template(offer: Offer) -> Template:
-    return Template(
-        source_languages=dict.fromkeys(offer.source_languages, ""),
-        target_languages=dict.fromkeys(offer.target_languages, ""),
-    )
 
 
 def _models_of(text: str, pairs: Pairs) -> list[str]:
@@ -225,5 +221,4 @@ def _offer(files: Files, name: str) -> Offer:
         sha256=hashlib.sha256(content).hexdigest(),
         bytes=sum(each.bytes for each in manifest.files.values()),
         licence=manifest.licence,
-        description=manifest.description,
     )

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
@@ -23,9 +22,6 @@ from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
 _log = logging.getLogger(__name__)
-
-OnStarted: TypeAlias = Callable[[Entry, ServedModel], Awaitable[None]]
-UntilIdle: TypeAlias = Callable[[Entry, ServedModel, float], Awaitable[bool]]
 
 
 async def _nothing(entry: Entry, model: ServedModel) -> None:
@@ -51,9 +47,9 @@ class Deployment:
         """Called when a version has been loaded, has failed or has been unloaded."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when the engine of a version fails, starts again or is trusted again."""
-        self.on_started: OnStarted = _nothing
+        self.on_started: Callable[[Entry, ServedModel], Awaitable[None]] = _nothing
         """Awaited when the engine of a version runs, before the version is ready."""
-        self.until_idle: UntilIdle = _until_idle
+        self.until_idle: Callable[[Entry, ServedModel, float], Awaitable[bool]] = _until_idle
         """Waits for the calls of a version that takes no new ones; False after a timeout."""
 
     @property
