@@ -63,11 +63,11 @@ class Rollouts(RuleBasedStateMachine):
         weighted = self.repository.weighted("m")
         for version in to_load(self.entries, self.keep, weighted):
             assert version.control is not Control.UNLOADED and version.is_present
-            version.start_loading()
+            version.move(ModelState.LOADING)
         sound = {entry for entry in self.in_state(READY) if entry.is_wanted}
         drained = to_drain(self.entries, self.keep, weighted)
         for version in drained:
-            version.start_draining()
+            version.move(ModelState.DRAINING)
         # Only newer ready versions may replace a version.
         if sound:
             assert sound - set(drained), "the last sound version was taken away"
@@ -106,9 +106,9 @@ class Rollouts(RuleBasedStateMachine):
         entry = data.draw(st.sampled_from(self.in_state(LOADING)))
         if self.folder.get(entry.version, 1) % 2 == 0:
             entry.model = Model()  # type: ignore[assignment]
-            entry.finish_loading()
+            entry.move(ModelState.READY)
         else:
-            entry.fail("broken")
+            entry.move(ModelState.FAILED, "broken")
         self.act()
 
     @precondition(lambda self: self.in_state(DRAINING))
@@ -116,7 +116,7 @@ class Rollouts(RuleBasedStateMachine):
     def drain_ends(self, data: st.DataObject) -> None:
         entry = data.draw(st.sampled_from(self.in_state(DRAINING)))
         entry.model = None
-        entry.finish_draining()
+        entry.move(ModelState.AVAILABLE)
         self.act()
 
     @precondition(lambda self: self.in_state(READY, RESTARTING))
@@ -135,7 +135,7 @@ class Rollouts(RuleBasedStateMachine):
         if entry and entry.state is not DRAINING:
             entry.control = Control.LOADED
             if entry.state in IDLE:
-                entry.start_loading()
+                entry.move(ModelState.LOADING)
 
     @rule(number=NUMBERS)
     def unload_by_hand(self, number: int) -> None:
@@ -157,7 +157,7 @@ class Rollouts(RuleBasedStateMachine):
             ready = [entry.model for entry in meant if entry.state is READY]
             restarting = [entry.model for entry in meant if entry.state is RESTARTING]
             try:
-                assert self.repository.resolve("m", number, "key") in (ready or restarting)
+                assert self.repository.choose("m", number, "key").model in (ready or restarting)
             except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
                 assert not ready and not restarting
 
@@ -169,18 +169,18 @@ class Rollouts(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Lets all restarts, loads and drains end, then checks the final states."""
         for entry in self.in_state(RESTARTING):
-            entry.finish_restarting()
+            entry.move(ModelState.READY)
         self.scan()
         while busy := self.in_state(LOADING, DRAINING):
             for entry in busy:
                 if entry.state is DRAINING:
                     entry.model = None
-                    entry.finish_draining()
+                    entry.move(ModelState.AVAILABLE)
                 elif self.folder.get(entry.version, 1) % 2 == 0:
                     entry.model = Model()  # type: ignore[assignment]
-                    entry.finish_loading()
+                    entry.move(ModelState.READY)
                 else:
-                    entry.fail("broken")
+                    entry.move(ModelState.FAILED, "broken")
             self.scan()
         assert {entry.version for entry in self.entries} == set(self.folder)
         sound = [

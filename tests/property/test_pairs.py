@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from seqserve.language_codes import folded
+from seqserve_server.artifact.pairs import Legs, Pairs, Translator
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.models.pairs import Legs, Pairs, Translator
 
 CODES = ["en", "eng_Latn", "de", "deu_Latn", "de-AT", "ko", "zh", "zho_Hans", "zho_Hant", "fr"]
 SIDES = st.lists(st.sampled_from(CODES), max_size=4, unique=True)

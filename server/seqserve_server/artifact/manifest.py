@@ -42,8 +42,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of model names, which are also folder names."""
 _MAX_NUMBER = (1 << 31) - 1
 """Maximum of version numbers, sizes and lengths."""
-# That of a large model has some kilobytes.
-_MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
+"""Of a manifest; that of a large model has some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class Manifest:
         check_place(path)
         try:
             with path.open("rb") as file:
-                content = file.read(_MAX_BYTES + 1)
+                content = file.read(MAX_BYTES + 1)
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
         return cls.parse(content, str(path))
@@ -170,8 +170,8 @@ class Manifest:
 
         Raises ArtifactError, which names the field that is wrong.
         """
-        if len(content) > _MAX_BYTES:
-            raise ArtifactError(f"{label}: is larger than {_MAX_BYTES >> 20} MiB")
+        if len(content) > MAX_BYTES:
+            raise ArtifactError(f"{label}: is larger than {MAX_BYTES >> 20} MiB")
         try:
             values = json.loads(content)
             # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.

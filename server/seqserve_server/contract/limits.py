@@ -1,4 +1,4 @@
-"""What an engine starts with: its provider, and bounds of requests, of the queue and of memory."""
+"""What a server starts with: its provider, and bounds of requests, of the queue and of memory."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ class Provider(Enum):
 
     CPU = "cpu"
     CUDA = "cuda"
+
+
+class CacheScope(Enum):
+    """Who gets a cached answer."""
+
+    CALLER = "caller"
+    """The client that was answered before."""
+    SERVER = "server"
+    """Every client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

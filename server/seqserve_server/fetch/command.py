@@ -7,11 +7,11 @@ checked before any is put in its place, and each version appears whole or not at
 import hashlib
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from urllib.parse import urlsplit
 
 from seqserve.errors import NotWritten, OptionError
 from seqserve.files import written_whole
@@ -19,15 +19,19 @@ from seqserve.options import option, parse
 from seqserve_server.artifact.files import FileDigest, atomic_folder, check_digest
 from seqserve_server.artifact.manifest import FILE, Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.fetch.source import SHA256, Files, chunks, fetched
+from seqserve_server.fetch.index import Index, table
+from seqserve_server.fetch.source import SHA256, Files, Opening, chunks, fetched
 
 _EPILOG = """\
 The source holds one version of a model or many, each a folder with its manifest.json, at any depth.
 Each file is checked by the hash in its manifest, and an archive by its own; no file of an archive
 is written that no manifest names. A version appears whole or not at all, so a server that runs on
-the repository can load it.
+the repository can load it. Of an index, what is there already is not fetched again.
 
 examples:
+  seqserve models fetch https://models.example.com/index.json --list
+  seqserve models fetch https://models.example.com/index.json en-fr fr-en
+  seqserve models fetch https://models.example.com/index.json --languages ko-de
   seqserve models fetch https://models.example.com/en-de-4.tar.gz --sha256 3f1b...
   seqserve models fetch en-de-4.tar.gz
   seqserve models fetch /mnt/usb/models --model-repository /srv/models"""
@@ -42,13 +46,28 @@ class FetchOptions:
     """The options of ``seqserve models fetch``."""
 
     source: str = option(
-        help="A folder, an archive (.tar, .tar.gz, .tar.xz, .zip), or the https address of one.",
+        help="A folder, an archive (.tar, .tar.gz, .tar.xz, .zip), the https address of one, or an"
+        " index (.json) in a folder or at an https address.",
         positional=True,
+    )
+    names: list[str] = option(
+        [],
+        help="Models of an index, as en-de or en-de/5; if not given, the highest version of each.",
+        positional=True,
+    )
+    languages: list[str] = option(
+        [],
+        help="A pair of languages, as de-en, whose model in an index to fetch, or both of a pivot.",
+        metavar="SOURCE-TARGET",
+        has_variable=False,
+    )
+    list: bool = option(
+        False, help="Only list what would be fetched from an index.", has_variable=False
     )
     sha256: str = option(
         "",
-        help="Hash of the archive. An address needs it, unless it ends with #sha256=... or there is"
-        " a file .sha256 beside it, which shows damage but not fraud.",
+        help="Hash of the archive or index. An address of an archive needs it, unless it ends with"
+        " #sha256=... or there is a file .sha256 beside it, which shows damage but not fraud.",
         metavar="HASH",
         fault=_fault,
         has_variable=False,
@@ -73,13 +92,24 @@ def main(argv: list[str]) -> int:
         description="Puts models from a folder, an archive or an address into a repository.",
         epilog=_EPILOG,
     )
-    with fetched(options.source, options.sha256, int(options.max_gb * 1e9)) as files:
-        placed = place(files, options.source, options.model_repository)
-    for each in placed:
-        megabytes = sum(digest.bytes for digest in each.manifest.files.values()) / 1e6
-        state = "ready to serve" if each.is_new else "was there already"
-        print(f"{each.folder} ({each.manifest.precision}, {megabytes:.1f} MB): {state}")
-    print(f"try: seqserve serve --model-repository {options.model_repository}")
+    max_bytes, repository = int(options.max_gb * 1e9), options.model_repository
+    if urlsplit(options.source).path.endswith(".json"):
+        offers = Index.read(options.source, options.sha256).chosen(options.names, options.languages)
+        if options.list:
+            print(*table(offers), sep="\n")
+            return 0
+        if (size := sum(offer.bytes for offer in offers)) > max_bytes:
+            raise OptionError(f"source: {size / 1e9:.1f} GB are to be fetched; see --max-gb")
+        for offer in offers:
+            # One after the other, so that what is whole stays when a later one fails.
+            label = f"{options.source}: {offer.label}"
+            _tell(place(offer.files(options.source), label, repository))
+    elif options.names or options.languages or options.list:
+        raise OptionError("source: is no index (.json), so it has no names to choose or list")
+    else:
+        with fetched(options.source, options.sha256, max_bytes) as files:
+            _tell(place(files, options.source, repository))
+    print(f"try: seqserve serve --model-repository {repository}")
     return 0
 
 
@@ -98,10 +128,17 @@ class _Artifact:
     manifest: Manifest
     content: bytes
     """Of its manifest's file."""
-    files: dict[str, Callable[[], IO[bytes]]]
+    files: dict[str, Opening]
     """The others, in the order in which they are stored."""
     label: str
     """Its place in the source, for errors."""
+
+
+def _tell(placed: Sequence[Placed]) -> None:
+    for each in placed:
+        megabytes = sum(digest.bytes for digest in each.manifest.files.values()) / 1e6
+        state = "ready to serve" if each.is_new else "was there already"
+        print(f"{each.folder} ({each.manifest.precision}, {megabytes:.1f} MB): {state}", flush=True)
 
 
 def place(files: Files, label: str, repository: Path) -> list[Placed]:
@@ -167,12 +204,15 @@ def _placed(artifact: _Artifact, repository: Path) -> Placed:
 def _write(artifact: _Artifact, folder: Path) -> None:
     for name, opening in artifact.files.items():
         label = f"{artifact.label}/{name}"
-        sha256 = hashlib.sha256()
+        sha256, size, expected = hashlib.sha256(), 0, artifact.manifest.files[name]
         with written_whole(folder / name, option="") as file:
             for chunk in chunks(opening, label):
                 sha256.update(chunk)
                 file.write(chunk)
-        digest = FileDigest(sha256=sha256.hexdigest(), bytes=(folder / name).stat().st_size)
-        check_digest(digest, artifact.manifest.files[name], label)
+                size += len(chunk)
+                # One that goes on without end fills no disk; its hash is wrong.
+                if size > expected.bytes:
+                    break
+        check_digest(FileDigest(sha256=sha256.hexdigest(), bytes=size), expected, label)
     with written_whole(folder / FILE, option="") as file:
         file.write(artifact.content)

@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
@@ -26,7 +26,9 @@ from seqserve.errors import OptionError, SeqserveError
 from seqserve.files import written_whole
 from seqserve_server.contract.errors import ArtifactError
 
-Files: TypeAlias = Mapping[str, Callable[[], IO[bytes]]]
+Opening: TypeAlias = Callable[[], AbstractContextManager[IO[bytes]]]
+"""Opens a file."""
+Files: TypeAlias = Mapping[str, Opening]
 """Opens each regular file, by its name from the top, in the order in which they are stored."""
 
 SHA256 = r"[0-9A-Fa-f]{64}"
@@ -95,7 +97,7 @@ def download(address: str, sha256: str, max_bytes: int, place: Path) -> None:
                 raise NotFetched(f"{address}: is larger than {max_bytes / 1e9:g} GB; see --max-gb")
             actual.update(chunk)
             file.write(chunk)
-    _check_sha256(actual.hexdigest(), expected, address)
+    check_sha256(actual.hexdigest(), expected, address)
 
 
 def _check_archive(path: Path, sha256: str) -> None:
@@ -107,16 +109,16 @@ def _check_archive(path: Path, sha256: str) -> None:
                 raise OptionError(f"source: {beside} does not begin with a sha256")
         if sha256:
             with path.open("rb") as file:
-                _check_sha256(hashlib.file_digest(file, "sha256").hexdigest(), sha256, str(path))
+                check_sha256(hashlib.file_digest(file, "sha256").hexdigest(), sha256, str(path))
     except OSError as error:
         raise OptionError(f"source: {path}: {error.strerror}") from None
 
 
-def _check_sha256(actual: str, expected: str, label: str) -> None:
+def check_sha256(actual: str, expected: str, label: str) -> None:
+    """Raises NotFetched, which calls the file ``label``, if it has another hash than expected."""
     if actual.lower() != expected.lower():
         raise NotFetched(
-            f"{label}: sha256 is {actual}, not {expected.lower()}: it is damaged, or another"
-            " archive"
+            f"{label}: sha256 is {actual}, not {expected.lower()}: it is damaged, or another file"
         )
 
 
@@ -196,7 +198,35 @@ def _read(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
-def chunks(opening: Callable[[], IO[bytes]], label: str) -> Iterator[bytes]:
+def beside(place: str, name: str) -> str:
+    """Returns the place that an address, or a path from the folder of another place, names."""
+    if is_address(name):
+        return name
+    if is_address(place):
+        return urllib.parse.urljoin(place, name)
+    return str(Path(place).parent / name)
+
+
+def opening_of(place: str) -> Opening:
+    """Returns what opens the file at a path or an address."""
+    if is_address(place):
+        return partial(_requested, place)
+    if not Path(place).is_file():
+        raise OptionError(f"source: {place} is not a file")
+    return partial(_read, Path(place))
+
+
+def read_whole(opening: Opening, label: str, max_bytes: int) -> bytes:
+    """Reads a file, which errors call ``label``; ArtifactError if it is larger."""
+    content = b""
+    for chunk in chunks(opening, label):
+        content += chunk
+        if len(content) > max_bytes:
+            raise ArtifactError(f"{label}: is larger than {max_bytes:,} bytes")
+    return content
+
+
+def chunks(opening: Opening, label: str) -> Iterator[bytes]:
     """Reads a file of a source piece by piece; errors call it ``label``."""
     try:
         with opening() as file:

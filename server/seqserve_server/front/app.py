@@ -226,6 +226,8 @@ def _announce(options: ServeOptions, port: int, metrics_port: int, rollout: Roll
         f" {model.engine.capacity.cache_bytes / 1e6:.0f} MB)"
         for model in models
     )
+    waiting = [each.label for each in rollout.repository.entries if each.waits_for_call]
+    listed += f"{len(waiting)} are loaded by their first calls" if waiting else ""
     text = f"seqserve ready on {address}, metrics {metrics}, models: {listed}"
     labels = [model.manifest.label for model in models]
     facts = {"address": address, "metrics": metrics, "models": labels}

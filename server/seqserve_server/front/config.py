@@ -11,7 +11,7 @@ from pathlib import Path
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.processes import available_cores
-from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.process.logs import LogFormat, LogLevel
 
@@ -20,6 +20,8 @@ _network = partial(option, group="network")
 _port = partial(_network, minimum=0, maximum=65535)
 _security = partial(option, group="security")
 _engine = partial(option, group="engine")
+_count = partial(_engine, minimum=1)
+_megabytes = partial(_network, maximum=1_000_000)
 _seconds = partial(option, minimum=0, maximum=86_400)
 _log = partial(option, group="log and traces")
 
@@ -64,6 +66,13 @@ class ServeOptions:
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
     )
+    max_loaded_mb: int = _models(
+        0,
+        help="Memory for loaded versions, in MB: the first call of a version loads it, and the one"
+        " unused for longest makes room. Each counts with its files and 75 MB a process, without"
+        " its caches, which fill with use. 0 loads all versions at start.",
+        minimum=0,
+    )
     segmentation: SegmentationMode = _models(
         SegmentationMode.NONE,
         help="How to divide the sources of requests that do not say, for models whose manifest does"
@@ -81,29 +90,30 @@ class ServeOptions:
     )
     port: int = _port(50051, help="Port of the gRPC service; 0 for any free port.")
     metrics_host: str = _network("127.0.0.1", help="Address of /metrics, /healthz and /readyz.")
-    metrics_port: int = _port(
-        9464, help="Port of /metrics, /healthz and /readyz; 0 for any free port."
-    )
+    metrics_port: int = _port(9464, help="Port of /metrics, /healthz and /readyz; 0 for any free.")
     max_message_bytes: int = _network(
         1 << 20,
         help="Maximum size of a request; a larger one is refused before it is read.",
         minimum=1024,
         maximum=(1 << 31) - 1,
     )
-    max_answer_mb: int = _network(
+    max_answer_mb: int = _megabytes(
         256,
         help="Memory for answers that clients have not taken yet, in MB; one client may have"
         " --caller-share of it. A call waits until there is enough for its answer, and a call whose"
         " answer might need more than one client can have is refused.",
         minimum=1,
-        maximum=1_000_000,
     )
-    cache_mb: int = _network(
+    cache_mb: int = _megabytes(
         0,
         help="Memory for answers that are kept, in MB: a client that asks the same again gets the"
         " same answer without the model. Samples are kept only if they have a seed; 0 keeps none.",
         minimum=0,
-        maximum=1_000_000,
+    )
+    cache_scope: CacheScope = _network(
+        CacheScope.CALLER,
+        help="Who gets a kept answer: the client that got it before, or with server every client,"
+        " who can then tell by the time whether somebody has sent a text.",
     )
     front_processes: int | None = _network(
         None,
@@ -115,7 +125,7 @@ class ServeOptions:
     )
     max_connections: int | None = _network(
         None,
-        help="Maximum number of connections; further ones are closed. If not given, as many as"
+        help="Maximum number of connections, after which they are closed; if not given, as many as"
         " the limit on open files allows.",
         minimum=1,
     )
@@ -138,11 +148,10 @@ class ServeOptions:
         " changes. Without it connections are not encrypted.",
     )
     tls_key: Path | None = _security(
-        None, help="Private key of --tls-certificate, PEM, unencrypted."
+        None, help="Private key of --tls-certificate, PEM, not encrypted."
     )
     tls_client_ca: Path | None = _security(
-        None,
-        help="Authorities, PEM; one must have signed a client's certificate (mutual TLS).",
+        None, help="Authorities, PEM, one of which must have signed a client's certificate (mTLS)."
     )
     tokens: Path | None = _security(
         None,
@@ -158,43 +167,33 @@ class ServeOptions:
         help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu and artifacts at"
         " fp16.",
     )
-    workers: int | None = _engine(
+    workers: int | None = _count(
         None,
-        help="Threads that run steps, each with its own rows; if not given, one per core, or one"
-        " per GPU.",
-        minimum=1,
+        help="Threads that run steps, each with its own rows; if not given, one per core or GPU.",
     )
-    threads: int = _engine(
-        1,
-        help="Threads within one step. More shorten a single request, fewer raise throughput.",
-        minimum=1,
+    threads: int = _count(
+        1, help="Threads within one step. More shorten a single request, fewer raise throughput."
     )
-    engine_processes: int | None = _engine(
+    engine_processes: int | None = _count(
         None,
         help="Processes that run each version and divide its workers, slots and queue among them."
-        " More help small models on many cores, and the others go on when one fails; each has a"
-        " copy of the packed weights. If not given, one up to four workers, and with more one for"
-        " every two of a small model, or for every 16 of a larger one. With --provider cuda each"
-        " takes one GPU.",
-        minimum=1,
+        " More help small models on many cores; each copies the weights. If not given, one up to"
+        " four workers, and with more one for every two of a small model, or every 16 of a larger"
+        " one. With --provider cuda each takes one GPU.",
     )
-    slots: int | None = _engine(
+    slots: int | None = _count(
         None,
         help="Maximum number of running rows; more raise throughput, memory and step time. If not"
         " given, 64, or 16 for each worker where that is more. A request runs on one worker, whose"
         " share bounds its beam.",
-        minimum=1,
         maximum=4096,
     )
-    max_queue: int = _engine(
+    max_queue: int = _count(
         512,
         help="Maximum number of waiting requests, and of waiting sources of bulk calls and batches."
         " It bounds memory; --max-queue-s bounds the time.",
-        minimum=1,
     )
-    max_queue_tokens: int = _engine(
-        65536, help="Maximum number of waiting source tokens.", minimum=1
-    )
+    max_queue_tokens: int = _count(65536, help="Maximum number of waiting source tokens.")
     max_queue_s: float | None = _engine(
         None,
         help="Maximum expected wait, estimated from recent throughput; a request that would wait"
@@ -214,10 +213,8 @@ class ServeOptions:
         " not given, the client's address does. Use it only if a proxy sets it: a client that can"
         " choose its value evades --caller-share.",
     )
-    max_source_tokens_per_step: int = _engine(
-        256,
-        help="Source tokens encoded between two steps at most; fewer keep streams steadier.",
-        minimum=1,
+    max_source_tokens_per_step: int = _count(
+        256, help="Source tokens encoded between two steps at most; fewer keep streams steady."
     )
     drain_timeout_s: float = _seconds(
         30.0,
@@ -274,6 +271,10 @@ class ServeOptions:
 
     def front_count(self) -> int:
         """Returns the number of front processes; if not given, it follows from the cores."""
+        if self.max_loaded_mb:
+            if (self.front_processes or 1) > 1:
+                raise OptionError("--front-processes: there is one only with --max-loaded-mb")
+            return 1
         further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
         by_cores = min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1
         return self.front_processes or by_cores

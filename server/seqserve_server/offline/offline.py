@@ -30,7 +30,7 @@ from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.loaded_model import LoadedModel, read_artifact
+from seqserve_server.front.models.loaded_model import LoadedModel, read_tokenizer
 from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
 from seqserve_server.offline.model_folder import model_folder
@@ -109,7 +109,8 @@ class Offline:
             max_queue_s=float("inf"),
             caller_share=1.0,
         )
-        manifest, tokenizer = read_artifact(folder)
+        manifest = Manifest.read(folder)
+        tokenizer = read_tokenizer(folder, manifest)
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         try:

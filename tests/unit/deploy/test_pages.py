@@ -167,6 +167,7 @@ def test_every_option_and_variable_exists(page: str) -> None:
 def test_every_metric_exists(page: str) -> None:
     metrics = Metrics()
     metrics.show_answers(int, int)
+    metrics.show_loaded_bytes(int)
     metrics.show_calls_never_accepted(int)
     metrics.calls.register(Usage())
     families = [*metrics.registry.collect(), *HttpMetrics().registry.collect()]

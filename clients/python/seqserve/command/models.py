@@ -1,6 +1,7 @@
 """``seqserve models``: lists the models of a server, loads and unloads them, splits traffic.
 
-``seqserve models fetch``, which needs no server, is of the package that reads artifacts.
+``seqserve models fetch`` and ``index``, which need no server, are of the package that reads
+artifacts.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ from seqserve.options import option, parse, split_command
 from seqserve.output import aligned, json_line
 
 _Listed: TypeAlias = Model | LanguagePair | Glossary
-_FETCH, _FETCH_MODULE = "fetch", "seqserve_server.fetch.command"
+_WITHOUT_SERVER = {
+    "fetch": "seqserve_server.fetch.command",
+    "index": "seqserve_server.fetch.index",
+}
 _HEADINGS = (
     "NAME",
     "VERSION",
@@ -47,6 +51,7 @@ more commands, each with its own --help:
   seqserve models unload NAME VERSION          waits for the version's calls and frees its memory
   seqserve models traffic NAME 1=90 2=10       splits the calls that name no version
   seqserve models fetch SOURCE                 puts models into a folder, without a server
+  seqserve models index FOLDER                 lists a folder of models for others to fetch
 
 examples:
   seqserve models
@@ -135,9 +140,9 @@ _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    name, arguments = split_command(ListOptions, argv, (*_COMMANDS, _FETCH))
-    if name == _FETCH:
-        status: int = import_module(_FETCH_MODULE).main(arguments)
+    name, arguments = split_command(ListOptions, argv, (*_COMMANDS, *_WITHOUT_SERVER))
+    if name in _WITHOUT_SERVER:
+        status: int = import_module(_WITHOUT_SERVER[name]).main(arguments)
         return status
     kind, description = _COMMANDS[name]
     options = parse(

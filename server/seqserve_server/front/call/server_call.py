@@ -58,20 +58,25 @@ class ServerCall(CallRecord):
     reservations: set[Reservation] = field(default_factory=set)
     """Memory of the call and of all its requests, until gRPC no longer holds an answer."""
 
-    def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
+    async def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
         """Finds the version that the call asks for and keeps it loaded until the call ends.
 
         A call that asks again gets the version that it has, even if that is being unloaded. The id
         of the call is the key for the traffic weights.
         """
-        kept = self._resolved(name or repository.default, version)
-        model = kept or repository.resolve(name, version, self.request_id)
-        self.model, self.version = model.manifest.name, model.manifest.version
-        if kept is None:
+        model = self._resolved(name or repository.default, version)
+        while model is None:
+            entry = repository.choose(name, version, self.request_id)
+            self.model, self.version = entry.name, entry.version
             if repository.is_closed:
                 raise Draining
+            model = entry.serving
+            if model is None:
+                await repository.load_on_call(entry, self.client_id)
+                continue
             model.calls.enter()
             self.models.append(model)
+        self.model, self.version = model.manifest.name, model.manifest.version
         return model
 
     def spec_fields(self) -> dict[str, Any]:

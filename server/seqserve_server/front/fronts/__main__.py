@@ -13,7 +13,7 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
 from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.models.rollout import loader_of
+from seqserve_server.front.models.loader import loader_of
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics

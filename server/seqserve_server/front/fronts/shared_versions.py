@@ -20,8 +20,8 @@ from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngi
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
-from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, Weights
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics

@@ -16,6 +16,7 @@ from google.protobuf import json_format
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
@@ -32,7 +33,6 @@ from seqserve_server.front.generate.rules import check_conflicts, check_pivot
 from seqserve_server.front.generate.splitting import segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.pairs import Leg
 from seqserve_server.text.tokenizer import Tokenizer
 
 GenerationOptions = generation_pb2.GenerationOptions

@@ -12,13 +12,13 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.models.pairs import Leg
 
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.pairs import Legs
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
@@ -15,7 +16,6 @@ from seqserve_server.front.generate.options import compile_options, divide_optio
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
-from seqserve_server.front.models.pairs import Legs
 from seqserve_server.front.models.repository import Repository
 
 Request: TypeAlias = (
@@ -102,7 +102,9 @@ async def _models(
     request: Request, directory: Directory, call: ServerCall
 ) -> tuple[list[ServedModel], Legs, generation_pb2.DetectedLanguage | None]:
     repository, detected = directory.repository, None
-    named = [call.resolve(repository, request.model, request.version)] if request.model else []
+    named = []
+    if request.model:
+        named = [await call.resolve(repository, request.model, request.version)]
     languages = _languages(request)
     if languages and languages.source == AUTO:
         template = named[0].manifest.template or Template() if named else None
@@ -117,7 +119,8 @@ async def _models(
         reason = f"is {request.version}, but two models serve the languages; name none"
         raise InvalidRequest("version", reason)
     names = [leg.model for leg in legs] or [""]
-    return [call.resolve(repository, name, request.version) for name in names], legs, detected
+    models = [await call.resolve(repository, name, request.version) for name in names]
+    return models, legs, detected
 
 
 class _Languages(NamedTuple):

@@ -26,6 +26,8 @@ from seqserve_server.front.generate.source import read
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
+# Of a bulk call that finds no model loaded.
+_SLOTS = 64
 _RESPONSE = generation_pb2.Outcome.RESPONSE_FIELD_NUMBER
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
@@ -101,7 +103,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
         """Answers each source as soon as it is done; reads on only while few are in flight."""
         models = self._directory.repository.models()
-        slots = max((model.engine.capacity.slots for model in models), default=1)
+        slots = max((model.engine.capacity.slots for model in models), default=_SLOTS)
         window = Window(slots)
 
         async def respond(

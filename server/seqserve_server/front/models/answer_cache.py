@@ -1,8 +1,9 @@
 """The cache of answers: an answer depends only on the version, the source and the options.
 
 All versions share one bound in bytes; the least recently used answer goes first. The client is part
-of the key, so the time of an answer reveals nothing about other clients. Answers are stored
-pickled: small, of known size, and each caller gets its own copy. Used in the event loop.
+of the key, so the time of an answer reveals nothing about other clients, unless all clients share
+their answers. Answers are stored pickled: small, of known size, and each caller gets its own copy.
+Used in the event loop.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, StopReason
+from seqserve_server.contract.limits import CacheScope
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import CacheCounts
 
@@ -37,9 +39,15 @@ class _Stored(NamedTuple):
 class AnswerCache:
     """The cached answers of a server."""
 
-    def __init__(self, max_bytes: int, counts_of: Callable[[str, int], CacheCounts]) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        counts_of: Callable[[str, int], CacheCounts],
+        scope: CacheScope = CacheScope.CALLER,
+    ) -> None:
         """Starts empty; ``counts_of`` returns the counts of a model and version."""
         self._max_bytes = max_bytes
+        self.scope = scope
         self._counts_of = counts_of
         self._numbers = itertools.count()
         # The least recently used answer is the first.
@@ -98,8 +106,9 @@ class VersionAnswers:
         """Requests in flight, which equal ones join."""
 
     def key_of(self, spec: GenerateSpec) -> bytes:
-        """Returns the key of a request: equal for requests of one client with equal answers."""
-        facts = (self._number, spec.client_id, spec.start_token, spec.options.outcome)
+        """Returns the key of a request: equal for requests in one scope with equal answers."""
+        owner = spec.client_id if self._cache.scope is CacheScope.CALLER else None
+        facts = (self._number, owner, spec.start_token, spec.options.outcome)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=32)
         digest.update(array("I", spec.source).tobytes())
         return digest.digest()

@@ -48,8 +48,18 @@ class Control(Enum):
 
 
 _IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
+_COMING = (ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING)
 _LOADED = (ModelState.READY, ModelState.RESTARTING)
 _ACTIVE = (ModelState.LOADING, *_LOADED)
+_ORIGINS = {
+    ModelState.AVAILABLE: (ModelState.DRAINING, ModelState.FAILED),
+    ModelState.LOADING: _IDLE,
+    ModelState.READY: (ModelState.LOADING, ModelState.RESTARTING),
+    # One that restarts already gets the new reason.
+    ModelState.RESTARTING: _LOADED,
+    ModelState.DRAINING: _LOADED,
+    ModelState.FAILED: (ModelState.LOADING,),
+}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -68,11 +78,23 @@ class Version:
     """Fingerprint of its files; None while they change or the manifest is missing."""
     attempted_files: Hashable = None
     """Fingerprint of the files that were last loaded, or that failed to load."""
+    on_call: bool = False
+    """Whether the first call loads it, so that it takes calls while it is not loaded."""
 
     @property
     def label(self) -> str:
         """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes calls: routing, health, metrics and lists all ask this."""
+        return self.state is ModelState.READY or (self.on_call and self.state in _COMING)
+
+    @property
+    def waits_for_call(self) -> bool:
+        """Whether its next call loads it."""
+        return self.on_call and self.state is ModelState.AVAILABLE
 
     @property
     def is_wanted(self) -> bool:
@@ -88,7 +110,7 @@ class Version:
         """Records files that are complete and do not change; other files may be tried again."""
         self.is_present, self.files = True, files
         if self.state is ModelState.FAILED and files != self.attempted_files:
-            self.reset()
+            self.move(ModelState.AVAILABLE)
         elif self.state is ModelState.AVAILABLE:
             self.reason = ""
 
@@ -102,42 +124,12 @@ class Version:
         """Records that its folder is gone."""
         self.is_present, self.files = False, None
 
-    def start_loading(self) -> None:
-        """Moves to LOADING."""
-        self._move(ModelState.LOADING, *_IDLE)
-        self.attempted_files = self.files
-
-    def finish_loading(self) -> None:
-        """Moves to READY."""
-        self._move(ModelState.READY, ModelState.LOADING)
-
-    def fail(self, reason: str) -> None:
-        """Moves to FAILED."""
-        self._move(ModelState.FAILED, ModelState.LOADING, reason=reason)
-
-    def reset(self) -> None:
-        """Moves from FAILED to AVAILABLE, so that it may be loaded again."""
-        self._move(ModelState.AVAILABLE, ModelState.FAILED)
-
-    def start_restarting(self, reason: str) -> None:
-        """Moves to RESTARTING; one that restarts already gets the new reason."""
-        self._move(ModelState.RESTARTING, *_LOADED, reason=reason)
-
-    def finish_restarting(self) -> None:
-        """Moves to READY."""
-        self._move(ModelState.READY, ModelState.RESTARTING)
-
-    def start_draining(self) -> None:
-        """Moves to DRAINING."""
-        self._move(ModelState.DRAINING, *_LOADED)
-
-    def finish_draining(self) -> None:
-        """Moves to AVAILABLE, after its calls and its process have ended."""
-        self._move(ModelState.AVAILABLE, ModelState.DRAINING)
-
-    def _move(self, state: ModelState, *origins: ModelState, reason: str = "") -> None:
-        if self.state not in origins:
+    def move(self, state: ModelState, reason: str = "") -> None:
+        """Moves to another state, as the picture of this module allows."""
+        if self.state not in _ORIGINS[state]:
             raise ValueError(f"{self.label} is {self.state.value}: cannot be {state.value}")
+        if state is ModelState.LOADING:
+            self.attempted_files = self.files
         self.state, self.reason = state, reason
 
 

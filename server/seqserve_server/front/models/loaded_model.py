@@ -1,6 +1,7 @@
 """A loaded version of a model, and what the front reads of its artifact."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,8 @@ class ActiveCalls:
         self._count = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self.idle_since_s = time.monotonic()
+        """When the last call ended."""
 
     def enter(self) -> None:
         """Counts a call that begins."""
@@ -77,6 +80,12 @@ class ActiveCalls:
         self._count -= 1
         if not self._count:
             self._idle.set()
+            self.idle_since_s = time.monotonic()
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether no call is in progress."""
+        return not self._count
 
     async def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Waits until no call is in progress; returns False on timeout. None waits forever."""
@@ -98,9 +107,11 @@ class ServedModel(LoadedModel):
     """Calls that were given this version; it stays loaded until they have ended."""
 
 
-def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
-    """Reads the files of an artifact that the front needs; the engine reads the rest."""
-    manifest = Manifest.read(folder)
+def read_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
+    """Reads the tokenizer of an artifact, and checks that it fits the manifest.
+
+    The engine reads all other files.
+    """
     # The only files that are opened here; the engine checks all of them.
     for name in (FILE, TARGET_FILE):
         if name in manifest.files:
@@ -116,7 +127,7 @@ def read_artifact(folder: Path) -> tuple[Manifest, Tokenizer]:
         check_recommended(manifest.generation)
     except InvalidRequest as error:
         raise ArtifactError(f"{manifest.label}: generation: {error}") from None
-    return manifest, tokenizer
+    return tokenizer
 
 
 def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:

@@ -1,17 +1,18 @@
 """Registry of model versions: which exist, which take calls, and which one serves a call."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.pairs import Pairs, Translator
 from seqserve_server.artifact.template import Template, shared_languages
 from seqserve_server.contract import errors
 from seqserve_server.contract.errors import truncated_list
 from seqserve_server.front.models.lifecycle import ModelState, Version
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.pairs import Pairs, Translator
 
 Weights: TypeAlias = Mapping[int, int]
 """Traffic weight of each version; a version without an entry has weight 0."""
@@ -32,11 +33,22 @@ class Entry(Version):
 
     model: ServedModel | None = None
     """Set while the version is ready, restarting or draining."""
+    described: Manifest | None = None
+    """Its manifest, if calls load it."""
+    num_bytes: int = 0
+    """Memory that it then takes, once it is loaded."""
+    read_files: Hashable = None
+    """Fingerprint of its files when the manifest was read."""
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it takes calls: routing, health, metrics and lists all ask this."""
-        return self.state is ModelState.READY
+    def serving(self) -> ServedModel | None:
+        """Its model, if a new call may use it."""
+        return None if self.state is ModelState.DRAINING else self.model
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Its manifest, if the version is loaded or calls load it."""
+        return self.model.manifest if self.model else self.described
 
     def follow_engine(self) -> None:
         """Moves between READY and RESTARTING, as its engine fails and proves itself again."""
@@ -44,9 +56,9 @@ class Entry(Version):
             return
         engine = self.model.engine
         if not engine.status.is_ready:
-            self.start_restarting(engine.status.last_error)
+            self.move(ModelState.RESTARTING, engine.status.last_error)
         elif not self.is_ready:
-            self.finish_restarting()
+            self.move(ModelState.READY)
 
 
 class Repository:
@@ -61,6 +73,8 @@ class Repository:
         """Model of calls that name none; empty if calls must name one."""
         self.is_closed = False
         """Whether the server shuts down; then no new call gets a version."""
+        self.load_on_call: Callable[[Entry, str], Awaitable[None]]
+        """Awaited by a call of a client whose version is on call; set where versions are."""
         for entry in entries:
             self.add(entry)
 
@@ -126,20 +140,18 @@ class Repository:
         entries = self._matching(name, version)
         return max(entries, key=lambda entry: (entry.is_ready, entry.version))
 
-    def resolve(self, name: str, version: int, key: str) -> ServedModel:
-        """Finds the version that serves a call. The caller must count the call in its ``calls``.
+    def choose(self, name: str, version: int, key: str) -> Entry:
+        """Finds the version that serves a call; it may have to be loaded first.
 
         An empty name is the default. Version 0 is a ready one, chosen by the traffic weights; calls
         of equal keys get the same one. Where none is ready, a version that restarts serves the call
         if its engine runs.
         """
         entries = self._matching(name, version)
-        models = {entry.version: entry.model for entry in _best(entries) if entry.model}
-        if not models:
+        best = {each.version: each for each in _best(entries) if each.model or each.is_ready}
+        if not best:
             raise _unready_error(entries)
-        if len(models) == 1:
-            return next(iter(models.values()))
-        return models[choose_version(self._weights(entries[0].name), models, key)]
+        return best[choose_version(self._weights(entries[0].name), best, key)]
 
     @property
     def pairs(self) -> Pairs:
@@ -160,9 +172,8 @@ class Repository:
 
     def _templates(self, name: str) -> list[Template | None]:
         entries = _best(list(self._versions[name].values()))
-        models = {entry.version: entry.model for entry in entries if entry.model}
-        shares = traffic_shares(self._weights(name), models)
-        return [models[version].manifest.template for version in shares]
+        known = {entry.version: entry.manifest for entry in entries if entry.manifest}
+        return [known[version].template for version in traffic_shares(self._weights(name), known)]
 
     def share(self, entry: Entry) -> float:
         """Returns the share, 0 to 1, that an entry gets of the calls that name no version."""
@@ -236,10 +247,10 @@ def _unready_error(entries: list[Entry]) -> errors.ServiceError:
             if entry.state is state:
                 return errors.ModelUnavailable(f"{entry.label} {_RETRYABLE[state]}")
     entry = max(entries, key=lambda entry: entry.version)
+    label, command = entry.label, f"seqserve models load {entry.name} {entry.version}"
     if entry.state is ModelState.FAILED:
-        return errors.ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
-    call = f"LoadModel, or `seqserve models load {entry.name} {entry.version}`, loads it"
-    return errors.ModelNotLoaded(f"{entry.label} is not loaded; {call}")
+        return errors.ModelNotLoaded(f"{label} could not be loaded: {entry.reason}")
+    return errors.ModelNotLoaded(f"{label} is not loaded; LoadModel, or `{command}`, loads it")
 
 
 def traffic_shares(weights: Weights, ready: Collection[int]) -> dict[int, float]:

@@ -1,25 +1,24 @@
 """Loads and unloads versions as the repository's folder and administrators demand.
 
 ``folders`` reads the folder, ``lifecycle`` decides which versions to load and to drain, and
-``deployment`` does it. The versions in service stay until newer ones are ready.
+``deployment`` does it, or ``on_demand`` where calls load them. The versions in service stay until
+newer ones are ready.
 """
 
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract import errors
-from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import ServingEngine
-from seqserve_server.front.engine_client.process import EngineProcess
-from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.deployment import Deployment, Loader
-from seqserve_server.front.models.folders import Scanner, standard_repository
+from seqserve_server.front.models.deployment import Deployment
+from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.lifecycle import VERSION, Control, ModelState, to_drain, to_load
+from seqserve_server.front.models.loader import Loader, loader_of
+from seqserve_server.front.models.on_demand import OnDemand
 from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
@@ -60,10 +59,12 @@ class Rollout:
         keep: int = 0,
         interval_s: float = 0.0,
         drain_timeout_s: float = 30.0,
+        max_loaded_bytes: int = 0,
     ) -> None:
         """Loads nothing before :meth:`open`.
 
-        ``keep`` is --keep-versions, ``interval_s`` --watch-interval-s.
+        ``keep`` is --keep-versions, ``interval_s`` --watch-interval-s. With ``max_loaded_bytes``
+        versions are loaded by their first calls, in so much memory.
         """
         self.repository = repository
         self.on_change: Callable[[], None] = lambda: None
@@ -72,9 +73,14 @@ class Rollout:
         self.deployment = Deployment(loader, metrics, drain_timeout_s)
         """What loads and unloads."""
         self.deployment.on_change = lambda: self.on_change()
+        self.deployment.on_settled = self._apply
+        self._on_demand: OnDemand | None = None
+        if max_loaded_bytes:
+            self._on_demand = OnDemand(
+                repository, self.deployment, loader, metrics, max_loaded_bytes
+            )
         self._keep = keep
         self._interval_s = interval_s
-        self._tasks: dict[Entry, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
         metrics.show_versions(self._states)
@@ -82,7 +88,8 @@ class Rollout:
     def open(self, default: str = "", traffic: dict[str, dict[int, int]] | None = None) -> None:
         """Loads the versions in the folder, in parallel, before the event loop runs; blocks.
 
-        If a version fails, an older one may be loaded in its place.
+        If a version fails, an older one may be loaded in its place. Where calls load versions, only
+        their manifests are read.
         """
         self._scanner.open()
         default, named_by = (default, "--default-model") if default else self._scanner.default()
@@ -92,6 +99,8 @@ class Rollout:
                 self.repository.set_traffic(name, weights)
         except SeqserveError as error:
             raise OptionError(f"--traffic: {error}") from None
+        if self._on_demand is not None:
+            self._on_demand.take(self._on_demand.read())
         try:
             while due := self._due_to_load():
                 self.deployment.load_all(due)
@@ -130,18 +139,15 @@ class Rollout:
             self._watching.cancel()
         # A call that has its version may still submit to it, as a batch does source by source.
         self.repository.is_closed = True
+        if self._on_demand is not None:
+            self._on_demand.close()
         self.deployment.close()
 
     async def stop(self) -> None:
         """Ends all engine processes; calls in progress fail."""
         self.close()
         await asyncio.gather(*(engine.stop() for engine in self._engines()))
-        tasks = list(self._tasks.items())
-        for entry, task in tasks:
-            # A load finds its process gone, but a drain would wait for calls that have failed.
-            if entry.state is ModelState.DRAINING:
-                task.cancel()
-        await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
+        await self.deployment.stop()
 
     async def load(self, name: str, version: int = 0) -> Entry:
         """Loads a version, whatever the watch would do, and waits until it is ready.
@@ -157,8 +163,11 @@ class Rollout:
             raise errors.ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
         entry.control = Control.LOADED
         if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
-            self._begin_load(entry)
-        await self._until_settled(entry)
+            if self._on_demand is not None:
+                await self._on_demand.load(entry)
+            else:
+                self.deployment.begin_load(entry)
+        await self.deployment.until_settled(entry)
         if not entry.is_ready:
             self._check_open()
             if entry.state is ModelState.RESTARTING:
@@ -175,9 +184,9 @@ class Rollout:
         entry = self.repository.find(name, version)
         entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:
-            entry.reset()
+            entry.move(ModelState.AVAILABLE)
         self._apply()
-        await self._until_settled(entry)
+        await self.deployment.until_settled(entry)
         return entry
 
     async def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
@@ -191,6 +200,8 @@ class Rollout:
     async def scan(self) -> None:
         """Scans the folder once, and begins the loads and unloads that follow."""
         if await self._scanner.scan():
+            if self._on_demand is not None:
+                self._on_demand.take(await asyncio.to_thread(self._on_demand.read))
             self._apply()
 
     async def _watch(self) -> None:
@@ -209,55 +220,38 @@ class Rollout:
         if self._closed:
             return
         for entry in self._due_to_load():
-            self._begin_load(entry)
+            if self._on_demand is not None:
+                self._on_demand.begin(entry)
+            else:
+                self.deployment.begin_load(entry)
         for name in self.repository.names():
             versions = self.repository.versions(name)
             for entry in to_drain(versions, self._keep, self.repository.weighted(name)):
-                entry.start_draining()
-                self._spawn(entry, self.deployment.unload)
+                self.deployment.begin_unload(entry)
             for entry in versions:
                 if entry.is_removable:
                     self.repository.remove(entry)
         self.on_change()
 
     def _due_to_load(self) -> list[Entry]:
-        return [
+        due = [
             entry
             for name in self.repository.names()
             for entry in to_load(
                 self.repository.versions(name), self._keep, self.repository.weighted(name)
             )
         ]
-
-    def _begin_load(self, entry: Entry) -> None:
-        entry.start_loading()
-        self._spawn(entry, self.deployment.load)
-
-    def _spawn(self, entry: Entry, change: Callable[[Entry], Awaitable[None]]) -> None:
-        async def run() -> None:
-            await change(entry)
-            self._apply()
-
-        def forget(task: asyncio.Task[None]) -> None:
-            if self._tasks.get(entry) is task:
-                del self._tasks[entry]
-            if not task.cancelled() and task.exception():
-                _log.error("model %s", entry.label, exc_info=task.exception())
-
-        task = self._tasks[entry] = asyncio.create_task(run())
-        task.add_done_callback(forget)
-
-    async def _until_settled(self, entry: Entry) -> None:
-        while task := self._tasks.get(entry):
-            # Unlike `await task`, a client that cancels its call does not cancel the load.
-            await asyncio.wait([task])
+        return due if self._on_demand is None else self._on_demand.mark(due)
 
     def _engines(self) -> list[ServingEngine]:
         loaded = [model.engine for model in self.repository.models()]
         return loaded + self.deployment.loading_engines
 
     def _states(self) -> list[tuple[str, int, str]]:
-        return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
+        return [
+            (entry.name, entry.version, "on_call" if entry.waits_for_call else entry.state.value)
+            for entry in self.repository.entries
+        ]
 
 
 def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
@@ -269,29 +263,5 @@ def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
         keep=options.keep_versions,
         interval_s=options.watch_interval_s,
         drain_timeout_s=options.drain_timeout_s,
-    )
-
-
-def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:
-    """Makes the loader of a server."""
-    launch = partial(
-        EngineProcess,
-        log_format=options.log_format,
-        log_level=options.log_level,
-        is_shared=options.front_count() > 1,
-    )
-    # Models without recommended options stay so if there is nothing to add.
-    is_segmented = options.segmentation is not SegmentationMode.NONE
-    generation = {"segmentation": options.segmentation.value} if is_segmented else {}
-    keeps = options.cache_mb > 0
-    return Loader(
-        repository=options.model_repository or standard_repository(),
-        provider=options.provider,
-        threads=options.threads,
-        limits=options.engine_limits(),
-        launch=launch,
-        processes=options.process_count(),
-        stall_s=options.stall_timeout_s,
-        generation=generation,
-        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
+        max_loaded_bytes=options.max_loaded_mb * 1_000_000,
     )

@@ -14,6 +14,8 @@ from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.security.tokens import CALLER
 from seqserve_server.front.security.usage import Usage
 
+_ON_CALL = "its first call loads it"
+
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
@@ -102,14 +104,12 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             name=entry.name,
             version=entry.version,
             state=f"MODEL_STATE_{entry.state.name}",
-            state_reason=entry.reason,
+            state_reason=entry.reason or (_ON_CALL if entry.waits_for_call else ""),
             is_default=entry.name == self._repository.default and share > 0.0,
             traffic_share=share,
         )
-        if entry.model is not None:
-            manifest = entry.model.manifest
+        if (manifest := entry.manifest) is not None:
             message.precision = manifest.precision
-            message.provider = entry.model.provider.value
             message.max_source_length = manifest.limits.max_source_length
             message.max_target_length = manifest.limits.max_target_length
             message.vocabulary_size = manifest.architecture.vocabulary_size
@@ -119,6 +119,8 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.has_shortlist = manifest.shortlist is not None
             message.description = manifest.description
             message.licence = manifest.licence
+        if entry.model is not None:
+            message.provider = entry.model.provider.value
             engine, reply = entry.model.engine, entry.model.engine.last_reply
             message.slots = engine.capacity.slots
             message.slots_in_use = reply.slots_in_use

@@ -90,6 +90,14 @@ class Metrics:
         )
         for result in ("success", "failure"):
             self._model_loads.labels(result)
+        self._load_seconds = prometheus.Summary(
+            "seqserve_model_load_seconds", "Time to load a model.", registry=self.registry
+        )
+        self._evictions = prometheus.Counter(
+            "seqserve_model_evictions",
+            "Models unloaded to make room for others.",
+            registry=self.registry,
+        )
         self._model_info = prometheus.Gauge(
             "seqserve_model_info",
             "Models that are loaded.",
@@ -125,15 +133,31 @@ class Metrics:
         at each scrape."""
         self._read_reloads, self._read_expiries = reloads, expiries
 
+    def show_loaded_bytes(self, count: Callable[[], int]) -> None:
+        """Sets the function that counts the memory of the versions that calls have loaded."""
+        text = "Memory that loaded models take while idle, which --max-loaded-mb bounds."
+        prometheus.Gauge("seqserve_loaded_bytes", text, registry=self.registry).set_function(count)
+
+    def model_evicted(self) -> None:
+        """Counts a version that is unloaded to make room for another one."""
+        self._evictions.inc()
+
     def model_loaded(
-        self, model: str, version: int, precision: str, provider: str, engine: ServingEngine
+        self,
+        model: str,
+        version: int,
+        precision: str,
+        provider: str,
+        engine: ServingEngine,
+        seconds: float,
     ) -> None:
-        """Counts a version that is ready, and begins its series."""
+        """Counts a version that is ready after so many seconds, and begins its series."""
         self.show_model(model, version)
         labels = VersionLabels.of(model, version)
         self._engines.add(labels, engine)
         self._model_info.labels(*labels, precision, provider).set(1)
         self._model_loads.labels("success").inc()
+        self._load_seconds.observe(seconds)
 
     def show_model(self, model: str, version: int) -> None:
         """Lets calls have series of a version."""

@@ -33,7 +33,7 @@ SERVICE_ERRORS: list[ServiceError] = [
     DeadlinePassed(Stage.QUEUE),
     DeadlinePassed(Stage.DECODE),
     ModelUnavailable("m/1 is loading; call again soon"),
-    ModelNotLoaded("m/1 could not be loaded; see GetModel"),
+    ModelNotLoaded("m/1 could not be loaded: weights.bin"),
     NoScorer("m/1"),
     Draining(),
     Draining("the server is shutting down; send the rest to another one"),

@@ -1,10 +1,17 @@
 """Artifacts without a model in them: their files are a few bytes, with the right hashes."""
 
 import hashlib
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.certificates import Certificates
 
 from seqserve_server.artifact.files import FileDigest
 from seqserve_server.artifact.manifest import REQUIRED_FILES, Manifest
@@ -39,3 +46,23 @@ def source(tmp_path: Path) -> Path:
 def models(tmp_path: Path) -> Path:
     """The place of a repository that is not there yet."""
     return tmp_path / "models"
+
+
+@contextmanager
+def https(handler: Callable[..., Any], certificates: Certificates) -> Iterator[str]:
+    """Yields the address of a server whose requests a handler answers."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificates.server)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"https://localhost:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _trusted(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+    monkeypatch.setenv("NO_PROXY", "*")

@@ -2,12 +2,10 @@
 
 import hashlib
 import io
-import ssl
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,8 @@ from tests.certificates import Certificates
 from seqserve.errors import NotWritten, OptionError
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.fetch.source import NotFetched, chunks, download, is_address, opened
+
+from .conftest import https
 
 MAX_BYTES = 1 << 20
 
@@ -176,21 +176,8 @@ class Site(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(certificates: Certificates) -> Iterator[str]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificates.server)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"https://localhost:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture(autouse=True)
-def _trusted(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
-    monkeypatch.setenv("NO_PROXY", "*")
+    with https(Site, certificates) as address:
+        yield address
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.limits import EngineLimits, Provider
+from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
@@ -36,9 +36,9 @@ from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
@@ -155,6 +155,7 @@ async def serving(
     max_message_bytes: int = 1 << 20,
     max_answer_mb: int = 256,
     cache_bytes: int = 0,
+    cache_scope: CacheScope = CacheScope.CALLER,
     security: Security | None = None,
     tracing: Tracing | None = None,
     template: Template | None = None,
@@ -169,7 +170,7 @@ async def serving(
     ``others`` are more models that echo, each with an engine of its own, by their names.
     """
     metrics = Metrics()
-    cache = AnswerCache(cache_bytes, metrics.cache_counts)
+    cache = AnswerCache(cache_bytes, metrics.cache_counts, cache_scope)
     limits = EngineLimits(
         workers=1,
         slots=slots,
@@ -183,7 +184,7 @@ async def serving(
         launchers[name] = Hosts(EchoRuntime(described), limits)
         engine = LaunchedGroup([launchers[name].launch], label=described.label, refusals=refusals)
         engine.load()
-        metrics.model_loaded(name, version, "fp32", "cpu", engine)
+        metrics.model_loaded(name, version, "fp32", "cpu", engine, 0.0)
         answers = cache.version(name, version) if cache_bytes and name == "echo" else None
         return ServedModel(
             manifest=described,

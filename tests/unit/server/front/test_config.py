@@ -105,6 +105,10 @@ def test_front_processes_follow_the_cores(
     monkeypatch.setattr(config, "available_cores", lambda: cores)
     assert read().front_count() == fronts
     assert read("--front-processes", "2").front_count() == 2
+    # One front knows which versions are in use.
+    assert read("--max-loaded-mb", "9").front_count() == 1
+    with pytest.raises(OptionError, match="--front-processes: there is one only with"):
+        read("--max-loaded-mb", "9", "--front-processes", "2").front_count()
 
 
 def test_each_front_has_its_part() -> None:

@@ -167,7 +167,7 @@ class InferenceServicer(ModelControlServicer):
 
     async def _read(self, request: Request, call: ServerCall) -> tuple[InferenceRequest, Job]:
         version = version_of("model_version", request.model_version)
-        model = call.resolve(self._repository, request.model_name, version)
+        model = await call.resolve(self._repository, request.model_name, version)
         inference = InferenceRequest.read(request, model.manifest)
         generate = inference.generate_request()
         try:

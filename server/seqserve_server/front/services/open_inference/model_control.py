@@ -67,8 +67,10 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     ) -> pb.ModelMetadataResponse:
         """Describes the tensors of a model, as the protocol does."""
         name = self._name(request, call)
-        loaded = [model.manifest for model in self._repository.models()]
-        return metadata_of(name, [manifest.version for manifest in loaded if manifest.name == name])
+        versions = self._repository.versions(name)
+        return metadata_of(
+            name, [entry.version for entry in versions if entry.model or entry.is_ready]
+        )
 
     async def ModelConfig(
         self, request: pb.ModelConfigRequest, call: ServerCall
@@ -151,8 +153,11 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     def _name(
         self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest, call: ServerCall
     ) -> str:
+        # What the tensors are is no reason to load it.
         version = version_of("version", request.version)
-        return call.resolve(self._repository, request.name, version).manifest.name
+        entry = self._repository.choose(request.name, version, call.request_id)
+        call.model, call.version = entry.name, entry.version
+        return entry.name
 
 
 def version_of(field: str, text: str) -> int:

@@ -19,33 +19,33 @@ async def test_call_that_asks_again_gets_the_version_it_has() -> None:
     repository = Repository([older])
     repository.choose_default()
     call = ServerCall(path="/s/m", request_id="1")
-    model = call.resolve(repository, "", 0)
+    model = await call.resolve(repository, "", 0)
     assert model is older.model and call.model == "echo"
     repository.add(newer)
-    older.start_draining()
+    older.move(ModelState.DRAINING)
     for name, version in (("", 0), ("echo", 0), ("echo", 1)):
-        assert call.resolve(repository, name, version) is model
-    assert call.resolve(repository, "echo", 2) is newer.model
+        assert await call.resolve(repository, name, version) is model
+    assert await call.resolve(repository, "echo", 2) is newer.model
     assert not await model.calls.wait_idle(0.0)
     call.release_models()
     assert await model.calls.wait_idle(0.0)
     # A version that drains takes no other call.
     other = ServerCall(path="/s/m", request_id="2")
-    assert other.resolve(repository, "", 0) is newer.model
+    assert await other.resolve(repository, "", 0) is newer.model
     with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
-        other.resolve(repository, "echo", 1)
+        await other.resolve(repository, "echo", 1)
 
 
 async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_one() -> None:
     repository = Repository([entry(1)])
     repository.choose_default()
     call = ServerCall(path="/s/m", request_id="1")
-    model = call.resolve(repository, "", 0)
+    model = await call.resolve(repository, "", 0)
     repository.is_closed = True
-    assert call.resolve(repository, "", 0) is model
+    assert await call.resolve(repository, "", 0) is model
     late = ServerCall(path="/s/m", request_id="2")
     with pytest.raises(Draining):
-        late.resolve(repository, "", 0)
+        await late.resolve(repository, "", 0)
     # The refusal counts for the model that the call would have had.
     assert late.model == "echo" and late.models == []
     call.release_models()

@@ -6,9 +6,9 @@ import pytest
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.generate.options import divide_options
-from seqserve_server.front.models.pairs import Leg
 
 Options = generation_pb2.GenerationOptions
 FIRST, SECOND = Leg("ko-en", "ko", "en"), Leg("en-de", "en", "de")

@@ -13,13 +13,13 @@ from tests.support.logged import logged
 from seqserve_server.artifact.files import files_of
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.front.models import folders
-from seqserve_server.front.models.deployment import check_inside
 from seqserve_server.front.models.folders import (
     MODELS,
     Listing,
     list_folders,
     standard_repository,
 )
+from seqserve_server.front.models.loader import check_inside
 
 
 def folder(repository: Path, *parts: str) -> Path:

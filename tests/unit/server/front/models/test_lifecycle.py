@@ -24,43 +24,38 @@ def version(
 
 def test_from_the_folder_and_back() -> None:
     one = version(1)
-    seen = []
-    for step in (one.start_loading, one.finish_loading, one.start_draining, one.finish_draining):
-        step()
-        seen.append(one.state)
-    assert seen == [LOADING, READY, DRAINING, AVAILABLE]
-    assert not one.is_removable
+    for state in (LOADING, READY, DRAINING, AVAILABLE):
+        one.move(state)
+        assert not one.is_removable
     one.mark_missing()
     assert one.is_removable
 
 
 @pytest.mark.parametrize("state", list(ModelState))
 def test_no_step_is_left_out(state: ModelState) -> None:
-    allowed = {
-        "start_loading": {AVAILABLE, FAILED},
-        "finish_loading": {LOADING},
-        "fail": {LOADING},
-        "reset": {FAILED},
-        "start_restarting": {READY, RESTARTING},
-        "finish_restarting": {RESTARTING},
-        "start_draining": {READY, RESTARTING},
-        "finish_draining": {DRAINING},
+    steps = {
+        AVAILABLE: {LOADING},
+        LOADING: {READY, FAILED},
+        READY: {RESTARTING, DRAINING},
+        RESTARTING: {READY, RESTARTING, DRAINING},
+        DRAINING: {AVAILABLE},
+        FAILED: {AVAILABLE, LOADING},
     }
-    for step, origins in allowed.items():
+    for target in ModelState:
         one = version(1, state)
-        arguments = ["broken"] if step in ("fail", "start_restarting") else []
-        if state in origins:
-            getattr(one, step)(*arguments)
+        if target in steps[state]:
+            one.move(target, "because")
+            assert (one.state, one.reason) == (target, "because")
         else:
             with pytest.raises(ValueError, match=f"m/1 is {state.value}"):
-                getattr(one, step)(*arguments)
+                one.move(target)
             assert one.state is state
 
 
 def test_failed_version_waits_for_other_files() -> None:
     one = version(1)
-    one.start_loading()
-    one.fail("weights.bin: sha256")
+    one.move(ModelState.LOADING)
+    one.move(FAILED, "weights.bin: sha256")
     one.mark_stable("files")
     assert (one.state, one.reason) == (FAILED, "weights.bin: sha256")
     one.mark_unstable("its files are being written")
@@ -71,9 +66,9 @@ def test_failed_version_waits_for_other_files() -> None:
 
 def test_files_that_change_while_they_are_loaded_get_another_chance() -> None:
     one = version(1)
-    one.start_loading()
+    one.move(ModelState.LOADING)
     one.mark_stable("other files")
-    one.fail("weights.bin: sha256")
+    one.move(FAILED, "weights.bin: sha256")
     one.mark_stable("other files")
     assert one.state is AVAILABLE
 
@@ -90,19 +85,19 @@ def test_version_that_vanishes_while_it_loads_is_gone_only_after() -> None:
     one = version(1, LOADING)
     one.mark_missing()
     assert not one.is_removable
-    one.finish_loading()
+    one.move(ModelState.READY)
     assert to_drain([one], keep=0) == [one]
-    one.start_draining()
-    one.finish_draining()
+    one.move(ModelState.DRAINING)
+    one.move(ModelState.AVAILABLE)
     assert one.is_removable and to_load([one], keep=0) == []
 
 
 def test_reason_of_one_that_restarts_is_gone_when_it_is_ready() -> None:
     one = version(1, READY)
-    one.start_restarting("has failed")
-    one.start_restarting("has failed 2 times")
+    one.move(ModelState.RESTARTING, "has failed")
+    one.move(ModelState.RESTARTING, "has failed 2 times")
     assert one.reason == "has failed 2 times"
-    one.finish_restarting()
+    one.move(ModelState.READY)
     assert (one.state, one.reason) == (READY, "")
 
 

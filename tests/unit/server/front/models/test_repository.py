@@ -59,10 +59,7 @@ def repository(*entries: Entry, default: str = "") -> Repository:
 
 
 def resolved(repository: Repository, name: str, version: int = 0, key: str = "") -> Entry:
-    """Gives the entry of the model that a call is given."""
-    model = repository.resolve(name, version, key)
-    [found] = [entry for entry in repository.entries if entry.model is model]
-    return found
+    return repository.choose(name, version, key)
 
 
 def test_versions_are_sorted_as_numbers() -> None:
@@ -85,7 +82,7 @@ def test_highest_version_that_is_ready_of_the_only_model_is_meant() -> None:
 def test_of_several_models_one_must_be_named() -> None:
     found = repository(entry("a", 1), entry("b", 1))
     with pytest.raises(ModelNotFound, match="no --default-model; there are a/1, b/1"):
-        found.resolve("", 0, "")
+        found.choose("", 0, "")
     assert repository(*found.entries, default="b").find("").name == "b"
 
 
@@ -100,13 +97,13 @@ def test_of_several_models_one_must_be_named() -> None:
 )
 def test_unknown_names_what_there_is(name: str, version: int, says: str) -> None:
     with pytest.raises(ModelNotFound, match=says):
-        repository(entry("m", 1), entry("m", 2)).resolve(name, version, "")
+        repository(entry("m", 1), entry("m", 2)).choose(name, version, "")
 
 
 def test_answer_is_short_whatever_is_asked_and_there() -> None:
     found = repository(*(entry(f"model-{number}", 1) for number in range(1000)))
     with pytest.raises(ModelNotFound) as caught:
-        found.resolve("x" * 100_000, 0, "")
+        found.choose("x" * 100_000, 0, "")
     assert len(str(caught.value)) < 1000
     assert "980 more" in str(caught.value)
 
@@ -116,7 +113,7 @@ def test_answer_is_short_whatever_is_asked_and_there() -> None:
     [
         (ModelState.LOADING, ModelUnavailable, "is loading"),
         (ModelState.DRAINING, ModelUnavailable, "is being unloaded"),
-        (ModelState.FAILED, ModelNotLoaded, "could not be loaded; see GetModel"),
+        (ModelState.FAILED, ModelNotLoaded, "could not be loaded: is damaged"),
         (ModelState.AVAILABLE, ModelNotLoaded, "is not loaded; LoadModel"),
     ],
 )
@@ -125,9 +122,9 @@ def test_what_is_not_ready_says_whether_waiting_helps(
 ) -> None:
     found = repository(entry("m", 1), entry("m", 2, state), entry("other", 1, state))
     with pytest.raises(error, match=f"m/2 {says}"):
-        found.resolve("m", 2, "")
+        found.choose("m", 2, "")
     with pytest.raises(error, match=f"other/1 {says}"):
-        found.resolve("other", 0, "")
+        found.choose("other", 0, "")
     assert resolved(found, "m").version == 1
 
 
@@ -136,7 +133,7 @@ def test_one_on_the_way_is_worth_waiting_for() -> None:
         entry("a", 1), entry("m", 1, ModelState.LOADING), entry("m", 2, ModelState.FAILED)
     )
     with pytest.raises(ModelUnavailable, match="m/1 is loading"):
-        found.resolve("m", 0, "")
+        found.choose("m", 0, "")
 
 
 def test_default_must_be_sound() -> None:
@@ -162,9 +159,9 @@ def test_traffic_is_shared_among_those_that_are_ready() -> None:
     assert found.set_traffic("", {1: 90, 2: 10}) == versions
     assert [found.share(one) for one in versions] == [0.9, 0.1, 0]
     assert found.weighted("m") == [1, 2]
-    versions[0].start_draining()
+    versions[0].move(ModelState.DRAINING)
     assert [found.share(one) for one in versions] == [0, 1, 0]
-    versions[1].start_draining()
+    versions[1].move(ModelState.DRAINING)
     assert [found.share(one) for one in versions] == [0, 0, 1]
     found.set_traffic("m", {})
     assert found.weighted("m") == []
@@ -207,7 +204,7 @@ def test_version_follows_its_engine() -> None:
     one.follow_engine()
     assert (one.state, one.reason) == (READY, "")
     # One that is not in service does not follow.
-    one.start_draining()
+    one.move(ModelState.DRAINING)
     engine.is_ready = False
     one.follow_engine()
     assert one.state is DRAINING

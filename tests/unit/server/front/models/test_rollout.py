@@ -21,8 +21,8 @@ from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.process import EngineProcess
-from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -133,7 +133,7 @@ def change_manifest(folder: Path, **changes: Any) -> None:
 def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, models: Path) -> None:
     add_version(models, 2, generation={"segmentation": "lines", "beam_size": 2})
     repository = make.opened(generation={"segmentation": "sentences"})
-    found = [repository.resolve("tiny", version, "").manifest.generation for version in (1, 2)]
+    found = [entry.manifest and entry.manifest.generation for entry in repository.entries]
     assert found == [{"segmentation": "sentences"}, {"segmentation": "lines", "beam_size": 2}]
 
 

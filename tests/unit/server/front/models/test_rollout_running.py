@@ -34,10 +34,10 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 from seqserve_server.front.models import folders
-from seqserve_server.front.models.deployment import Loader
 from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -140,7 +140,7 @@ class Watched:
 
     async def draining(self, version: int) -> tuple[ServedModel, asyncio.Task[Entry]]:
         """Unloads a version that has a call."""
-        model = self.repository.resolve("m", version, "key")
+        model = self.model(version)
         model.calls.enter()
         unload = asyncio.create_task(self.rollout.unload("m", version))
         await until(lambda: self.states()[version] is DRAINING)
@@ -163,9 +163,14 @@ class Watched:
     def entry(self, version: int) -> Entry:
         return self.repository.find("m", version)
 
+    def model(self, version: int) -> ServedModel:
+        model = self.repository.choose("m", version, "key").model
+        assert model is not None
+        return model
+
     def called(self, version: int = 0) -> int:
         """Gives the version that a call is given."""
-        return self.repository.resolve("m", version, "key").manifest.version
+        return self.repository.choose("m", version, "key").version
 
 
 @asynccontextmanager
@@ -246,7 +251,7 @@ async def test_broken_version_replaces_nothing_and_is_tried_once(tmp_path: Path)
 
 async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, keep=1) as watched:
-        model = watched.repository.resolve("m", 1, "key")
+        model = watched.model(1)
         for _ in range(2):
             model.calls.enter()
         watched.write(2)
@@ -269,7 +274,7 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
 
 async def test_calls_that_never_end_hold_a_version_only_so_long(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, keep=0, drain_timeout_s=0.02) as watched:
-        watched.repository.resolve("m", 1, "key").calls.enter()
+        watched.model(1).calls.enter()
         entry = await watched.rollout.unload("m", 1)
         assert entry.state is AVAILABLE
         assert watched.loader.hosts[1].has_ended
@@ -430,7 +435,7 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
 
         for host in watched.loader.hosts:
             host.runtime.before_step = step
-        model = watched.repository.resolve("m", 2, "key")
+        model = watched.model(2)
         model.calls.enter()
         options = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
         spec = GenerateSpec(source=[5, EOS], options=options)

@@ -11,6 +11,7 @@ from tests.unit.server.front.service import Service, awaited, failure, request, 
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.limits import CacheScope
 from seqserve_server.front.models.answer_cache import VersionAnswers
 
 TEXT = "Grüße aus Köln 🙂"
@@ -172,12 +173,21 @@ async def test_open_inference_shares_answers(service: Service) -> None:
     assert await computed(service) == 1
 
 
-async def test_clients_share_nothing() -> None:
-    async with serving(cache_bytes=1_000_000, caller_metadata="x-client") as service:
+@pytest.mark.parametrize(
+    ("scope", "expected"), [(CacheScope.CALLER, (1, 0, 2)), (CacheScope.SERVER, (2, 0, 1))]
+)
+async def test_clients_share_answers_only_if_the_operator_says_so(
+    scope: CacheScope, expected: tuple[int, int, int]
+) -> None:
+    options = {"cache_scope": scope, "cache_bytes": 1_000_000, "caller_metadata": "x-client"}
+    async with serving(**options) as service:
         for client in ("ann", "bob", "ann"):
             metadata = (("x-client", client),)
-            await service.generation.Generate(request(TEXT), metadata=metadata)
-        assert await lookups(service) == (1, 0, 2)
+            answer = await service.generation.Generate(request(TEXT), metadata=metadata)
+            assert answer.hypotheses[0].text == TEXT
+        # Another question has an answer of its own.
+        await service.generation.Generate(request(TEXT, max_decoding_length=5))
+        assert await lookups(service) == (*expected[:2], expected[2] + 1)
 
 
 async def test_a_failure_is_not_kept(service: Service) -> None:

@@ -112,7 +112,7 @@ async def test_a_pair_without_a_model_is_refused_by_its_field(pairs: Service) ->
     )
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert error.details() == (
-        "options.target_language: no model writes 'fr'; the loaded ones know de, en"
+        "options.target_language: no model writes 'fr'; the models know de, en"
     )
     scored = pb.ScoreRequest(source="a", target="b", source_language="fr", target_language="en")
     error = await failure(pairs.generation.Score(scored))

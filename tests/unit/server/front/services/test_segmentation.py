@@ -216,7 +216,7 @@ async def test_another_call_passes_a_text_of_many_segments() -> None:
 async def test_what_the_model_does_not_read_stays(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = service.repository.resolve("echo", 2, "").tokenizer
+    tokenizer = service.repository.models()[0].tokenizer
     encode, pieces = type(tokenizer).encode, type(tokenizer).pieces
     monkeypatch.setattr(
         type(tokenizer), "encode", lambda self, text: encode(self, text.replace("∎", ""))

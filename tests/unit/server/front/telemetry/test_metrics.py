@@ -49,6 +49,8 @@ FAMILIES = {
     "model_info": ("gauge", {"model", "version", "precision", "provider"}),
     "numbers_differ": ("counter", {"model"}),
     "model_loads": ("counter", {"result"}),
+    "model_evictions": ("counter", set()),
+    "model_load_seconds": ("summary", set()),
     "model_state": ("gauge", {"model", "version", "state"}),
     "step_seconds": ("counter", MODEL),
     "step_outside_runtime_seconds": ("counter", MODEL),
@@ -67,7 +69,7 @@ def busy() -> Busy:
 
 def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
-    metrics.model_loaded("m", 1, "int8", "cpu", busy())
+    metrics.model_loaded("m", 1, "int8", "cpu", busy(), 0.5)
     metrics.cache_counts("m", 1)
     metrics.show_versions(lambda: [("m", 1, "ready")])
     metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
@@ -99,7 +101,8 @@ def test_names_types_and_labels() -> None:
             if sample.name.startswith("seqserve_"):
                 labels.setdefault(name, set()).update(set(sample.labels) - {"le"})
     for name, (kind, wanted) in FAMILIES.items():
-        sampled = {"counter": f"{name}_total", "histogram": f"{name}_bucket"}.get(kind, name)
+        endings = {"counter": "_total", "histogram": "_bucket", "summary": "_count"}
+        sampled = name + endings.get(kind, "")
         assert labels[sampled] == wanted, name
 
 
@@ -136,7 +139,7 @@ def test_buckets(name: str, first: float, at_least: float) -> None:
 
 def test_loads() -> None:
     metrics = Metrics()
-    metrics.model_loaded("m", 3, "int8", "cpu", busy())
+    metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
     metrics.model_failed()
     labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
     assert value(metrics, "model_info", **labels) == 1
@@ -152,7 +155,7 @@ def test_unloaded_version_is_no_longer_shown() -> None:
     metrics = Metrics()
     states = [("m", 3, "ready"), ("m", 4, "failed")]
     metrics.show_versions(lambda: states)
-    metrics.model_loaded("m", 3, "int8", "cpu", busy())
+    metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
     third = {"model": "m", "version": "3"}
     assert value(metrics, "slots", **third) == 8
     assert value(metrics, "model_state", model="m", version="4", state="failed") == 1
@@ -186,13 +189,13 @@ def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
         return (calls(metrics, "3"), *series)
 
     for times in (1, 2):
-        metrics.model_loaded("m", 3, "int8", "cpu", busy())
+        metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
         metrics.called("m", 3, GENERATE, 0.1, {})
         metrics.cache_counts("m", 3).evictions += 1
         metrics.model_unloaded("m", 3, "int8", "cpu")
         assert shown() == (times, times, times, 0)
     # One that is loaded again keeps them.
-    metrics.model_loaded("m", 3, "int8", "cpu", busy())
+    metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
     metrics.forget_model("m", 3)
     assert shown() == (2, 2, 3, 0)
     metrics.model_unloaded("m", 3, "int8", "cpu")

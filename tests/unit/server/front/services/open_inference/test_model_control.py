@@ -170,9 +170,9 @@ async def test_unload_includes_versions_that_are_loading_or_available(service: S
 
     async def load(entry: Entry) -> None:
         await may_load.wait()
-        entry.fail("its graph is broken")
+        entry.move(ModelState.FAILED, "its graph is broken")
 
-    service.rollout._spawn(newer, load)
+    service.rollout.deployment._spawn(newer, load)
     unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
     call = asyncio.ensure_future(awaited(service.inference.RepositoryModelUnload(unload)))
     try:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from seqserve_server.artifact.pairs import Pairs, Translator
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.models.pairs import Pairs, Translator
 
 
 def translator(name: str, sources: Sequence[str], targets: Sequence[str]) -> Translator:
@@ -64,8 +64,8 @@ EN_MISSING = "several models serve 'en': there are en to de, en to ko, ko to en,
     ("models", "pair", "field", "reason"),
     [
         (SHIPPED, "en>", "target_language", f"is missing; {EN_MISSING}"),
-        (SHIPPED, "fr>de", "source_language", "no model reads 'fr'; the loaded ones know en, ko"),
-        (SHIPPED, "en>fr", "target_language", "no model writes 'fr'; the loaded ones know de, en"),
+        (SHIPPED, "fr>de", "source_language", "no model reads 'fr'; the models know en, ko"),
+        (SHIPPED, "en>fr", "target_language", "no model writes 'fr'; the models know de, en"),
         (
             [EN_DE, translator("fr-it", ["fr"], ["it"])],
             "en>it",

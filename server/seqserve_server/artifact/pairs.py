@@ -1,4 +1,4 @@
-"""The language pairs of the loaded models, and the models that translate a pair.
+"""The language pairs of models, and the models that translate a pair.
 
 One model translates a pair, or two by a pivot: the first writes a language that the second reads.
 """
@@ -168,9 +168,7 @@ class Pairs:
         for role, code, verb in (("source", source, "reads"), ("target", target, "writes")):
             known = sorted({c for each in self._translators for c in each.template.languages[role]})
             if code and not any(_code(each, role, code) for each in self._translators):
-                reason = (
-                    f"no model {verb} {code!r:.80}; the loaded ones know {truncated_list(known)}"
-                )
+                reason = f"no model {verb} {code!r:.80}; the models know {truncated_list(known)}"
                 return InvalidRequest(f"{section}{role}_language", reason)
         if not (source and target):
             role = "target" if source else "source"
