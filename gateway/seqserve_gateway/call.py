@@ -25,11 +25,11 @@ from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
 S = TypeVar("S")
-BATCH = 64
+BATCH = 128
 """Most texts of an array in one call of the server, which shares its slots among all calls."""
 RICH_BATCH = 12
 """Most of them where answers have more than a text, and take much memory."""
-_BATCHES = 3
+_BATCHES = 2
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"

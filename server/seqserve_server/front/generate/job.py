@@ -66,8 +66,8 @@ Answer = TypeVar("Answer")
 class Window:
     """As many places as may be taken at once.
 
-    A call has as many as its model can run: they fill a batch, and requests of others need not wait
-    for what it would put into the engine's queue.
+    A call has somewhat more than its model can run, and no more: calls take turns in the engine's
+    queue, and what waits there is bounded.
     """
 
     def __init__(self, size: int) -> None:

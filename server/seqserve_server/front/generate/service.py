@@ -14,6 +14,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.bulk import Bulk, Requests
 from seqserve_server.front.generate.job import Window
+from seqserve_server.front.generate.records import Source, window_of
 from seqserve_server.front.generate.route import Directory, resolve, single_model
 from seqserve_server.front.generate.scoring import (
     MAX_CHARACTERS,
@@ -71,10 +72,15 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every source has its outcome; until then each one is kept encoded."""
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
-        outcomes: list[bytes] = []
-        in_order = Window(route.slots).in_order(job.sources, partial(answer, job))
+        outcomes = [b""] * len(job.sources)
+        # The longest first: at the end they would run with few beside them.
+        order = sorted(range(len(outcomes)), key=lambda place: -_tokens(job.sources[place]))
+        in_order = Window(route.window).in_order(
+            [job.sources[place] for place in order], partial(answer, job)
+        )
         async with aclosing(in_order):
-            async for each in in_order:
+            for place in order:
+                each = await anext(in_order)
                 try:
                     response = each.result()
                     # Not copied into an outcome first.
@@ -84,7 +90,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     response = generation_pb2.GenerateResponse()
                     data = generation_pb2.Outcome(failure=call.failed(error)).SerializeToString()
                 call.record_one_of_many(response)
-                outcomes.append(data)
+                outcomes[place] = data
         return encoded_list(_OUTCOMES, outcomes)
 
     async def GenerateBulk(
@@ -92,8 +98,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
         """Answers each source as soon as it is done; reads on only while few are in flight."""
         models = self._directory.repository.models()
-        slots = max((model.engine.capacity.slots for model in models), default=1)
-        window = Window(slots)
+        size = window_of(max((model.engine.capacity.slots for model in models), default=1))
+        window = Window(size)
 
         async def respond(
             request: generation_pb2.GenerateRequest, request_call: ServerCall
@@ -105,7 +111,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             job = await read(request, route, request_call, window)
             return await answer(job, job.sources[0])
 
-        bulk = Bulk(call, respond, slots, self._draining)
+        bulk = Bulk(call, respond, size, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
                 call.record_one_of_many(response.outcome.response)
@@ -129,6 +135,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return generation_pb2.DetectLanguageResponse(
             languages=[each for each in detected if each.confidence >= _MIN_CONFIDENCE]
         )
+
+
+def _tokens(source: Source | ServiceError) -> int:
+    return source.num_tokens if isinstance(source, Source) else 0
 
 
 def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
