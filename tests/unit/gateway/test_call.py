@@ -1,7 +1,6 @@
 """Arrays of texts: a window of calls, in order, cancelled together."""
 
 import asyncio
-from operator import attrgetter
 
 import pytest
 from httpx import AsyncClient
@@ -16,10 +15,14 @@ from seqserve_gateway.call import BATCH, RICH_BATCH, Call
 from seqserve_gateway.endpoint import Endpoint, Form
 
 
+def _text_of(response: generation_pb2.GenerateResponse) -> str:
+    return response.hypotheses[0].text
+
+
 async def shout_all(call: Call) -> Response:
     body = call.json()
     options = body.get("options", {"beam_size": 2})
-    return JSONResponse(await call.generate_all(body["q"], attrgetter("text"), **options))
+    return JSONResponse(await call.generate_all(body["q"], _text_of, **options))
 
 
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])

@@ -71,6 +71,8 @@ def is_title_case(text: str, protected: Sequence[Span]) -> bool:
     One of two words is rather a name, and one with a period a sentence.
     """
     rest = without(text, protected).rstrip()
+    if ". " in f"{rest} ":
+        return False
     words = _BEGINNING.findall(rest)
     long = [word for word in words if len(word) >= _LONG_CHARACTERS]
     return (
@@ -78,7 +80,6 @@ def is_title_case(text: str, protected: Sequence[Span]) -> bool:
         and sum(word[0].isupper() for word in words) >= _MIN_WORDS
         and bool(long)
         and all(word[0].isupper() for word in long)
-        and ". " not in f"{rest} "
     )
 
 
