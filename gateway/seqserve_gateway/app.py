@@ -12,7 +12,7 @@ write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :
     async def shout(call: Call) -> Response:
         texts = call.json()["q"]                                 # bounded, and read to its end
         call.token = call.request.query_params.get("api_key")    # unless it is a bearer token
-        read = operator.attrgetter("text")                       # keeps no more of each result
+        read = lambda response: response.hypotheses[0].text      # keeps no more of each response
         results = await call.generate_all(texts, read, beam_size=4)  # windowed, low priority
         return JSONResponse(results)
 

@@ -15,22 +15,23 @@ from starlette.requests import Request
 
 from seqserve import AsyncClient
 from seqserve._transport.connection import Method
+from seqserve._transport.status import error_within
 from seqserve.arguments import GenerateOptions, Priority
 from seqserve.auth import token_of
-from seqserve.errors import CallError
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve.results import Result
+from seqserve.requests import generate_request, with_sources
+from seqserve.v1.generation_pb2 import GenerateResponse, Outcome
 from seqserve_gateway.admission import BYTES_OF_VALUE, Body
 from seqserve_gateway.failure import Failure
 from seqserve_gateway.upstream import METADATA, T, Upstream
 
 S = TypeVar("S")
-BATCH = 64
+BATCH = 128
 """Most texts of an array in one call of the server, which shares its slots among all calls."""
 RICH_BATCH = 12
 """Most of them where answers have more than a text, and take much memory."""
 _RICH = ("return_alignment", "return_token_scores")
-_BATCHES = 3
+_BATCHES = 2
 # Of a batch, so that its texts find memory together.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
@@ -159,7 +160,7 @@ class Call:
     async def generate_all(
         self,
         sources: Sequence[str],
-        needed: Callable[[Result], S],
+        needed: Callable[[GenerateResponse], S],
         **options: Unpack[GenerateOptions],
     ) -> list[S]:
         """Generates from each text of an array, and returns in its order what is needed of each.
@@ -168,18 +169,20 @@ class Call:
         them the slots that callers of single texts leave. Batches of callers take turns.
 
         Args:
-            needed: Called with each result as it comes: whole ones of a long array would take
-                much memory.
+            needed: Called with each response as it comes: whole ones of a long array would take
+                much memory, and to read all of their fields takes time.
         """
         if len(sources) == 1:
-            result = await self.client.generate(sources[0], timeout_s=self.left_s, **options)
-            return [needed(result)]
+            request = generate_request(sources[0], **options)
+            return [needed(await self.message(Method.GENERATE, request))]
         options.setdefault("priority", Priority.LOW)
 
         async def answered(batch: Sequence[str]) -> list[S]:
-            outcomes = await self.client.generate_batch(batch, timeout_s=self.left_s, **options)
-            return [needed(_result(outcome)) for outcome in outcomes]
+            request = with_sources(template, batch)
+            answer = await self.message(Method.GENERATE_BATCH, request)
+            return [needed(_response(outcome)) for outcome in answer.outcomes]
 
+        template = generate_request("", **options)
         is_rich = any(map(options.get, _RICH)) or (options.get("num_hypotheses") or 1) > 1
         batches = [*_batches(sources, RICH_BATCH if is_rich else BATCH)]
         # One batch runs while the last texts of another one end.
@@ -251,10 +254,10 @@ def _signs_in(body: bytes) -> int:
     return sum(map(body.count, (b",", b"[", b"{")))
 
 
-def _result(outcome: Result | CallError) -> Result:
-    if isinstance(outcome, CallError):
-        raise outcome
-    return outcome
+def _response(outcome: Outcome) -> GenerateResponse:
+    if outcome.HasField("failure"):
+        raise error_within(outcome.failure)
+    return outcome.response
 
 
 def _batches(sources: Sequence[str], size: int) -> Iterator[Sequence[str]]:

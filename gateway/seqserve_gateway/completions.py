@@ -16,7 +16,9 @@ from starlette.responses import JSONResponse, Response
 
 from seqserve.arguments import GenerateOptions
 from seqserve.errors import CallError
+from seqserve.responses import result_of
 from seqserve.results import Hypothesis, Result, StopReason
+from seqserve.v1.generation_pb2 import GenerateResponse
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
@@ -89,11 +91,11 @@ async def _complete(call: Call) -> Response:
             head["usage"] = None
         return Streamed(_events(call, prompts, options, completed, head), "text/event-stream")
 
-    def needed(result: Result) -> _Facts:
+    def needed(response: GenerateResponse) -> _Facts:
         # An answer may be much longer than its prompt.
-        tokens = result.generated_tokens * (_BYTES_OF_TOKEN + _BYTES_OF_LOGPROB * columns)
+        tokens = response.generated_tokens * (_BYTES_OF_TOKEN + _BYTES_OF_LOGPROB * columns)
         call.take_memory(_BYTES_OF_CHOICE * count + tokens)
-        return completed(result)
+        return completed(result_of(response))
 
     done = await call.generate_all(prompts, needed, **options)
     choices = [choice for each in done for choice in each["choices"]]

@@ -13,7 +13,9 @@ from seqserve.documents.attributes import Languages
 from seqserve.documents.formats import Format
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
+from seqserve.responses import result_of
 from seqserve.results import DetectedLanguage, Result, Segment
+from seqserve.v1.generation_pb2 import GenerateResponse
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import File
@@ -218,7 +220,12 @@ async def _answers(call: Call, parts: Sequence[Part], options: GenerateOptions) 
 async def _results(
     call: Call, parts: Sequence[Part], options: GenerateOptions, is_marked: bool
 ) -> Sequence[Answer]:
-    def needed(result: Result) -> Answer:
+    is_plain = not (is_marked or options.get("num_hypotheses"))
+
+    def needed(response: GenerateResponse) -> Answer:
+        if is_plain and len(best := response.hypotheses) == 1 and not best[0].warnings:
+            return [(best[0].text, b"", ())]
+        result = result_of(response)
         answer = ranked(result, () if is_marked else texts_of(result)[1:], is_marked)
         return answer if answer[0][1] or not is_marked else Divided([])
 

@@ -32,7 +32,7 @@ METADATA: ContextVar[Pairs] = ContextVar("metadata", default=())
 _MOST_TEXTS, _MOST_OWN_TEXTS = 320, 256
 """Texts of all arrays, and of the arrays of one caller, on the server: no more than its slots and
 the share of its queue that it gives a gateway."""
-_LEAST_TEXTS = 64
+_LEAST_TEXTS = 128
 """A batch of an array takes its places at once."""
 _READERS = 2
 _RECENT_S = 5.0

@@ -15,7 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from seqserve_server.contract.errors import EngineFault, NoScorer
-from seqserve_server.contract.events import Event, Failed, Progress
+from seqserve_server.contract.events import Event, Failed, Finished, Progress
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.engine.decoding.constraints import Detokenize
@@ -29,7 +29,9 @@ from seqserve_server.engine.scorer import Scorer
 from seqserve_server.engine.worker import Worker
 
 Deliver = Callable[[Events], None]
-"""Receives all events of a step; called once per step, from a worker's thread."""
+"""Receives events of a step, or of a few; called once per step at most, from any thread."""
+_MOST_HELD = 16
+"""Answers that wait for others of the next steps, while sources of batches wait for slots."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +56,12 @@ class Engine:
         self._runtime = runtime
         self._observer = observer
         self._deliver = deliver
+        self._held: Events = []
+        self._delivery = threading.Lock()
         self._stop_timeout_s = stop_timeout_s
         slots = -(-limits.slots // limits.workers)
         self.slots = slots * limits.workers
+        self._most_held = min(_MOST_HELD, self.slots // 4)
         self.max_rows = min(slots, MAX_BEAM_SIZE)
         """Maximum number of slots of one request."""
         self.is_broken = False
@@ -152,6 +157,13 @@ class Engine:
         request.is_late = is_late
         if self._queue_of(request).cancel(request):
             self._observer.cancelled(request)
+        # There may be no other event after those that are held.
+        self._send([])
+
+    @property
+    def paused(self) -> threading.Condition:
+        """Workers take no request while a thread holds it, which may submit and cancel some."""
+        return self._scheduler.changed
 
     def _queue_of(self, request: Request) -> Scheduler | ScoreQueue:
         is_scored = isinstance(request.spec, ScoreSpec) or request.answer is not None
@@ -173,6 +185,7 @@ class Engine:
             if not thread.is_alive():
                 events += worker.fail(error)
         self._publish(events)
+        self._send([])
 
     def _join(self, threads: list[threading.Thread]) -> None:
         end_s = time.monotonic() + self._stop_timeout_s
@@ -258,8 +271,28 @@ class Engine:
         for request, event in events:
             if not isinstance(event, Progress):
                 self._observer.ended(request, event)
+        with self._delivery:
+            # While sources of batches wait, the next steps bring more answers; whoever gets them
+            # takes the lock of the interpreter from the workers each time.
+            if (
+                len(self._held) + len(events) < self._most_held
+                and self._scheduler.queue_depth
+                and all(
+                    request.spec.is_bulk and isinstance(event, Finished)
+                    for request, event in events
+                )
+            ):
+                self._held += events
+                return
+        self._send(events)
+
+    def _send(self, events: Events) -> None:
+        with self._delivery:
+            held, self._held = self._held, []
+        if not (held or events):
+            return
         try:
-            self._deliver(events)
+            self._deliver(held + events)
         except Exception:
             # The receiver is gone; the worker has other rows to run.
             _log.exception("events could not be delivered")

@@ -148,8 +148,10 @@ class _Front:
     def _handle(self, message: Message) -> None:
         engine = self._engine
         if isinstance(message, Together):
-            for each in message.messages:
-                self._handle(each)
+            # Workers see all new requests at once, and encode as many as they can together.
+            with engine.paused:
+                for each in message.messages:
+                    self._handle(each)
         elif isinstance(message, Submit):
             self._submit(Request(message.spec, message.request_id, origin=self))
         elif isinstance(message, Cancel):

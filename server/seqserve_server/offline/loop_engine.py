@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeAlias
@@ -15,8 +14,6 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.front.engine_client.engine import RefusalCache
 
-_MOST_HELD = 16
-"""Events that wait for others while requests wait for slots."""
 _Receive: TypeAlias = Callable[[Event, Timeline | None], None]
 
 
@@ -27,8 +24,6 @@ class LoopEngine:
         self._loop = loop
         self._ids = itertools.count(1)
         self._receivers: dict[int, tuple[Request, _Receive]] = {}
-        self._held: Events = []
-        self._lock = threading.Lock()
         self._engine = engine = load(setup, self._deliver, Observer())
         self.capacity = Ready(engine.slots, engine.max_rows, engine.cache_bytes)
         self.refusals = RefusalCache()
@@ -50,27 +45,15 @@ class LoopEngine:
         """Cancels a request; no event follows."""
         if known := self._receivers.pop(request_id, None):
             self._engine.cancel(known[0], is_late=is_late)
-            # There may be no other event after those that are held.
-            self._receive(self._taken())
 
     def stop(self) -> None:
         """Ends the workers, from any thread; unfinished requests fail."""
         self._engine.stop()
 
     def _deliver(self, events: Events) -> None:
-        with self._lock:
-            self._held += events
-        # While requests wait, the next steps bring more: the loop takes the lock of the interpreter
-        # from the workers each time it wakes.
-        if len(self._held) >= _MOST_HELD or not self._engine.queue_depth:
-            # If the loop is closed, nobody waits any more.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._receive, self._taken())
-
-    def _taken(self) -> Events:
-        with self._lock:
-            held, self._held = self._held, []
-        return held
+        # If the loop is closed, nobody waits any more.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._receive, events)
 
     def _receive(self, events: Iterable[tuple[Request, Event]]) -> None:
         for request, event in events:

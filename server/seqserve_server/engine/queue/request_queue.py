@@ -27,6 +27,11 @@ class RequestQueue:
         self._stopped = False
 
     @property
+    def changed(self) -> threading.Condition:
+        """Held while the queue changes, by one thread as often as it likes."""
+        return self._changed
+
+    @property
     def queue_depth(self) -> int:
         """Waiting requests."""
         return len(self._queue)

@@ -66,8 +66,8 @@ Answer = TypeVar("Answer")
 class Window:
     """As many places as may be taken at once.
 
-    A call has as many as its model can run: they fill a batch, and requests of others need not wait
-    for what it would put into the engine's queue.
+    A call has somewhat more than its model can run, and no more: calls take turns in the engine's
+    queue, and what waits there is bounded.
     """
 
     def __init__(self, size: int) -> None:
@@ -147,15 +147,12 @@ _TEXT_BYTES = 3
 
 async def reserved(job: Job, request: GenerateRequest) -> Job:
     """Returns a job once there is memory for its answers, which its call then holds."""
-    sources = [source for source in job.sources if isinstance(source, Source)]
-    await job.call.reserve(
-        answer_size(job),
-        request,
-        max_wait_s=longest_wait_s(job.hop.options, is_bulk=job.is_bulk),
-        held_bytes=sum(
-            _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens for source in sources
-        ),
-    )
+    held_bytes = 0
+    for source in job.sources:
+        if isinstance(source, Source):
+            held_bytes += _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens
+    max_wait_s = longest_wait_s(job.hop.options, is_bulk=job.is_bulk)
+    await job.call.reserve(answer_size(job), request, max_wait_s=max_wait_s, held_bytes=held_bytes)
     return job
 
 
@@ -224,26 +221,27 @@ def generated_size(
     text = 3 * token_bytes // 2 + 3
     times = 2 if text_bytes else 1
     spelled = tokens * (times * text + string + ID_BYTES) + HYPOTHESIS_BYTES
-    parts = {
-        "options.max_decoding_length": spelled,
-        "options.return_token_scores": options.return_token_scores * tokens * FLOAT_BYTES,
-        "options.return_top_tokens": tokens
-        * (options.return_top_tokens * (string + ID_BYTES + FLOAT_BYTES) + PACKED_BYTES)
-        * bool(options.return_top_tokens),
-        "options.return_attention": tokens
-        # An alignment has four places: where a token begins and ends, and its source token.
-        * (source_tokens * FLOAT_BYTES + PACKED_BYTES + 4 * ID_BYTES)
-        * options.return_attention,
-    }
-    parts |= {field: times * size for field, size in (added or {}).items()}
-    count = _hypotheses(options)
-    parts = {name: count * size for name, size in parts.items()}
+    count, top = _hypotheses(options), options.return_top_tokens
     # The first one needs no more than an ordinary answer.
     others = "patience" if count > options.beam_size else "num_hypotheses"
-    parts["options.max_decoding_length"] = spelled
-    parts[f"options.{others}"] = (count - 1) * spelled
-    parts["source"] = ANSWER_BYTES + source_tokens * string * options.return_attention
-    parts["source"] += math.ceil(text_bytes / max(1, sources))
+    parts = {
+        "options.max_decoding_length": spelled,
+        f"options.{others}": (count - 1) * spelled,
+        "source": ANSWER_BYTES + math.ceil(text_bytes / max(1, sources)),
+    }
+    of_tokens = count * tokens
+    if options.return_token_scores:
+        parts["options.return_token_scores"] = of_tokens * FLOAT_BYTES
+    if top:
+        each = top * (string + ID_BYTES + FLOAT_BYTES) + PACKED_BYTES
+        parts["options.return_top_tokens"] = of_tokens * each
+    if options.return_attention:
+        # An alignment has four places: where a token begins and ends, and its source token.
+        each = source_tokens * FLOAT_BYTES + PACKED_BYTES + 4 * ID_BYTES
+        parts["options.return_attention"] = of_tokens * each
+        parts["source"] += source_tokens * string
+    for field, size in (added or {}).items():
+        parts[field] = count * times * size
     return AnswerSize(parts, sources, "segments" if text_bytes else "sources")
 
 

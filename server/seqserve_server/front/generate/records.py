@@ -87,6 +87,14 @@ class Hop(NamedTuple):
     """Its languages; None where the request names a model, or no language."""
 
 
+def window_of(slots: int) -> int:
+    """Returns how many parts of a call are in flight at once: those that run, and half as many.
+
+    These wait, so that no slot is empty until the front knows of it, and many are encoded together.
+    """
+    return slots + slots // 2
+
+
 class Route(NamedTuple):
     """The models that answer a request; they stay loaded until the call ends."""
 
@@ -99,9 +107,9 @@ class Route(NamedTuple):
     """The language of the source, if it was detected."""
 
     @property
-    def slots(self) -> int:
-        """Parts that all of the models can run at once."""
-        return min(hop.model.engine.capacity.slots for hop in self.hops)
+    def window(self) -> int:
+        """Parts in flight at once."""
+        return window_of(min(hop.model.engine.capacity.slots for hop in self.hops))
 
 
 class Part(NamedTuple):

@@ -14,6 +14,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.answer import answer, streamed
 from seqserve_server.front.generate.bulk import Bulk, Requests
 from seqserve_server.front.generate.job import Window
+from seqserve_server.front.generate.records import Source, window_of
 from seqserve_server.front.generate.route import Directory, resolve, single_model
 from seqserve_server.front.generate.scoring import (
     MAX_CHARACTERS,
@@ -80,14 +81,18 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every source has its outcome; until then each one is kept encoded."""
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
-        outcomes: list[bytes] = []
-        in_order = Window(route.slots).in_order(job.sources, partial(answer, job))
+        outcomes = [b""] * len(job.sources)
+        # The longest first: at the end they would run with few beside them.
+        order = sorted(range(len(outcomes)), key=lambda place: -_tokens(job.sources[place]))
+        in_order = Window(route.window).in_order(
+            [job.sources[place] for place in order], partial(answer, job)
+        )
         async with aclosing(in_order):
-            async for each in in_order:
-                source = request.sources[len(outcomes)]
+            for place in order:
+                each = await anext(in_order)
                 try:
                     response = each.result()
-                    call.count_use(len(source), _tokens_of(response))
+                    call.count_use(len(request.sources[place]), _tokens_of(response))
                     # Not copied into an outcome first.
                     data = encoded_list(_RESPONSE, [response.SerializeToString()])
                 except ServiceError as error:
@@ -95,7 +100,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     response = generation_pb2.GenerateResponse()
                     data = generation_pb2.Outcome(failure=call.failed(error)).SerializeToString()
                 call.record_one_of_many(response)
-                outcomes.append(data)
+                outcomes[place] = data
         return encoded_list(_OUTCOMES, outcomes)
 
     async def GenerateBulk(
@@ -103,8 +108,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
         """Answers each source as soon as it is done; reads on only while few are in flight."""
         models = self._directory.repository.models()
-        slots = max((model.engine.capacity.slots for model in models), default=_SLOTS)
-        window = Window(slots)
+        size = window_of(max((model.engine.capacity.slots for model in models), default=1))
+        window = Window(size)
 
         async def respond(
             request: generation_pb2.GenerateRequest, request_call: ServerCall
@@ -120,7 +125,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             call.count_use(len(request.source), _tokens_of(response))
             return response
 
-        bulk = Bulk(call, respond, slots, self._draining)
+        bulk = Bulk(call, respond, size, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
                 call.record_one_of_many(response.outcome.response)
@@ -144,6 +149,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return generation_pb2.DetectLanguageResponse(
             languages=[each for each in detected if each.confidence >= _MIN_CONFIDENCE]
         )
+
+
+def _tokens(source: Source | ServiceError) -> int:
+    return source.num_tokens if isinstance(source, Source) else 0
 
 
 def _tokens_of(response: generation_pb2.GenerateResponse) -> int:

@@ -69,7 +69,7 @@ async def read(
         priority=route.priority,
         is_bulk=route.is_bulk,
         call=call,
-        window=window or Window(route.slots),
+        window=window or Window(route.window),
         onward=None,
         detected=route.detected,
     )

@@ -1,6 +1,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -165,6 +166,32 @@ def test_many_requests_from_many_threads_each_get_their_own_answer(harness: Harn
         assert len(request.events) == 1
     harness.wait_idle()
     harness.assert_counted(*results)
+
+
+@pytest.mark.parametrize("is_bulk", [True, False])
+def test_answers_of_a_batch_wait_for_each_other_while_its_sources_wait(is_bulk: bool) -> None:
+    harness, may_step, at_step = Harness(workers=1, slots=16), Semaphore(0), Semaphore(0)
+
+    def step() -> None:
+        at_step.release()
+        assert may_step.acquire(timeout=PATIENCE_S)
+
+    harness.runtime.before_step = step
+    requests = [harness.submit(5, number, is_bulk=is_bulk) for number in range(10, 34)]
+    harness.engine.start()
+    assert at_step.acquire(timeout=PATIENCE_S)
+    while not harness.observer.ends:
+        may_step.release()
+        assert at_step.acquire(timeout=PATIENCE_S)
+    ended = [each for each in requests if any(each is one for one, _ in harness.observer.ends)]
+    assert len(ended) < 4
+    assert [len(each.events) for each in ended] == [0 if is_bulk else 1] * len(ended)
+    # There may be no other event after theirs.
+    harness.engine.cancel(requests.pop())
+    assert [each.events for each in ended] == [[answer_of(each)] for each in ended]
+    may_step.release(1000)
+    assert [each.last for each in requests] == [answer_of(each) for each in requests]
+    harness.engine.stop()
 
 
 def test_slots_are_spread_over_workers() -> None:

@@ -75,6 +75,8 @@ def is_title_case(text: str, protected: Sequence[Span]) -> bool:
     with capitals too, apart from those that stay small in English titles.
     """
     rest = without(text, protected).rstrip()
+    if ". " in rest:
+        return False
     words = _BEGINNING.findall(rest)
     small = [word for word in words if not word[0].isupper()]
     is_sentence = rest.endswith(".")
@@ -83,7 +85,6 @@ def is_title_case(text: str, protected: Sequence[Span]) -> bool:
         len(words) >= _MIN_TITLE_WORDS
         and len(words) - len(small) >= _MIN_WORDS + is_sentence
         and any(len(word) >= _LONG_CHARACTERS for word in words)
-        and ". " not in rest
         and (may_be or all(map(_SMALL_WORDS.fullmatch, small)))
     )
 

@@ -217,15 +217,15 @@ async def endless(read: list[int] | None = None) -> AsyncIterator[Any]:
         yield bulk(number, "abcdefgh")
 
 
-async def test_engine_gets_no_more_requests_than_it_has_slots(service: Service) -> None:
+async def test_engine_gets_half_as_many_requests_more_as_it_has_slots(service: Service) -> None:
     service.runtime.may_run.clear()
     call = service.generation.GenerateBulk(endless())
-    await until_busy(service, 4)
+    await until_busy(service, 6)
     await asyncio.sleep(0.05)
-    assert service.engine.slots_in_use + service.engine.queue_depth == 4
+    assert service.engine.slots_in_use + service.engine.queue_depth == 6
     # So others need not wait long.
     other = asyncio.ensure_future(service.generation.Generate(request("other")))
-    await until_busy(service, 5)
+    await until_busy(service, 7)
     service.runtime.may_run.set()
     assert (await other).hypotheses[0].text == "other"
     call.cancel()

@@ -257,7 +257,8 @@ async def test_each_source_of_a_batch_has_its_own_terms(
 ) -> None:
     sources = ["cake", "nothing", "tea and cake", "tea"]
     answer = await service.generation.GenerateBatch(batch(*sources, beam_size=2, terms=[TEA, CAKE]))
-    assert terms_of(unmet) == [["Kuchen"], [], ["Tee", "Kuchen"], ["Tee"]]
+    # The longest source goes first.
+    assert terms_of(unmet) == [["Tee", "Kuchen"], [], ["Kuchen"], ["Tee"]]
     hypotheses = [outcome.response.hypotheses[0] for outcome in answer.outcomes]
     assert [list(each.unmet_terms) for each in hypotheses] == [[], [], [CAKE], []]
 

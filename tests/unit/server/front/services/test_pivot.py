@@ -91,18 +91,18 @@ async def test_a_stream_sends_the_text_of_the_second_model(service: Service) -> 
 
 
 async def test_the_second_model_begins_before_the_first_one_has_ended(service: Service) -> None:
-    # Four parts are under way at once, so six sentences need the second model's answers to go on.
-    may_run = pause(service, "en-de")
+    # Six parts are under way at once, so twelve sentences need the second model's answers to go on.
+    may_run, text = pause(service, "en-de"), f"{SENTENCES} {SENTENCES}"
     call = asyncio.create_task(
-        awaited(service.generation.Generate(pivoted(SENTENCES, segmentation="sentences")))
+        awaited(service.generation.Generate(pivoted(text, segmentation="sentences")))
     )
     second = service.others["en-de"].last.engine
-    await until(lambda: second.slots_in_use + second.queue_depth == 4)
+    await until(lambda: second.slots_in_use + second.queue_depth == 6)
     # Neither version is let go meanwhile.
     used = [each for each in service.repository.models() if not await each.calls.wait_idle(0)]
     assert {model.manifest.name for model in used} == {"ko-en", "en-de"}
     may_run.set()
-    assert (await call).hypotheses[0].text == SENTENCES
+    assert (await call).hypotheses[0].text == text
 
 
 async def test_each_source_of_a_batch_and_of_a_bulk_call_goes_over_the_pivot(
