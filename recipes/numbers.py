@@ -1,7 +1,8 @@
 """Measures the check of numbers: false alarms, wrong answers found, answers mended.
 
     python -m recipes.numbers pairs tatoeba-eng-deu.tsv.gz en de
-    python -m recipes.numbers answers models/en-de/4
+    python -m recipes.numbers answers models/en-de/5
+    python -m recipes.numbers answers models/de-en/1 --source-language de
     python -m recipes.numbers lost models/en-pt/1 tatoeba-eng-deu.tsv.gz
 
 ``pairs`` compares human translations, which are right, and then wrong ones made of them: with a
@@ -26,29 +27,45 @@ from typing import NamedTuple
 from recipes.augment.values import Language, Values, fill
 from recipes.german.__main__ import DEVELOPMENT, Line, is_copied
 
+from seqserve_model.data import Pair
 from seqserve_server import Offline
 from seqserve_server.text.quantities.comparison import differences
 from seqserve_server.text.quantities.reading import Quantity, has_digit, quantities_in
 
 TEMPLATES = (
-    "We received your payment of {price} for invoice {bill} on {date}.",
-    "The coach to {place} departs at {time} and gets there at {time2}.",
-    "You can reach us at {phone} until {time}.",
-    "He was born in {year}, and in {year2} he opened his first shop.",
-    "Between {year} and {year2} the rent went up by {percent}.",
-    "The tickets for {date} cost {price} each.",
-    "Parcel {bill} weighs {weight} and will arrive on {date}.",
-    "On {date} the museum is only open from {time} to {time2}.",
-    "Of {number} members, {number2} have paid.",
-    "Flight {code} from {place} lands at {time}, gate {gate}.",
-    "My office is in room {gate}, and my number is {phone}.",
-    "Your appointment {bill} was moved to {date} at {time}.",
-)
+    Pair("We received your payment of {price} for invoice {bill} on {date}.",
+         "Wir haben Ihre Zahlung von {price} für die Rechnung {bill} am {date} erhalten."),
+    Pair("The coach to {place} departs at {time} and gets there at {time2}.",
+         "Der Reisebus nach {place} fährt um {time} ab und ist um {time2} dort."),
+    Pair("You can reach us at {phone} until {time}.",
+         "Sie erreichen uns unter {phone} bis {time}."),
+    Pair("He was born in {year}, and in {year2} he opened his first shop.",
+         "Er wurde {year} geboren, und {year2} eröffnete er seinen ersten Laden."),
+    Pair("Between {year} and {year2} the rent went up by {percent}.",
+         "Zwischen {year} und {year2} stieg die Miete um {percent}."),
+    Pair("The tickets for {date} cost {price} each.",
+         "Die Karten für {date} kosten je {price}."),
+    Pair("Parcel {bill} weighs {weight} and will arrive on {date}.",
+         "Das Paket {bill} wiegt {weight} und kommt am {date} an."),
+    Pair("On {date} the museum is only open from {time} to {time2}.",
+         "Am {date} ist das Museum nur von {time} bis {time2} geöffnet."),
+    Pair("Of {number} members, {number2} have paid.",
+         "Von {number} Mitgliedern haben {number2} bezahlt."),
+    Pair("Flight {code} from {place} lands at {time}, gate {gate}.",
+         "Flug {code} aus {place} landet um {time}, Ausgang {gate}."),
+    Pair("My office is in room {gate}, and my number is {phone}.",
+         "Mein Büro ist in Zimmer {gate}, und meine Nummer ist {phone}."),
+    Pair("Your appointment {bill} was moved to {date} at {time}.",
+         "Ihr Termin {bill} wurde auf {date}, {time} verschoben."),
+)  # fmt: skip
+"""In English and German."""
 _FILLINGS = 30
 _SOURCES = 500
 _SEED = 50
-# A number, a code, a month before a year.
-_NUMBER = re.compile(r"\w*\d(?:[\w.,:/-]*\w)?|[A-Z][a-zä]{2,8}(?= \d{4})")
+# A number, a code, a month before a day or a year.
+_NUMBER = re.compile(r"\w*\d(?:[\w.,:/-]*\w)?|[A-Z][a-zä]{2,8}(?= \d)")
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)$")
+_DATE = re.compile(r"[\d./-]{8,10}")
 
 
 def main() -> None:
@@ -61,6 +78,7 @@ def main() -> None:
     pairs.add_argument("--shown", type=int, default=0, help="how many mistakes to print")
     answers = commands.add_parser("answers")
     answers.add_argument("model", type=Path)
+    answers.add_argument("--source-language", choices=("en", "de"), default="en")
     answers.add_argument("--shown", type=int, default=0)
     lost = commands.add_parser("lost")
     lost.add_argument("model", type=Path)
@@ -70,7 +88,7 @@ def main() -> None:
     if given.command == "pairs":
         measure_pairs(given.path, given.languages, given.shown)
     elif given.command == "answers":
-        measure_answers(given.model, given.shown)
+        measure_answers(given.model, given.source_language, given.shown)
     else:
         measure_lost(given.model, given.path, given.shown)
 
@@ -142,13 +160,15 @@ class Asked(NamedTuple):
     spans: Sequence[Sequence[str]]
 
 
-def measure_answers(model: Path, shown: int) -> None:
+def measure_answers(model: Path, source_language: str, shown: int) -> None:
     """Prints how many answers have all numbers, with and without a second try."""
     lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
+    if source_language == "de":
+        lines = [line.backwards() for line in lines]
     several = [
         Asked(each.source, each.copied) for each in lines if each.category == "several numbers"
     ]
-    sets = {"development set": several, "templates": list(_filled())}
+    sets = {"development set": several, "templates": list(_filled(source_language))}
     with Offline(model) as offline:
         for name, asked in sets.items():
             sources = [each.source for each in asked]
@@ -191,21 +211,28 @@ def _digits(text: str) -> list[str]:
     return re.findall(r"\d+", re.sub(r"(?<=\d)[.,\s](?=\d{3}(?!\d))", "", text))
 
 
-def _filled() -> Iterator[Asked]:
+def _filled(source_language: str) -> Iterator[Asked]:
     draw = random.Random(_SEED)
     values = Values(Language.of("en"), Language.of("de"), draw)
+    is_from_english = source_language == "en"
     for template in TEMPLATES:
         for _ in range(_FILLINGS):
             source: dict[str, str] = {}
             spans: list[list[str]] = []
-            for slot in re.findall(r"\{(\w+)\}", template):
-                source[slot], target = _value(slot.rstrip("2"), values, draw)
-                if slot != "place":
-                    spans += _ways(target, is_time=slot.startswith("time"))
-            yield Asked(fill(template, source), spans)
+            for slot in re.findall(r"\{(\w+)\}", template.source):
+                english, german = _value(slot.rstrip("2"), values, draw)
+                source[slot] = english if is_from_english else german
+                if slot.startswith("time"):
+                    spans.append(_ways_of_time(german, is_from_english))
+                elif slot != "place":
+                    spans += _ways(german, []) if is_from_english else _ways(english, [german])
+            yield Asked(
+                fill(template.source if is_from_english else template.target, source), spans
+            )
 
 
 def _value(kind: str, values: Values, draw: random.Random) -> tuple[str, str]:
+    """Draws a value, as English and German write it."""
     if kind == "bill":
         text = str(draw.randint(1000, 10 ** draw.randint(5, 9)))
     elif kind == "gate":
@@ -215,13 +242,19 @@ def _value(kind: str, values: Values, draw: random.Random) -> tuple[str, str]:
     return text, text
 
 
-def _ways(target: str, *, is_time: bool) -> list[list[str]]:
+def _ways(written: str, others: Sequence[str]) -> list[list[str]]:
     """Returns what a translation must have of a value, a date's month among it."""
-    if not is_time:
-        return [[each] for each in _NUMBER.findall(target)]
-    hour, _, minute = target.split()[0].partition(":")
-    full = f"{hour}:{minute}"
-    return [[full, full.replace(":", "."), f"0{full}"]] if minute else [[hour, f"{hour}:00"]]
+    if _DATE.fullmatch(written):
+        return [[written, *others, *(each.replace(".", "/") for each in others)]]
+    return [[each, _ORDINAL.sub("", each)] for each in _NUMBER.findall(written)]
+
+
+def _ways_of_time(german: str, is_german: bool) -> list[str]:
+    hour, _, minute = german.split()[0].partition(":")
+    hours = [int(hour)] if is_german else [int(hour), int(hour) % 12 or 12]
+    if not minute:
+        return [way for each in hours for way in (f"{each}", f"{each}:00")]
+    return [f"{each}{mark}{minute}" for h in hours for each in (h, f"{h:02}") for mark in ":."]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Starts a server on the shipped model, translates a few sentences, and stops it.
 
-``make demo`` runs it. It shows one call, one stream, another model and several calls at once.
+``make demo`` runs it. It shows a call and the way back, a stream, another language, and calls at once.
 """
 
 import re
@@ -57,10 +57,15 @@ def show(source: str, result: Result) -> None:
 
 
 def main() -> None:
-    """Translates one sentence, one as a stream, one of another language, and all at once."""
+    """Translates one sentence and back, one as a stream, one of another language, all at once."""
     with server() as address, Client(address) as client:
         print("One call:")
-        show(SENTENCES[0], client.generate(SENTENCES[0]))
+        german = client.generate(SENTENCES[0])
+        show(SENTENCES[0], german)
+
+        print("And back, by the model that has these languages:")
+        back = client.generate(german.text, source_language="de", target_language="en")
+        show(german.text, back)
 
         print(f"One call, streamed:\n  {STREAMED}\n  → ", end="", flush=True)
         for piece in client.stream(STREAMED):

@@ -1,5 +1,7 @@
 """Scores a model on the development set: ``python -m recipes.german runs/en-de``.
 
+``--source-language de`` reads the set backwards, for a model from German to English.
+
 Prints, for each category, chrF and how much of what a translation must have is in it, and
 then whether a sentence that is typed otherwise is still translated by the same words.
 """
@@ -19,6 +21,7 @@ from seqserve_model.evaluate import Translator, open_translator
 from seqserve_model.options import EvaluateOptions
 
 DEVELOPMENT = Path(__file__).with_name("development.tsv")
+_MARKS = str.maketrans(",.", ".,")
 RETYPED_CATEGORIES = ("greetings", "everyday")
 RETYPED: dict[str, Callable[[str], str]] = {
     "nothing": lambda text: _without_end(text),
@@ -46,6 +49,17 @@ class Line:
         spans = [span.split("~") for column in copied for span in column.split(" | ")]
         return cls(source, reference, category, spans)
 
+    def backwards(self) -> Line:
+        """Returns the line from German to English, with the spans that English writes alike.
+
+        English may have another decimal mark; months and hours of the day are left out.
+        """
+        spans = [
+            [way for each in ways for way in (each, each.translate(_MARKS))] for ways in self.copied
+        ]
+        known = ([way for way in ways if is_copied([way], self.source)] for ways in spans)
+        return Line(self.reference, self.source, self.category, list(filter(None, known)))
+
 
 def main() -> None:
     """Runs the command."""
@@ -54,10 +68,13 @@ def main() -> None:
         "path", nargs="?", type=Path, help="training run or artifact; if not given, a server"
     )
     parser.add_argument("--target", default="localhost:50051", help="the server")
+    parser.add_argument("--source-language", choices=("en", "de"), default="en")
     parser.add_argument("--beam-size", type=int, help="for an artifact; greedy search by default")
     parser.add_argument("--translations", action="store_true", help="print what was translated")
     arguments = parser.parse_args()
     lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
+    if arguments.source_language == "de":
+        lines = [line.backwards() for line in lines]
     options = EvaluateOptions(
         path=arguments.path, target=arguments.target, beam_size=arguments.beam_size, threads=1
     )

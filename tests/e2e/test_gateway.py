@@ -111,6 +111,21 @@ def test_every_text_is_in_its_own_language(client: httpx.Client) -> None:
     assert [each["text"] for each in answer["translations"]] == [KAFFEE] * 3
 
 
+@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("de", "en")])
+def test_each_direction_has_its_model(client: httpx.Client, source: str, target: str) -> None:
+    texts = {"en": COFFEE, "de": KAFFEE}
+    for named in (source, "auto"):
+        body = {"q": f"<p>{texts[source]}</p>", "source": named, "target": target, "format": "html"}
+        answer = client.post("/translate", json=body).json()
+        assert answer["translatedText"] == f"<p>{texts[target]}</p>"
+    answer = client.post("/v2/translate", json={"text": [texts[source]], "target_lang": target})
+    [translation] = answer.json()["translations"]
+    assert translation["text"] == texts[target]
+    assert translation["detected_source_language"] == source.upper()
+    languages = {each["code"]: each["targets"] for each in client.get("/languages").json()}
+    assert target in languages[source] and "ko" in languages[source]
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.label)
 def test_any_request_of_the_document_gets_an_answer_of_it(operation: Any, gateway: Gateway) -> None:
     @examples(15)

@@ -19,7 +19,7 @@ from tests.support.process import MODELS, PATIENCE_S, ROOT, ServerProcess
 pytestmark = pytest.mark.newcomer
 
 COFFEE, KAFFEE = "The coffee tastes good.", "Der Kaffee schmeckt gut."
-LANGUAGES = {"en": ["de", "ko"], "ko": ["de", "en"]}
+LANGUAGES = {"de": ["en", "ko"], "en": ["de", "ko"], "ko": ["de", "en"]}
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +80,10 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
         "billed": len(COFFEE),
         "texts": [KAFFEE] * 60,
         "html": "<p>Der <b>Kaffee</b> schmeckt gut.</p>",
-        "sources": ["EN", "KO"],
+        "sources": ["DE", "EN", "KO"],
         "targets": ["DE", "EN-GB", "EN-US", "KO"],
         "glossary": ["drinks", "EN", "DE"],
-        "glossary_pairs": [["en", "de"], ["en", "ko"], ["ko", "en"]],
+        "glossary_pairs": [["de", "en"], ["en", "de"], ["en", "ko"], ["ko", "en"]],
         "entries": {"coffee": "Mokka"},
         "is_limited": False,
     }
@@ -151,7 +151,8 @@ def test_mastodon(client: httpx.Client) -> None:
 
 def test_weblate(client: httpx.Client) -> None:
     """Source: WeblateOrg/weblate, ``weblate/machinery/libretranslate.py``."""
-    assert "de" in client.get("/languages").json()[0]["targets"]
+    targets = {each["code"]: each["targets"] for each in client.get("/languages").json()}
+    assert "de" in targets["en"]
     body = {"api_key": "", "q": COFFEE, "source": "en", "target": "de"}
     assert client.post("/translate", json=body).json() == {"translatedText": KAFFEE}
     refused = client.post("/translate", json={**body, "target": "xx"})

@@ -1,4 +1,4 @@
-"""Korean to German, for which no model is shipped: two models answer, as two calls would."""
+"""Languages in place of a model: the way back, and pairs for which two models answer."""
 
 import pytest
 from tests.support.process import ServerProcess
@@ -16,6 +16,22 @@ SENTENCES = [
     "톰은 어디에 살아?",
     "창문을 열어 주세요.",
 ]
+
+
+def test_what_was_translated_is_read_back(translator: Client) -> None:
+    sentences = ["The coffee tastes good.", "Where is the station?", "The house is old."]
+    for sentence in sentences:
+        there = translator.generate(sentence, source_language="en", target_language="de")
+        back = translator.generate(there.text, source_language="auto", target_language="en")
+        assert (there.model, back.model) == ("en-de", "de-en")
+        assert back.detected_language and back.detected_language.language == "de"
+        assert back.text == sentence
+
+
+def test_german_reaches_korean_through_english(translator: Client) -> None:
+    answer = translator.generate("Ich bin Arzt.", source_language="de", target_language="ko")
+    assert [leg.model for leg in answer.legs] == ["de-en", "en-ko"]
+    assert answer.legs[0].text.endswith(" a doctor.") and "의사" in answer.text
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"beam_size": 3}])

@@ -123,8 +123,12 @@ def test_an_example_is_in_the_language_of_the_model_and_answered(page: Browser) 
     page.until(lambda: "Klavier" in page.text("#answer"))
     models = page.all("#model option")
     assert models[0].text == "English → German"
-    next(each for each in models if each.text.startswith("Korean → English: ko-en/")).click()
-    page.until(lambda: page.text("#example").startswith("시간이"))
+    names = {"Korean → English: ko-en/": "시간이", "German → English: de-en/": "Wenn ich mehr Zeit"}
+    for name, begin in names.items():
+        next(each for each in models if each.text.startswith(name)).click()
+        page.until(lambda begin=begin: page.text("#example").startswith(begin))
+    page.one("#example").click()
+    page.until(lambda: "piano" in page.text("#answer"))
 
 
 def test_send_asks_again_and_says_what_can_be_clicked(page: Browser) -> None:

@@ -52,13 +52,13 @@ def test_there_are_a_wheel_and_an_sdist(dist: Path) -> None:
         assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
 
 
-def test_the_wheel_brings_one_model(dist: Path) -> None:
+def test_the_wheel_brings_a_model_of_each_direction(dist: Path) -> None:
     [wheel] = dist.glob("seqserve-*.whl")
-    assert wheel.stat().st_size < 12e6
+    assert wheel.stat().st_size < 20e6
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     shipped = {name.split("/")[2] for name in names if name.startswith("seqserve_server/shipped/")}
-    assert shipped == {"default", "en-de"}
+    assert shipped == {"default", "en-de", "de-en"}
     assert {name.partition("/")[0] for name in names} == {
         *(path.parent.name for path in ROOT.glob("*/seqserve_*/__init__.py")),
         *("seqserve", f"seqserve-{__version__}.dist-info"),

@@ -99,15 +99,24 @@ class Pairs:
                     seen.add(pair)
                     yield source, target, legs
 
-    def sources(self) -> list[str]:
-        """Lists a code for each source language."""
+    def sources(self, target: str = "") -> list[str]:
+        """Lists a code for each source language.
+
+        A text in ``target`` needs no translation, so that language is left out unless it is the
+        only one, or a model rewrites it.
+        """
         node_of = self._nodes()
         codes = {
             node_of[source]: source
             for translator in reversed(self._translators)
             for source in translator.template.source_languages
         }
-        return sorted(codes.values())
+        others = [
+            code
+            for code in codes.values()
+            if not folded(code).may_be(folded(target)) or self._direct(code, target)
+        ]
+        return sorted(others or codes.values())
 
     def _direct(self, source: str, target: str) -> Legs:
         legs = [leg for each in self._translators if (leg := _leg(each, source, target))]

@@ -1,4 +1,4 @@
-"""A release has one version, and brings the newest model."""
+"""A release has one version, and brings the newest version of two models."""
 
 import re
 import tomllib
@@ -31,12 +31,14 @@ def test_every_version_is_that_of_the_package(file: str) -> None:
     assert set(found) == {__version__}
 
 
-def test_the_packaged_model_is_the_one_that_is_served() -> None:
-    name = (ROOT / "models" / "default").read_text().strip()
-    newest = max(int(path.name) for path in (ROOT / "models" / name).iterdir())
+def test_the_packaged_models_are_those_that_are_served() -> None:
+    names = {(ROOT / "models" / "default").read_text().strip(), "de-en"}
+    newest = {
+        name: max(int(path.name) for path in (ROOT / "models" / name).iterdir()) for name in names
+    }
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     targets = build["targets"]
-    shipped = {f"models/{part}" for part in ("default", f"{name}/{newest}")}
+    shipped = {"models/default", *(f"models/{name}/{version}" for name, version in newest.items())}
     assert set(targets["wheel"]["force-include"]) == shipped
     left_out = targets["sdist"]["exclude"]
     assert not [part for part in shipped if f"/{part}".startswith(tuple(left_out))]

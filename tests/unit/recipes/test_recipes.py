@@ -94,6 +94,15 @@ def test_the_development_set_is_sound_and_not_trained_on(lines: list[german.Line
     assert not sentences & {sentence_key(side) for pair in phrases for side in pair}
 
 
+def test_the_development_set_reads_backwards(lines: list[german.Line]) -> None:
+    back = [line.backwards() for line in lines]
+    assert [line.source for line in back] == [line.reference for line in lines]
+    spans = [(ways, line.reference) for line in back for ways in line.copied]
+    assert len(spans) > 200 and all(german.is_copied(*span) for span in spans)
+    line = german.Line("It cost 1,500.25 in May.", "", "", [["1.500,25"], ["Mai"]])
+    assert line.backwards().copied == [["1,500.25"]]
+
+
 def test_scores_are_printed_by_category(
     lines: list[german.Line], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,8 +107,10 @@ async def _models(
         named = [await call.resolve(repository, request.model, request.version)]
     languages = _languages(request)
     if languages and languages.source == AUTO:
-        template = named[0].manifest.template or Template() if named else None
-        codes = repository.pairs.sources() if template is None else list(template.source_languages)
+        if named:
+            codes = list((named[0].manifest.template or Template()).source_languages)
+        else:
+            codes = repository.pairs.sources(languages.target)
         detected = await _detected(request, languages, codes, directory.detector, call.client_id)
         request.options.source_language = detected.language  # type: ignore[union-attr]
         languages = languages._replace(source=detected.language)

@@ -100,3 +100,7 @@ def test_all_pairs_are_listed_once_the_direct_ones_first() -> None:
 def test_sources_are_named_once_whatever_forms_their_codes_have() -> None:
     assert Pairs(SHIPPED).sources() == ["en", "ko"]
     assert Pairs([*SHIPPED, MANY]).sources() == ["deu_Latn", "en", "ko"]
+    # A text in the target language needs no model, unless one rewrites it or nothing else is read.
+    assert Pairs(SHIPPED).sources("en-US") == ["ko"]
+    assert Pairs([*SHIPPED, MANY]).sources("en") == ["deu_Latn", "en", "ko"]
+    assert Pairs([EN_DE]).sources("en") == ["en"]

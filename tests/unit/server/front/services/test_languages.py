@@ -167,7 +167,9 @@ async def test_detection_is_for_calls_that_generate(pairs: Service) -> None:
 
 
 async def test_a_text_in_the_target_language_is_refused() -> None:
-    async with serving(others={"ko-en": pair("ko", "en")}, default="echo") as service:
+    # Another model reads English.
+    others = {"ko-en": pair("ko", "en"), "en-ko": pair("en", "ko")}
+    async with serving(others=others, default="echo") as service:
         auto = request("Hello", source_language="auto", target_language="en")
         error = await failure(service.generation.Generate(auto))
         assert error.details().startswith(
