@@ -66,7 +66,7 @@ test-envoy: $(VENV)/.ready build/envoy/.ready ## Run Envoy in front of two serve
 test-helm: $(VENV)/.ready build/helm/.ready ## Render the chart, check its manifests and the dashboards, 300 MB of packages.
 	$(BIN)/pytest -m helm tests/deploy
 
-test-foreign: $(VENV)/.ready build/foreign/.ready ## Read and translate documents of other projects, 75 MB of packages.
+test-foreign: $(VENV)/.ready build/foreign/.ready ## Read and translate documents of other projects, 85 MB of packages.
 	$(BIN)/pytest -m foreign tests/foreign --numprocesses 2
 
 test-release: $(VENV)/.ready dist ## Install what `make dist` makes in new environments, on each Python found, some minutes.
@@ -230,7 +230,7 @@ build/http-clients/.ready:
 
 # Documents that other projects wrote; only tests read them.
 build/foreign/.ready:
-	@echo 'Downloading documents of other projects into build/foreign, once: 75 MB.'
+	@echo 'Downloading documents of other projects into build/foreign, once: 85 MB.'
 	PYTHON=$(PYTHON) tests/foreign/download
 	touch $@
 

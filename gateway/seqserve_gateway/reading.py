@@ -29,12 +29,12 @@ from seqserve.documents.passage import (
     translation_of,
 )
 from seqserve.documents.report import Report
-from seqserve.documents.xml_source import Node
-from seqserve.documents.xml_text import Role, Table
+from seqserve.documents.xml_source import Node, Role
+from seqserve.documents.xml_text import Table
 from seqserve.errors import OptionError
 from seqserve.results import Result
 
-# Each takes about a kilobyte until the request ends; hardly more are done by its deadline.
+# Each takes about a kilobyte; hardly more are done by the deadline of a request.
 _MOST_PASSAGES = 20_000
 # Texts that were left, of which a header tells.
 _MOST_LEFT = 5
@@ -200,7 +200,6 @@ def _documents(job: Job) -> Iterator[Iterable[Passage]]:
 
 
 def _texts(job: Job) -> Mapping[str, str]:
-    # By their names in a file.
     if job.content is None:
         return {str(number): text for number, text in enumerate(job.texts)}
     kind = format_of(Path(job.form))

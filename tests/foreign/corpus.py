@@ -9,6 +9,7 @@ from seqserve.documents.formats import Format
 FILES = Path("build/foreign/files")
 SUFFIXES = {
     Format.DOCX: [".docx"],
+    Format.PPTX: [".pptx"],
     Format.ODT: [".odt"],
     Format.EPUB: [".epub"],
     Format.MARKDOWN: [".md"],

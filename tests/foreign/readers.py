@@ -27,6 +27,8 @@ _ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
 _WORD_TEXTS = (
     "//*[local-name()='t'][not(ancestor::*[local-name()='del' or local-name()='moveFrom'])]"
 )
+_SLIDE_TEXTS = "//*[local-name()='t'][not(ancestor::*[local-name()='fld'])]"
+_SLIDE_TEXTS += "|//*[local-name()='v'][ancestor::*[local-name()='strCache']]"
 _ODT_TEXTS = "//*[local-name()='body']//*[local-name()='p' or local-name()='h']"
 _ODT_TEXTS += "[not(ancestor::*[local-name()='tracked-changes'])]"
 _ODT_UNSEEN = {"tracked-changes", "annotation", "annotation-end", "script", "sequence-decls"}
@@ -76,6 +78,12 @@ def _docx(content: bytes) -> Iterator[str]:
             yield text.text or ""
 
 
+def _pptx(content: bytes) -> Iterator[str]:
+    for root in _parts(content, r"ppt/(slides|notesSlides|charts|diagrams)/[a-zA-Z]*\d*\.xml"):
+        for text in root.xpath(_SLIDE_TEXTS):
+            yield text.text or ""
+
+
 def _odt(content: bytes) -> Iterator[str]:
     for root in _parts(content, r"content\.xml"):
         for paragraph in root.xpath(_ODT_TEXTS):
@@ -107,6 +115,7 @@ _READERS: dict[Format, Callable[[bytes], Iterator[str]]] = {
     Format.HTML: _html,
     Format.MARKDOWN: _markdown,
     Format.DOCX: _docx,
+    Format.PPTX: _pptx,
     Format.ODT: _odt,
     Format.EPUB: _epub,
     Format.XLIFF: _xliff,

@@ -45,6 +45,7 @@ LOCAL_VALUES: dict[str, Any] = {
     "names": ("ab", "c"),
     "known": "ab|c",
     "first": "a",
+    "last": "\x7f",
     "rest": ("b", "c"),
     "pattern": "a|b",
     "token": "ab",

@@ -29,21 +29,21 @@ class SourceFile:
         self,
         path: Path,
         encoding: str = "utf-8",
+        fallback: str = "",
         *,
         option: str = "",
         newline: Literal["", "\n"] = "",
         is_strict: bool = True,
-        fallback: str = "",
     ) -> None:
         r"""Opens a file, or standard input for -.
 
         Args:
             encoding: Its encoding, unless a byte order mark tells.
+            fallback: Encoding of a file that is not UTF-8, if nothing else tells.
             option: Begins the messages of errors, if the path is not standard input.
             newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
             is_strict: Whether bytes that are not in the encoding are an error; otherwise they
                 become lone surrogates.
-            fallback: Encoding of a file that is not UTF-8, if nothing else tells.
         """
         is_standard_input = path == STANDARD_INPUT
         self.name = "standard input" if is_standard_input else label_of(path, option)

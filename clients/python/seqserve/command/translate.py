@@ -59,9 +59,8 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   docx, pptx, xlsx, odt, odp, ods, epub
               office documents and books, which need --out
 
-Markup, code, times, placeholders of programs such as {name} and %s, what has no letter, line ends,
-encoding and byte order mark stay as they are. Without FILES it translates standard input to
-standard output.
+Markup, code, times, placeholders such as {name} and %s, what has no letter, line ends, encoding and
+byte order mark stay. Without FILES it translates standard input to standard output.
 
 While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
 command takes them from there and goes on. OUT is there when it is complete.
@@ -77,8 +76,6 @@ such model, a wrong option, no permission) ends the run.
 examples:
   seqserve translate letter.txt -o brief.txt
   seqserve translate docs/*.md -o docs-de
-  seqserve translate film.srt -o film.de.srt --beam-size 5
-  seqserve translate letter.txt -o brief.txt --glossary house
   seqserve translate reviews.jsonl --field text -o reviews.de.jsonl
   seqserve translate goods.csv --column description -o goods.de.csv
   curl -s https://example.com | seqserve translate --format html > page.html"""
@@ -203,43 +200,25 @@ class _Translator:
             joins_lines=options.join_lines,
             languages=self._languages() if kind in PAGES else UNKNOWN,
         )
-        is_shown = is_terminal(sys.stderr) and (out is not None or not sys.stdout.isatty())
         facts = {**options.call(), "format": kind.value}
         if kind in ARCHIVES:
-            if out is None:
-                reason = f"a file of {kind.value} needs one to be written to"
-                raise errors.OptionError(f"--out: {reason}")
-            self._archive(file, out, kind, parser, facts, is_shown)
+            self._archive(file, kind, parser, facts)
             return
-        opened_source = partial(
-            SourceFile, file, options.encoding, fallback=FALLBACKS.get(kind, "")
-        )
-        with closing(opened_source()) as source:
+        is_shown = is_terminal(sys.stderr) and (out is not None or not sys.stdout.isatty())
+        opened_file = partial(SourceFile, file, options.encoding, FALLBACKS.get(kind, ""))
+        with closing(opened_file()) as source:
             facts["encoding"] = source.encoding
             with document_output(out, source, facts) as (write, journal):
-                texts: list[str] = []
-
-                def checked(text: str) -> None:
-                    if kind not in _STREAMED:
-                        texts.append(text)
-                    write(text)
-
-                writer = DocumentWriter(
-                    label=f"{source.name}: line",
-                    encoding=source.encoding,
-                    output=checked,
-                    journal=journal,
-                    totals=self.report,
-                )
+                label, encoding = f"{source.name}: line", source.encoding
+                writer = DocumentWriter(label=label, encoding=encoding, output=write)
+                writer.journal = journal
                 total = None
                 if is_shown and can_be_read_twice(file):
-                    with closing(opened_source()) as again:
-                        passages = _passages(parser, again, source.name)
-                        total = sum(map(writer.is_sent, passages))
+                    with closing(opened_file()) as again:
+                        total = sum(map(writer.is_sent, _passages(parser, again, source.name)))
                 with closing(_progress(is_shown, total)) as progress:
-                    self._run(writer, progress, _passages(parser, source, source.name))
-                self.report.check(parser(io.StringIO("".join(texts), newline="")))
-        _tell_failures(writer, source.name)
+                    is_checked = kind not in _STREAMED
+                    self._run(writer, progress, parser, source, source.name, is_checked)
 
     def _languages(self) -> Languages:
         """Returns the languages of a page and its translation, which the model may tell."""
@@ -254,44 +233,46 @@ class _Translator:
             return Languages(*(codes[0] if len(codes) == 1 else "" for codes in known))
         return told
 
-    def _archive(
-        self,
-        file: Path,
-        out: Path,
-        kind: Format,
-        parser: Parser,
-        facts: dict[str, object],
-        is_shown: bool,
-    ) -> None:
+    def _archive(self, file: Path, kind: Format, parser: Parser, facts: dict[str, object]) -> None:
+        if (out := self.options.output_of(file)) is None:
+            raise errors.OptionError(f"--out: a file of {kind.value} needs one to be written to")
         with (
             opened(file, str(file)) as source,
             archive_output(out, facts) as (archive, journal),
-            closing(_progress(is_shown)) as progress,
+            closing(_progress(is_terminal(sys.stderr))) as progress,
         ):
             parser = parser_within(source, kind, parser)
 
             def written(part: ZipInfo) -> str:
-                name = f"{file}: {part.filename}"
                 texts: list[str] = []
-                writer = DocumentWriter(
-                    label=f"{name}: line",
-                    encoding="utf-8",
-                    output=texts.append,
-                    journal=journal,
-                    totals=self.report,
-                    part=part.filename,
-                )
+                name = f"{file}: {part.filename}"
+                label = f"{name}: line"
+                writer = DocumentWriter(label=label, encoding="utf-8", output=texts.append)
+                writer.journal, writer.part = journal, part.filename
                 lines = io.StringIO(text_of(source, part), newline="")
-                self._run(writer, progress, _passages(parser, lines, name))
-                _tell_failures(writer, name)
-                text = "".join(texts)
-                self.report.check(parser(io.StringIO(text, newline="")), part.filename)
-                return text
+                self._run(writer, progress, parser, lines, name)
+                return "".join(texts)
 
             rewrite(source, archive, kind, written)
 
-    def _run(self, writer: DocumentWriter, progress: Progress, passages: Iterator[Passage]) -> None:
-        writer.before_report = progress.clear
+    def _run(
+        self,
+        writer: DocumentWriter,
+        progress: Progress,
+        parser: Parser,
+        lines: Lines,
+        name: str,
+        is_checked: bool = True,
+    ) -> None:
+        texts: list[str] = []
+        write = writer.output
+
+        def checked(text: str) -> None:
+            if is_checked:
+                texts.append(text)
+            write(text)
+
+        writer.output, writer.before_report, writer.totals = checked, progress.clear, self.report
         DocumentRun(
             client=self.client,
             writer=writer,
@@ -299,17 +280,16 @@ class _Translator:
             concurrency=self.options.concurrency,
             timeout_s=self.options.timeout_s,
             call=self.options.call(),
-        ).run(passages)
+        ).run(_passages(parser, lines, name))
+        progress.clear()
+        if writer.failed.count:
+            report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
+            print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
+        self.report.check(parser(io.StringIO("".join(texts), newline="")), writer.part)
 
 
 def _progress(is_shown: bool, total: int | None = None) -> Progress:
     return Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
-
-
-def _tell_failures(writer: DocumentWriter, name: str) -> None:
-    if writer.failed.count:
-        report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
-        print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
 
 
 def _passages(parser: Parser, lines: Lines, name: str) -> Iterator[Passage]:

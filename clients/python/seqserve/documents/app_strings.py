@@ -13,8 +13,8 @@ from seqserve.documents.messages import pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.syntax import IN_C, Syntax, backslashes
-from seqserve.documents.xml_source import ENTITY, REFERENCE, Node, escaped
-from seqserve.documents.xml_text import Role, Table
+from seqserve.documents.xml_source import ENTITY, REFERENCE, Node, Role, escaped
+from seqserve.documents.xml_text import Table
 
 # A resource, whose name replaces a text.
 _RESOURCE = re.compile(r"\s*[@?][\w.:/+-]+\s*")

@@ -15,8 +15,8 @@ from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import Node as XmlNode
-from seqserve.documents.xml_source import escaped, root_of
-from seqserve.documents.xml_text import Role, Table
+from seqserve.documents.xml_source import Role, escaped, root_of
+from seqserve.documents.xml_text import Table
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}

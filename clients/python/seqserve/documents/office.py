@@ -15,8 +15,8 @@ from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, Passage
 from seqserve.documents.pieces import FIELD, Kind, Piece
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.xml_source import XML, Node, escaped, root_of
-from seqserve.documents.xml_text import Role, Table
+from seqserve.documents.xml_source import XML, Node, Role, escaped, root_of
+from seqserve.documents.xml_text import Table
 
 _OFFICE = ("http://schemas.openxmlformats.org/{}/2006/main", "http://purl.oclc.org/ooxml/{}/main")
 _NEWER = "http://schemas.microsoft.com/office/{}"

@@ -11,8 +11,8 @@ from seqserve.documents.bilingual import target
 from seqserve.documents.messages import is_message, pieces
 from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
-from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node
-from seqserve.documents.xml_text import Role, Table
+from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node, Role
+from seqserve.documents.xml_text import Table
 
 # A code and its end, which may be elements far from each other: by what they belong together.
 _STARTS = {"bx": "rid", "bpt": "rid", "sc": "id", "sm": "id"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Collection, Container, Iterator, Mapping
+from enum import Enum
 from functools import partial
 from xml.parsers import expat
 
@@ -25,6 +26,45 @@ _REFERENCE = re.compile(REFERENCE)
 _NO_ATTRIBUTES: Mapping[str, str] = {}
 TEXT, CDATA, OTHER = "#text", "#cdata", "#other"
 """Names of what is no element: texts, sections of CDATA, and the rest, such as comments."""
+
+
+class Role(Enum):
+    """What an element is in its document."""
+
+    BLOCK = "block"
+    """A text for itself, such as a paragraph."""
+    STRUCTURE = "structure"
+    """It divides a text; blocks may be in it."""
+    INLINE = "inline"
+    """It follows its words."""
+    FIELD = "field"
+    """Its text is made by a program: it follows its words, and is kept if it has no letter."""
+    PROTECTED = "protected"
+    """It is read, and kept as it is."""
+    POINT = "point"
+    """It is at a place, and not read."""
+    NOTE = "note"
+    """It is at a place, and its blocks are texts for themselves."""
+    SPACE = "space"
+    """It is white space."""
+    KEPT = "code"
+    """It divides a text, and is not read."""
+    MARKED = "marked"
+    """It divides a text, and says that it is not to be translated."""
+    OTHER_LANGUAGE = "other language"
+    """It divides a text, and is not in the language of the document."""
+    DATA = "data"
+    """It divides a text, and means something to programs only."""
+    DELETED = "deleted"
+    """It divides a text, and no reader sees it."""
+    NOTHING = "nothing"
+    """A hint that means nothing in a translation."""
+    RUN = "run"
+    """A text with its format, in formats whose blocks are rows of runs."""
+    FORMAT = "format"
+    """The format of a run."""
+    RUN_TEXT = "run text"
+    """The text of a run; in no run a text for itself."""
 
 
 class Node:

@@ -6,54 +6,23 @@ What a table does not name is in a text, divides it or is a point in it, by what
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 
 from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import FIELD, Kind, Piece
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.xml_source import CDATA, IN_CDATA, OTHER, TEXT, XML, Node, read, root_of
-
-
-class Role(Enum):
-    """What an element is in its document."""
-
-    BLOCK = "block"
-    """A text for itself, such as a paragraph."""
-    STRUCTURE = "structure"
-    """It divides a text; blocks may be in it."""
-    INLINE = "inline"
-    """It follows its words."""
-    FIELD = "field"
-    """Its text is made by a program: it follows its words, and is kept if it has no letter."""
-    PROTECTED = "protected"
-    """It is read, and kept as it is."""
-    POINT = "point"
-    """It is at a place, and not read."""
-    NOTE = "note"
-    """It is at a place, and its blocks are texts for themselves."""
-    SPACE = "space"
-    """It is white space."""
-    KEPT = "code"
-    """It divides a text, and is not read."""
-    MARKED = "marked"
-    """It divides a text, and says that it is not to be translated."""
-    OTHER_LANGUAGE = "other language"
-    """It divides a text, and is not in the language of the document."""
-    DATA = "data"
-    """It divides a text, and means something to programs only."""
-    DELETED = "deleted"
-    """It divides a text, and no reader sees it."""
-    NOTHING = "nothing"
-    """A hint that means nothing in a translation."""
-    RUN = "run"
-    """A text with its format, in formats whose blocks are rows of runs."""
-    FORMAT = "format"
-    """The format of a run."""
-    RUN_TEXT = "run text"
-    """The text of a run; in no run a text for itself."""
-
+from seqserve.documents.xml_source import (
+    CDATA,
+    IN_CDATA,
+    OTHER,
+    TEXT,
+    XML,
+    Node,
+    Role,
+    read,
+    root_of,
+)
 
 _UNREAD = {Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DATA, Role.DELETED}
 
