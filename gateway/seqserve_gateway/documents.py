@@ -89,7 +89,15 @@ class Documents:
         async def work() -> None:
             try:
                 async with self._turns.turn(call.caller):
-                    await self._translate(id_, call, file, source, target, options)
+                    begun_s = self._clock()
+                    self._change(id_, state="translating", begun_s=begun_s)
+                    written, facts, characters = await translated_file(
+                        call, file, source, target, "file", options
+                    )
+                ended: dict[str, Any] = {"state": "done", "until_s": self._clock()}
+                ended |= {"took_s": ended["until_s"] - begun_s, "characters": characters}
+                ended |= {"name": written.name, "content": written.content}
+                self._change(id_, **ended, report=report_of(facts))
             except asyncio.CancelledError:
                 self._change(id_, state="error", fault=_ENDED)
                 raise
@@ -133,22 +141,6 @@ class Documents:
     def close(self) -> None:
         """Closes the folder, or frees the memory."""
         self._rows.close()
-
-    async def _translate(
-        self, id_: str, call: Call, file: File, source: str, target: str, options: GenerateOptions
-    ) -> None:
-        begun_s = self._clock()
-        self._change(id_, state="translating", begun_s=begun_s)
-        written, facts, characters = await translated_file(
-            call, file, source, target, "file", options
-        )
-        now_s = self._clock()
-        self._change(
-            id_,
-            **{"state": "done", "until_s": now_s, "took_s": now_s - begun_s},
-            **{"name": written.name, "content": written.content},
-            **{"characters": characters, "report": report_of(facts)},
-        )
 
     def _rate(self) -> float | None:
         # Bytes a second of what has been translated lately.

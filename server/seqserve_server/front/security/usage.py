@@ -7,13 +7,12 @@ no disk, and learns at the same time what the others have counted.
 import asyncio
 import logging
 import sqlite3
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import starmap
-from operator import add
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -24,6 +23,13 @@ from seqserve.options import flag_of
 from seqserve_server.contract.errors import QuotaUsed
 from seqserve_server.process import logs
 
+_TEXTS = {
+    "requests": "Sources that were answered, by the name of the token.",
+    "characters": "Characters of these sources.",
+    "tokens": "Tokens of these sources and of what was generated from them.",
+}
+KINDS = tuple(_TEXTS)
+"""What is counted."""
 INTERVAL_S = 1.0
 """Between two exchanges with the file."""
 _KEPT = timedelta(days=400)
@@ -35,13 +41,8 @@ _ADD = """INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
 _READ = """SELECT name, SUM(requests), SUM(characters), SUM(tokens) FROM usage
  WHERE day BETWEEN ? AND ? GROUP BY name"""
 
-
-class Used(NamedTuple):
-    """What calls have used."""
-
-    requests: int = 0
-    characters: int = 0
-    tokens: int = 0
+Counts: TypeAlias = Counter[str]
+"""By kind."""
 
 
 class Period(NamedTuple):
@@ -49,15 +50,7 @@ class Period(NamedTuple):
 
     name: str
     ends: datetime
-    used: Used
-
-
-class _Kept(NamedTuple):
-    """What the file had at the last exchange."""
-
-    day: date
-    of_day: Mapping[str, Used]
-    of_month: Mapping[str, Used]
+    used: Counts
 
 
 class Usage(Collector):
@@ -68,38 +61,38 @@ class Usage(Collector):
     ) -> None:
         """Opens the file, if there is one; raises OptionError if it cannot be used."""
         self._clock = clock
-        self._totals: dict[str, Used] = {}
-        self._added: dict[tuple[date, str], Used] = {}
-        self._sent: dict[tuple[date, str], Used] = {}
-        self._file: sqlite3.Connection | None = None
-        self._kept = _Kept(clock().date(), {}, {})
+        self._totals: defaultdict[str, Counts] = defaultdict(Counter)
+        self._added: defaultdict[tuple[date, str], Counts] = defaultdict(Counter)
+        self._sent: Mapping[tuple[date, str], Counts] = {}
+        self._kept: Mapping[date, Mapping[str, Counts]] = {}
+        """What the file had at the last exchange, by name, from the begin of each period."""
         self._is_over, self._is_broken = asyncio.Event(), False
         self._watching: asyncio.Task[None] | None = None
+        self._file: sqlite3.Connection | None = None
         if path is not None:
             try:
-                self._file = sqlite3.connect(path, check_same_thread=False)
+                self._file, day = sqlite3.connect(path, check_same_thread=False), clock().date()
                 with self._file:
                     self._file.execute(_CREATE)
-                    oldest = self._kept.day - _KEPT
-                    self._file.execute("DELETE FROM usage WHERE day < ?", [oldest.isoformat()])
-                self._kept = self._exchanged(self._file, self._kept.day)
+                    oldest = (day - _KEPT).isoformat()
+                    self._file.execute("DELETE FROM usage WHERE day < ?", [oldest])
+                self._kept = self._exchanged(self._file, day)
             except sqlite3.Error as error:
                 raise OptionError(f"{flag_of('usage')}: {path} cannot be used: {error}") from None
 
     def add(self, name: str, characters: int, tokens: int) -> None:
         """Counts a source that was answered."""
-        used = Used(1, characters, tokens)
-        self._totals[name] = _sum(self._totals.get(name), used)
+        used = {"requests": 1, "characters": characters, "tokens": tokens}
+        self._totals[name].update(used)
         if self._file is not None:
-            key = self._clock().date(), name
-            self._added[key] = _sum(self._added.get(key), used)
+            self._added[self._clock().date(), name].update(used)
 
     def refusal(self, entry: TokenEntry) -> QuotaUsed | None:
         """Returns the error of a quota of a token that is used up."""
         periods = {each.name: each for each in self.periods(entry.name)} if entry.quotas else {}
         for quota in entry.quotas:
             period = periods.get(quota.period)
-            if period is not None and getattr(period.used, quota.kind) >= quota.limit:
+            if period is not None and period.used[quota.kind] >= quota.limit:
                 left_s = (period.ends - self._clock()).total_seconds()
                 ends = f"{period.ends:%Y-%m-%dT%H:%M:%SZ}"
                 return QuotaUsed(f"{quota.limit:,} {quota.kind} a {quota.period}", ends, left_s)
@@ -110,14 +103,19 @@ class Usage(Collector):
         if self._file is None:
             return []
         today = self._clock().date()
-        month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
-        own = [each.get((today, name)) for each in (self._added, self._sent)]
-        is_same = [self._kept.day == today, self._kept.day.replace(day=1) == today.replace(day=1)]
-        kept = [self._kept.of_day.get(name), self._kept.of_month.get(name)]
-        ends = [today + timedelta(days=1), month]
+        first = today.replace(day=1)
+        new = self._added.get((today, name), Counter()) + self._sent.get((today, name), Counter())
+        spans = {
+            "day": (today, today + timedelta(days=1)),
+            "month": (first, (first + timedelta(days=31)).replace(day=1)),
+        }
         return [
-            Period(period, datetime.combine(end, time(), UTC), _sum(*own, used if same else None))
-            for period, end, used, same in zip(("day", "month"), ends, kept, is_same, strict=True)
+            Period(
+                period,
+                datetime.combine(end, time(), UTC),
+                new + self._kept.get(begin, {}).get(name, Counter()),
+            )
+            for period, (begin, end) in spans.items()
         ]
 
     def start(self) -> None:
@@ -134,14 +132,10 @@ class Usage(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yields what was used since the start."""
         totals = sorted(self._totals.copy().items())
-        for kind, text in (
-            ("requests", "Sources that were answered, by the name of the token."),
-            ("characters", "Characters of these sources."),
-            ("tokens", "Tokens of these sources and of what was generated from them."),
-        ):
+        for kind, text in _TEXTS.items():
             family = CounterMetricFamily(f"seqserve_caller_{kind}", text, labels=["caller"])
             for name, used in totals:
-                family.add_metric([name], getattr(used, kind))
+                family.add_metric([name], used[kind])
             yield family
 
     async def _watch(self, file: sqlite3.Connection) -> None:
@@ -150,33 +144,29 @@ class Usage(Collector):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_over.wait(), INTERVAL_S)
             is_last = self._is_over.is_set()
-            self._sent, self._added = self._added, {}
+            self._sent, self._added = self._added, defaultdict(Counter)
             try:
                 day = self._clock().date()
                 self._kept = await asyncio.to_thread(self._exchanged, file, day)
+                self._is_broken = False
             except sqlite3.Error as error:
                 # It goes on with what it knows, and adds that later.
                 for key, used in self._sent.items():
-                    self._added[key] = _sum(self._added.get(key), used)
+                    self._added[key].update(used)
                 if not self._is_broken:
                     logs.event("usage not written", {"reason": str(error)}, logging.ERROR)
                 self._is_broken = True
-            else:
-                self._is_broken = False
             self._sent = {}
 
-    def _exchanged(self, file: sqlite3.Connection, day: date) -> _Kept:
-        # In a thread: another process may hold the file for a moment.
+    def _exchanged(self, file: sqlite3.Connection, day: date) -> dict[date, dict[str, Counts]]:
+        # In a thread: another process may hold the file for a moment. What fails has added nothing.
+        kept: dict[date, dict[str, Counts]] = {}
         with file:
-            rows = [(key[0].isoformat(), key[1], *used) for key, used in self._sent.items()]
+            sent = self._sent.items()
+            rows = [(key[0].isoformat(), key[1], *map(used.get, KINDS)) for key, used in sent]
             file.executemany(_ADD, rows)
-        begins = day, day.replace(day=1)
-        spans = [file.execute(_READ, (begin.isoformat(), day.isoformat())) for begin in begins]
-        return _Kept(day, *({name: Used(*used) for name, *used in rows} for rows in spans))
-
-
-def _sum(*parts: Used | None) -> Used:
-    total = Used()
-    for part in filter(None, parts):
-        total = Used(*starmap(add, zip(total, part, strict=True)))
-    return total
+            for begin in (day, day.replace(day=1)):
+                found = file.execute(_READ, (begin.isoformat(), day.isoformat()))
+                counts = {name: zip(KINDS, used, strict=True) for name, *used in found}
+                kept[begin] = {name: Counter(dict(used)) for name, used in counts.items()}
+        return kept

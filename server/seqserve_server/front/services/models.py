@@ -88,9 +88,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             own = [quota for quota in quotas if quota.period == period.name]
             limits = {f"max_{quota.kind}": quota.limit for quota in own}
             ends_s = int(period.ends.timestamp())
-            response.usages.add(
-                period=period.name, ends_s=ends_s, **period.used._asdict(), **limits
-            )
+            response.usages.add(period=period.name, ends_s=ends_s, **period.used, **limits)
         return response
 
     async def _described(self, entry: Entry) -> pb.Model:

@@ -19,7 +19,7 @@ from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.security.tokens import Tokens
-from seqserve_server.front.security.usage import Usage, Used
+from seqserve_server.front.security.usage import Usage
 
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 METADATA = (("authorization", "Bearer shop"),)
@@ -57,15 +57,15 @@ async def test_counts_survive_a_restart_until_their_period_ends(tmp_path: Path) 
             usage.add("shop", 10, 3)
     async with counting(tmp_path / "usage", clock) as usage:
         day, month = usage.periods("shop")
-        assert day.used == month.used == Used(requests=2, characters=20, tokens=6)
+        assert day.used == month.used == {"requests": 2, "characters": 20, "tokens": 6}
         assert day.ends == month.ends == datetime(2026, 12, 1, tzinfo=UTC)
         clock.now += timedelta(hours=2)
-        assert [each.used for each in usage.periods("shop")] == [Used(), Used()]
+        assert [each.used for each in usage.periods("shop")] == [{}, {}]
         usage.add("shop", 1, 1)
         clock.now += timedelta(days=1)
-        assert usage.periods("other")[1].used == Used()
+        assert usage.periods("other")[1].used == {}
     async with counting(tmp_path / "usage", clock) as usage:
-        assert [each.used.characters for each in usage.periods("shop")] == [0, 1]
+        assert [each.used["characters"] for each in usage.periods("shop")] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ async def test_processes_add_up_in_one_file(tmp_path: Path) -> None:
     ):
         one.add("shop", 5, 1)
         two.add("shop", 7, 1)
-        assert one.periods("shop")[0].used.characters == 5
-        while any(each.periods("shop")[0].used.characters != 12 for each in (one, two)):
+        assert one.periods("shop")[0].used["characters"] == 5
+        while any(each.periods("shop")[0].used["characters"] != 12 for each in (one, two)):
             await asyncio.sleep(0.05)
 
 
@@ -117,7 +117,7 @@ async def test_what_the_file_did_not_take_is_written_later(tmp_path: Path) -> No
         usage.add("shop", 5, 1)
         while not usage._is_broken:
             await asyncio.sleep(0.05)
-        assert usage.periods("shop")[0].used.characters == 5
+        assert usage.periods("shop")[0].used["characters"] == 5
         usage._file.execute("PRAGMA query_only = OFF")
     with sqlite3.connect(path) as file:
         assert file.execute("SELECT name, characters FROM usage").fetchall() == [("shop", 5)]
@@ -130,7 +130,7 @@ def test_old_days_leave_the_file(tmp_path: Path) -> None:
     with sqlite3.connect(path) as file:
         days = [(day, "shop", 1, 1, 1) for day in ("2025-01-01", "2026-11-01")]
         file.executemany("INSERT INTO usage VALUES (?, ?, ?, ?, ?)", days)
-    assert Usage(path, clock).periods("shop")[1].used.requests == 1
+    assert Usage(path, clock).periods("shop")[1].used["requests"] == 1
     with sqlite3.connect(path) as file:
         assert file.execute("SELECT day FROM usage").fetchall() == [("2026-11-01",)]
 
