@@ -1,5 +1,6 @@
 """Which models answer a request: the one that it names, or the models of its languages."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -121,6 +122,12 @@ async def _models(
         reason = f"is {request.version}, but two models serve the languages; name none"
         raise InvalidRequest("version", reason)
     names = [leg.model for leg in legs] or [""]
+    if len(names) > 1:
+        chosen = (repository.choose(name, 0, call.request_id) for name in names)
+        # At the same time, before the call holds one of them.
+        if coming := [entry for entry in chosen if entry.waits_for_call]:
+            loads = (repository.load_on_call(entry, call.client_id) for entry in coming)
+            await asyncio.gather(*loads)
     models = [await call.resolve(repository, name, request.version) for name in names]
     return models, legs, detected
 
