@@ -1,7 +1,7 @@
 """Bounds on requests: how many run and start, and how much memory and time they take.
 
-Callers share places and memory. One of them may hold three times what it leaves free, so that one
-alone has most of it, and there is always room for another one. They take turns at what waits.
+Callers share places and memory. A caller may hold three times what it leaves free: alone it has
+most, and another caller always finds room. Waiting callers take turns.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Shared:
 
     def __init__(self, size: int) -> None:
         self.free = size
-        """What is left."""
+        """The free rest."""
         self._held: Counter[str] = Counter()
 
     def take(self, caller: str, size: int, code: str, what: str) -> None:
@@ -84,7 +84,7 @@ class Admission:
         self._ended_first: set[asyncio.Task[Any]] = set()
 
     def close(self) -> None:
-        """Admits no further calls, and ends those that nobody waits for."""
+        """Admits no further calls, and ends calls without a waiting client."""
         self.is_open = False
         for task in self._ended_first:
             task.cancel()

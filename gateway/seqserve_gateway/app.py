@@ -16,7 +16,7 @@ write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :
         results = await call.generate_all(texts, read, beam_size=4)  # windowed, low priority
         return JSONResponse(results)
 
-What an endpoint needs is in its :class:`~seqserve_gateway.call.Call`: the server, bounded bodies,
+An endpoint gets a :class:`~seqserve_gateway.call.Call`: the server, bounded bodies,
 readers of documents, windows for arrays, recent listings.
 
 - **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
@@ -165,7 +165,7 @@ class Guard:
 
     A page of another site could give its own name the address 127.0.0.1 and then read answers from
     here (DNS rebinding). Its requests carry that name as host, so only known names are answered.
-    An IP address cannot be given to somebody else, so all of them are. Scripts and pictures of
+    IP addresses cannot be rebound, so all are allowed. Scripts and pictures of
     another site may not send requests, which would take places of calls, unless the origin of the
     site is named: browsers say where a request comes from, and only navigation may come from
     elsewhere.

@@ -29,7 +29,7 @@ S = TypeVar("S")
 BATCH = 128
 """Most texts of an array in one call of the server, which shares its slots among all calls."""
 RICH_BATCH = 12
-"""Most of them where answers have more than a text, and take much memory."""
+"""Most texts if answers have more than a text, and take much memory."""
 _RICH = ("return_alignment", "return_token_scores")
 _BATCHES = 2
 # Of a batch, so that its texts find memory together.
@@ -66,7 +66,7 @@ class Call:
         self.names = names
         """``Form.names``."""
         self.afterwards: Callable[[], Awaitable[None]] | None = None
-        """What is done after the answer, until the deadline or the drain of the gateway; its
+        """Work after the answer, until the deadline or the drain of the gateway; its
         failure is counted as that of the request."""
         self._upstream, self._held = upstream, body
         self._deadline_s = time.monotonic() + timeout_s
@@ -199,7 +199,7 @@ class Call:
         """Awaits a function for each item, in turns with other callers; returns results in order.
 
         Up to ``width`` items are in progress at a time. If one fails, the others are cancelled, and
-        its error is raised. A lone item of size 1 waits for nobody.
+        its error is raised. A lone item of size 1 does not wait.
         """
         results: dict[int, T] = {}
         numbered = iter(enumerate(items))

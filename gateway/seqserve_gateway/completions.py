@@ -188,7 +188,7 @@ def _options_of(fields: _Facts) -> GenerateOptions:
 
 
 def _sampling(fields: _Facts) -> _Facts:
-    """Returns the options of sampling; none without it, because any of them turns it on."""
+    """Returns the options of sampling; none if it is off, because any option turns it on."""
     sampling = {name: fields[name] for name in _SAMPLING if name in fields}
     # Clients send a top_p of 1 where they mean nothing by it.
     chosen = {name for name in sampling if (name, sampling[name]) != ("top_p", 1)} - {"seed"}

@@ -46,7 +46,7 @@ class Documents:
         kept_s: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Opens those of a folder, which several processes may share; None for memory.
+        """Opens the documents of a folder, which processes may share; None keeps them in memory.
 
         Args:
             max_bytes: Size of all files; the oldest make room.

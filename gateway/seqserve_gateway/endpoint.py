@@ -73,7 +73,7 @@ class Gateway:
     max_timeout_s: float = 300.0
     """Longest deadline that a caller may ask for."""
     folder: Path | None = None
-    """What the processes of the gateway share; None if there is one."""
+    """State that the processes of the gateway share; None if there is one process."""
 
 
 class Streamed(Response):

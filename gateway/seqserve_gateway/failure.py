@@ -46,7 +46,7 @@ class Failure(Exception):
     code: str
     """Name of the gRPC status, such as ``"INVALID_ARGUMENT"``."""
     details: str
-    """What is wrong, for people."""
+    """The error, for people."""
     status: int = 0
     """Status of HTTP; 0 for the one that belongs to ``code``."""
     field: str = ""

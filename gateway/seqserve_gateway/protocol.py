@@ -1,4 +1,4 @@
-"""One connection of HTTP/1.1: how much of it is read at a time, and when it is closed.
+"""One connection of HTTP/1.1: how much is read at a time, and when it is closed.
 
 uvicorn waits without limit for a request that never arrives, or arrives a byte at a time. Here a
 connection without a request is closed after a time, so that half-sent requests cannot keep others
@@ -89,7 +89,7 @@ class Connections:
 class _Protocol(HttpToolsProtocol):
     """Reads one request after the other, and closes its connection if a client is too slow.
 
-    Closed are connections whose headers are late or too long, and those whose answers nobody reads.
+    Connections with late or too long headers, or with unread answers, are closed.
     """
 
     table: ClassVar[Connections]
@@ -105,7 +105,7 @@ class _Protocol(HttpToolsProtocol):
     _unsent_bytes = 0
     """Bytes that waited for the client at the last look."""
     _unread_since_s = 0.0
-    """Since when the client has read none of them."""
+    """Since when the client has read no answer."""
     _current: RequestResponseCycle | None = None
     """The request that is answered; uvicorn's ``cycle`` is the newest one."""
 

@@ -29,12 +29,12 @@ _PORT = re.compile(r"(?<=[\]\d]):\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicAddress:
-    """The address by which callers know the gateway; empty parts are those of the request."""
+    """The gateway's address for callers; the request fills empty parts."""
 
     scheme: str = ""
     host: str = ""
     prefix: str = ""
-    """Path before those of the gateway, such as ``/mt``; the proxy takes it off."""
+    """Prefix of the gateway's paths, such as ``/mt``; the proxy takes it off."""
 
     @classmethod
     def parse(cls, url: str) -> Self | None:

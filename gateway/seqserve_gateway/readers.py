@@ -26,7 +26,7 @@ _BYTES_OF_REPLY = 4
 
 
 class Readers:
-    """A few processes, in turns between callers; one of them is always there for another caller."""
+    """A few processes, in turns between callers; one is always free for another caller."""
 
     def __init__(self, processes: int = 2, cpu_s: int = 10, memory_bytes: int = 128 << 20) -> None:
         """Starts none yet; ``cpu_s`` is for each job, the memory for each process."""

@@ -1,4 +1,4 @@
-"""Texts and files as passages: what is translated of them, and how they are written again.
+"""Texts and files as passages: finds the text to translate, and writes the translation.
 
 It runs in the processes of :mod:`.readers`, and imports no more than they need. A process keeps
 nothing between two jobs, because the answers may take minutes: to write a document, it reads it
@@ -240,7 +240,7 @@ def xml(
         ignored: Names of elements that stay as they are, with their content.
         splitting: Names of elements that divide the text.
         non_splitting: Names of elements that do not.
-        has_outline: Whether elements beside which there is no text divide it, as paragraphs do.
+        has_outline: Whether elements without text next to them divide it, as paragraphs do.
 
     Raises:
         ParseError: It is not well-formed.

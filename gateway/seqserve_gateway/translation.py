@@ -58,7 +58,7 @@ class Translated:
     """The language of its source."""
     alternatives: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    """What is probably wrong with the best one, in words."""
+    """Probable faults of the best one, in words."""
 
 
 class Reading:
@@ -98,7 +98,7 @@ async def translated(
 ) -> list[Translated]:
     """Translates texts, in order; without a letter, or in the target language, one stays as it is.
 
-    A source language is detected once for each text, not for each passage of it.
+    A source language is detected once for each text, not for each passage.
 
     Args:
         field: Their field of the request.
@@ -144,7 +144,7 @@ async def translated_file(
     field: str,
     options: GenerateOptions | None = None,
 ) -> tuple[File, dict[str, Any], int]:
-    """Translates the text of a file; the rest of it stays.
+    """Translates the text of a file; all else stays.
 
     Returns:
         The file, what became of its texts, and how many characters they have.

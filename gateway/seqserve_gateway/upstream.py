@@ -55,7 +55,7 @@ class Upstream:
     ) -> None:
         """Takes what :class:`~seqserve.AsyncClient` takes, for one of some processes.
 
-        Callers without a token of their own may use ``token``.
+        Callers without a token may use ``token``.
         """
         self.timeout_s = timeout_s
         """Time for a request that asks for no other."""

@@ -74,7 +74,7 @@ _ADDED: dict[str, Schema] = {
     "GetModelResponse": dict.fromkeys(("id", "object", "created", "owned_by"), _FOR_OPENAI),
     "ListModelsResponse": dict.fromkeys(("object", "data"), _FOR_OPENAI),
 }
-"""Members of answers beside those of their messages."""
+"""Members of answers in addition to the message."""
 
 
 def _endpoint(path: str, descriptor: MethodDescriptor) -> Endpoint:
@@ -134,7 +134,7 @@ async def _events(call: Call, method: Method, request: Message) -> AsyncGenerato
 
 
 def _as_openai(response: Message) -> dict[str, Any]:
-    """Returns the members by which clients of OpenAI's API know the models, beside ours."""
+    """Returns the additional members by which clients of OpenAI's API know the models."""
     if isinstance(response, model_pb2.GetModelResponse):
         return _described(response.model.name)
     if not isinstance(response, model_pb2.ListModelsResponse):

@@ -24,7 +24,7 @@ from seqserve_import.weight_files import Safetensors, TorchFile, Weights
 T = TypeVar("T")
 
 MAX_SIZE, MAX_WIDTH, MAX_LAYERS = 1 << 22, 1 << 14, 1 << 9
-"""Of any size of a network, of its width and of its layers: several times those of any model."""
+"""Maximum of width, layers and other sizes of a network: several times any model's."""
 MAX_POSITIONS = 1 << 14
 """Of a table of positions."""
 
@@ -80,7 +80,7 @@ class Settings:
         return self.number(name) if self.has(name) else None
 
     def size(self, name: str, default: int | None = None, *, maximum: int = MAX_SIZE) -> int:
-        """Returns a whole number from 0 to a maximum, so that nobody counts to the end of it."""
+        """Returns a whole number from 0 to a maximum."""
         number = self.number(name, default)
         if not 0 <= number <= maximum:
             raise self.wrong(name, f"is not from 0 to {maximum:,}")
@@ -161,7 +161,7 @@ class Checkpoint:
         path = folder / "generation_config.json"
         generation = Settings.read(path) if path.exists() else Settings(path, {})
         self.generation = generation.over(self.config)
-        """What generation needs: the values of generation_config.json over those of config.json."""
+        """Settings of generation: generation_config.json over config.json."""
         self.recommended = generation if path.exists() else self.config
         """How its makers decode. As in ``generate()``, one file alone counts."""
         self._places: dict[str, tuple[Weights, str]] = {}
@@ -227,7 +227,7 @@ class Checkpoint:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Lists the files of the weights, those of safetensors first."""
+    """Lists the files of the weights, safetensors first."""
     for name in _FILES:
         if (folder / name).is_file():
             return [folder / name]
@@ -249,7 +249,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _refuse_by_name(folder: Path) -> None:
-    """Says what a folder is that has no weights of its own."""
+    """Explains a folder without weights."""
     adapter = folder / "adapter_config.json"
     if adapter.exists():
         base = Settings.read(adapter).text("base_model_name_or_path", "its base model")

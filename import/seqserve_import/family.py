@@ -1,4 +1,4 @@
-"""What the importer has to know of a family of models."""
+"""Facts about a family of models."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """How a checkpoint becomes our model. An asterisk in a name stands for any text."""
+    """How a checkpoint becomes our model. An asterisk in a name matches any text."""
 
     config: TransformerConfig
     names: Mapping[str, str]
     """The name that each of our modules and weights has in the checkpoint."""
     changes: Mapping[str, Change] = field(default_factory=dict)
-    """What is done to some weights, by our names."""
+    """Changes of weights, by our names."""
     computed: Mapping[str, Tensor] = field(default_factory=dict)
     """Weights that the checkpoint need not hold, by our names."""
     unused: Sequence[str] = ()
@@ -119,7 +119,7 @@ def start_token(checkpoint: Checkpoint) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings:
-    """The names of the tables of tokens, and which of them are one table."""
+    """The names of the tables of tokens, and which are one table."""
 
     names: dict[str, str]
     shared_embeddings: bool

@@ -1,4 +1,4 @@
-"""Reads the files of a checkpoint, which may be damaged, or made to harm whoever reads them.
+"""Reads the files of a checkpoint, which may be damaged or hostile.
 
 Only regular files are opened, and no more is read, or expanded, than a checkpoint has.
 """
@@ -20,7 +20,7 @@ AGAIN = "copy it again from where the checkpoint is from"
 MAX_BYTES = 1 << 32
 """Of a file that is read at once, expanded: weights of Marian."""
 MAX_TEXT_BYTES = 1 << 28
-"""Of settings and vocabularies; the largest tokenizers take a tenth of it."""
+"""Maximum of settings and vocabularies; the largest tokenizers take a tenth."""
 
 _LFS = b"version https://git-lfs.github.com/spec/"
 # An alias is an asterisk before a name; in most vocabularies one stands within quotes only.
@@ -35,7 +35,7 @@ class CheckpointError(SeqserveError):
 
 
 def check_regular(path: Path) -> None:
-    """Refuses what is no file of its own, before it is opened.
+    """Refuses a path that is no regular file, before it is opened.
 
     Raises:
         CheckpointError: The file is missing, a pipe or a device, or stands for one in Git LFS.

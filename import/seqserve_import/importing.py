@@ -44,7 +44,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""
 _FILLERS = ("<mask", "<unused", "madeupword")
-"""Beginnings of tokens that stand for nothing in a target."""
+"""Beginnings of tokens that mean nothing in a target."""
 
 
 def import_checkpoint(options: ImportOptions) -> Path:
@@ -155,13 +155,13 @@ class Loaded(NamedTuple):
     suppressed: list[int]
     """Tokens that the model cannot generate."""
     template: Template | None
-    """What it reads and writes beside its texts."""
+    """Its special tokens and languages."""
     input_limits: dict[str, float]
     """The largest absolute inputs of projections, as far as the checkpoint has them."""
     symbols: set[str]
-    """Tokens beside the pieces of the vocabulary that texts may spell."""
+    """Tokens that texts may spell, in addition to the pieces of the vocabulary."""
     notes: list[str]
-    """What of the checkpoint is not taken over, for whoever imports it."""
+    """Settings of the checkpoint that are not taken over, for the user."""
 
 
 def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded:
@@ -173,7 +173,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
 
     Raises:
         CheckpointError: A part of the checkpoint is missing, left over or does not fit.
-        OptionError: The checkpoint has a limit of its own.
+        OptionError: The checkpoint already has a limit.
     """
     family = family_of(checkpoint)
     if max_source_length is not None:

@@ -35,7 +35,7 @@ def template_of(
     target: Mapping[int, str],
     added: Collection[str] = (),
 ) -> Template | None:
-    """Finds what a checkpoint reads and writes beside its texts.
+    """Finds the special tokens and languages of a checkpoint.
 
     Args:
         checkpoint: The checkpoint.

@@ -34,10 +34,10 @@ def read_sentences(path: Path, limit: int) -> list[Pair]:
 def write_sentences(
     model: Transformer, tokenizer: Tokenizer, unusable: Collection[int], limit: int
 ) -> list[Pair]:
-    """Lets a model write sentences: half are drawn words, half what it makes of them.
+    """Lets a model write sentences: half are drawn words, half its answers to them.
 
     Such text says nothing of how well it translates, but it brings every part of the network to
-    work, which is enough to compare two computations of it.
+    work, which is enough to compare two computations.
 
     Args:
         model: In evaluation mode.

@@ -1,6 +1,6 @@
 """Reads files of weights, one weight at a time.
 
-Each weight is a mapping of its own into the file: reading it touches no other, and dropping it
+Each weight is a separate mapping into the file: reading it touches no other, and dropping it
 gives its memory back, whatever else is still in use.
 """
 

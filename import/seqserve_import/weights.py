@@ -46,7 +46,7 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
 def check_tables(checkpoint: Checkpoint, family: Family) -> None:
     """Refuses settings that tell of more tokens than the checkpoint has embeddings for.
 
-    It comes before the tokenizer, which may have to name all of them.
+    It comes before the tokenizer, which may have to name all tokens.
 
     Raises:
         CheckpointError: They do.

@@ -104,7 +104,7 @@ class ScoreResult:
     """The tokens of the target as the tokenizer writes them, the end token last."""
     token_ids: tuple[int, ...]
     token_scores: tuple[float, ...]
-    """The natural log-probability of each of them."""
+    """The natural log-probability of each token."""
     score: float
     """Their sum."""
     normalized_score: float

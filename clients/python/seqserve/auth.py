@@ -2,7 +2,7 @@
 
 A client sends its token in the metadata of each call. The server's file of tokens holds a hash,
 scopes, a name and quotas, so reading it does not allow any call. A token is 32 random bytes, so its
-SHA-256 needs no salt: nobody can precompute the hashes of all tokens.
+SHA-256 needs no salt: the hashes of all tokens cannot be precomputed.
 Source: RFC 6750, "The OAuth 2.0 Authorization Framework: Bearer Token Usage", section 2.1.
 """
 

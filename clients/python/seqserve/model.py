@@ -77,7 +77,7 @@ class LanguagePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What calls with tokens of one name have used in a period, and their quotas."""
+    """Usage of one token name in a period, and its quotas."""
 
     period: str
     """``"day"`` or ``"month"``, in UTC."""

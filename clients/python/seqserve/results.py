@@ -143,9 +143,9 @@ class Hypothesis:
     alignment: tuple[AlignedToken, ...] = ()
     """Where the tokens of the text come from; empty unless requested."""
     kept: tuple[KeptText, ...] = ()
-    """What ``keep`` and ``keep_placeholders`` have kept, in the order of the source."""
+    """Texts that ``keep`` and ``keep_placeholders`` kept, in the order of the source."""
     warnings: tuple[TextWarning, ...] = ()
-    """What is probably wrong with the text; any of it halves the confidence."""
+    """Probable faults of the text; any fault halves the confidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Leg:
     source_tokens: int
     generated_tokens: int
     confidence: float | None = None
-    """Confidence of its own text alone; None if scores were not computed."""
+    """Confidence of this text alone; None if scores were not computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +279,7 @@ class Result:
 
     @property
     def warnings(self) -> tuple[TextWarning, ...]:
-        """What is probably wrong with the text."""
+        """Probable faults of the text."""
         return self.hypotheses[0].warnings
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""What of a text is words, and what comes back as it is: placeholders and addresses.
+"""Divides a text into words and what comes back as it is: placeholders and addresses.
 
 Documents are read by it, and the server reads texts by it.
 """

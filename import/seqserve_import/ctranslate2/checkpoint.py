@@ -27,7 +27,7 @@ _HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
 _ARGOS_BEAM, _ARGOS_LENGTH_PENALTY = 4, 0.2
 """As Argos decodes with every model."""
 _CODES = {"zt": "zh-Hant", "pb": "pt-BR"}
-"""Argos' own codes, and what they stand for."""
+"""Argos' own codes, and their meanings."""
 
 
 def model_folder(folder: Path) -> Path | None:
@@ -154,7 +154,7 @@ class CTranslate2Checkpoint(Checkpoint):
         return values
 
     def _recommended(self) -> Settings:
-        """Returns how its makers decode: the defaults of CTranslate2, and those of Argos."""
+        """Returns the makers' decoding options: the defaults of CTranslate2, or of Argos."""
         values: dict[str, Any] = {"early_stopping": True, "min_new_tokens": 1}
         if self.package.path.exists():
             values |= {"num_beams": _ARGOS_BEAM, "length_penalty": _ARGOS_LENGTH_PENALTY}

@@ -41,7 +41,7 @@ _PARTS = {
 
 
 class _Array(NamedTuple):
-    """A variable, or some rows of it."""
+    """A variable, or some of its rows."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class _Array(NamedTuple):
 
 
 class ModelBin:
-    """The weights of a file. Those of eight and sixteen bits are read as what they stand for.
+    """The weights of a file, as floats also if it has eight or sixteen bits.
 
     Fused projections are read apart: ``self_attention/linear_0[query]/weight``.
     """
@@ -147,7 +147,7 @@ class ModelBin:
         return arrays
 
     def _parts(self, name: str, array: _Array) -> dict[str, _Array]:
-        """Divides a fused weight, and its scales, into those of single projections."""
+        """Divides a fused weight, and its scales, into single projections."""
         found = _FUSED.fullmatch(name)
         labels = _PARTS.get((found[2], found[3])) if found else None
         if found is None or labels is None:
@@ -203,7 +203,7 @@ class ModelBin:
 
 
 class _Reader:
-    """Reads a file from its begin, and nothing behind its end."""
+    """Reads a file from its begin to its end, and not beyond."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content, self._at = content, 0

@@ -161,7 +161,7 @@ def _names(prefix: str) -> dict[str, str]:
 
 
 def _decoder_sizes(config: Settings) -> dict[str, int]:
-    """Returns the sizes of the decoder that are not those of the encoder."""
+    """Returns the decoder's sizes that differ from the encoder's."""
     theirs = {"decoder_heads": "attention_heads", "decoder_feed_forward_width": "ffn_dim"}
     return {
         ours: size

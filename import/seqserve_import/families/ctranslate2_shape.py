@@ -78,7 +78,7 @@ def _positions(checkpoint: CTranslate2Checkpoint) -> PositionScheme:
 
 
 def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
-    """Returns the values of a configuration, without those of the vocabulary.
+    """Returns the values of a configuration, without the vocabulary's.
 
     Raises:
         CheckpointError: A variable is missing, or says what is not supported.

@@ -30,7 +30,7 @@ class MarianFolder:
     shortlist: Path | None
     """Likely target tokens of each source token, ``lex.*.bin``."""
     decoding: Settings
-    """How its makers decode: the values of the ``*.yml``; none if there is no such file."""
+    """The makers' decoding options, from the ``*.yml``; none without that file."""
 
     @classmethod
     def find(cls, folder: Path) -> MarianFolder | None:

@@ -24,7 +24,7 @@ _OF_THEIR_OWN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
     "marian-native": marian.convert_native,
     "ctranslate2": ctranslate2.convert,
 }
-"""Families whose vocabulary is a file of its own."""
+"""Families with a separate vocabulary file."""
 _TARGETS: dict[str, Callable[[Path, int], tokenizers.Tokenizer | None]] = {
     "marian": marian.convert_target,
     "marian-native": marian.convert_native_target,

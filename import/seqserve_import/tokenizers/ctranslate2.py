@@ -1,4 +1,4 @@
-"""The tokenizers of CTranslate2's folders, whose ids are those of the folder's vocabularies.
+"""The tokenizers of CTranslate2's folders, with the ids of the folder's vocabularies.
 
 CTranslate2 itself reads tokens, so a folder holds what its makers put there: models of
 SentencePiece, a ``tokenizer.json``, the two files of BART, or nothing, where words stand between
@@ -114,7 +114,7 @@ def _of_pieces(
 
 
 def _checked(path: Path, made: tokenizers.Tokenizer, tokens: Sequence[str]) -> tokenizers.Tokenizer:
-    """Refuses a tokenizer whose ids are not those of the vocabulary."""
+    """Refuses a tokenizer whose ids differ from the vocabulary's."""
     ids = {token: id_ for id_, token in enumerate(tokens)}
     for token, id_ in made.get_vocab().items():
         if ids.get(token, id_) != id_ or id_ >= len(tokens):

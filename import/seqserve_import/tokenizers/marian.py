@@ -75,7 +75,7 @@ def side(
 
 
 def convert_native(folder: Path, rows: int) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of sources; its ids are those of the vocabulary, then ``<pad>``."""
+    """Returns the tokenizer of sources, with the ids of the vocabulary, then ``<pad>``."""
     files = _files(folder)
     vocabularies = Vocabularies.read(files)
     tokens = vocabularies.with_start(vocabularies.source)
@@ -95,7 +95,7 @@ def convert_native_target(folder: Path, rows: int) -> tokenizers.Tokenizer | Non
 
 
 def native_pieces_of(folder: Path) -> Path | None:
-    """Finds the SentencePiece model that divides sources; None if words stand between spaces."""
+    """Finds the SentencePiece model that divides sources; None if spaces separate words."""
     vocabulary, pieces = _files(folder).source_vocabulary, folder / "source.spm"
     path = vocabulary if is_spm(vocabulary) else pieces
     return path if path.suffix == ".spm" and path.exists() else None
@@ -128,7 +128,7 @@ def _native_side(
 
 
 def words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of a vocabulary of words, which stand between spaces.
+    """Returns the tokenizer of a vocabulary of words, which spaces separate.
 
     Raises:
         CheckpointError: Its tokens are pieces of words, or lack a control token.

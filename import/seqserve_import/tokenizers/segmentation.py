@@ -69,7 +69,7 @@ def segmenter(
     symbols: Sequence[AddedToken] = (),
     rows: int = 0,
 ) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of a SentencePiece model whose ids are those of a checkpoint.
+    """Returns the tokenizer of a SentencePiece model, with the ids of a checkpoint.
 
     Pieces that the checkpoint has no id for come after its embeddings, as special tokens: text is
     divided into them as SentencePiece does it, and who encodes replaces them with ``<unk>``. Tokens
@@ -80,8 +80,8 @@ def segmenter(
         path: The model file, for messages.
         model: Its content.
         tokens: The checkpoint's tokens; the place of each is its id.
-        special: Those of them that stand for no text, such as ``</s>`` and languages.
-        symbols: Those of them that are always one token wherever a text spells them.
+        special: Pieces without text, such as ``</s>`` and languages.
+        symbols: Pieces that are always one token wherever a text spells them.
         rows: Embeddings of the checkpoint; those without a token are named ``<unused0>`` and so on.
 
     Raises:

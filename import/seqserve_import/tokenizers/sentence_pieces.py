@@ -65,7 +65,7 @@ def convert_byt5(folder: Path, rows: int) -> tokenizers.Tokenizer:
 
 
 def _spellings() -> list[str]:
-    """Returns the character that stands for each byte.
+    """Returns the character of each byte.
 
     It is the byte's own in Latin-1 where that is visible, else the next one above Latin-1.
     """
@@ -133,7 +133,7 @@ def _tokens(path: Path, model: Model, languages: list[str]) -> list[str]:
 
 
 def _pieces(path: Path, model: Model) -> list[str]:
-    """Returns the pieces behind the first three, which are control tokens with other ids."""
+    """Returns the pieces after the first three, which are control tokens with other ids."""
     if any(piece.type == Piece.NORMAL for piece in model.pieces[:3]):
         raise CheckpointError(f"{path}: does not begin with <unk>, <s> and </s>; {AGAIN}")
     return [piece.piece for piece in model.pieces[3:]]

@@ -233,7 +233,7 @@ class Manifest:
 
 
 MAX_SMALL_BYTES = 128 << 20
-"""Weights up to this size are those of a small model: further copies of them cost little."""
+"""Models of up to this size of weights are small: further copies cost little."""
 
 
 def is_small(folder: Path) -> bool:

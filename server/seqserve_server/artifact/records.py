@@ -11,7 +11,7 @@ class Verification:
     """File of the sentences."""
     sentences: int
     sentences_equal: int
-    """Sentences whose greedy tokens all equal those of torch at the same precision."""
+    """Sentences whose greedy tokens all equal torch's at the same precision."""
     top1_agreement: float
     """Share of the artifact's tokens that torch at full precision chooses too."""
     tokens: int

@@ -1,4 +1,4 @@
-"""What a model reads and writes beside its texts; a part of the manifest."""
+"""Special tokens and languages of a model; a part of the manifest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from seqserve.language_codes import code_among
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What the model reads beside the tokens of a text, and the languages that it knows.
+    """Tokens that the model reads around a text, and the languages that it knows.
 
     Elements of the three lists, and the start, are tokens as spelled in the vocabulary.
     ``{source}`` and ``{target}`` stand for the token of the source and of the target language. A

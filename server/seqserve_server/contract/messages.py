@@ -110,7 +110,7 @@ class StatsReply(NamedTuple):
     heartbeats: tuple[int, ...] = ()
     """Iterations of each of its threads."""
     gpu_used_bytes: int = 0
-    """Memory of its GPU in use, whoever uses it."""
+    """Memory of its GPU in use by any process."""
     gpu_total_bytes: int = 0
     """Memory of its GPU; 0 where it has none."""
     gpu_unrecorded_steps: int = 0

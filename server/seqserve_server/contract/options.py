@@ -107,7 +107,7 @@ class DecodingOptions:
 
     @cached_property
     def changes_probabilities(self) -> bool:
-        """Whether the next token is chosen by other probabilities than those of the graph."""
+        """Whether the next token is chosen by changed probabilities."""
         return bool(self.repetition_penalty != 1.0 or self.prefix_bias_beta or self.terms)
 
     @cached_property

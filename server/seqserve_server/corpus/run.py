@@ -55,7 +55,7 @@ class CorpusRun:
                 progress.advance(len(chunk))
 
     def write(self) -> int:
-        """Writes the output, and beside it a list of what failed; returns their number."""
+        """Writes the output, and next to it a list of failures; returns their number."""
         count = 0
         if any(answer.fault for answer in self._answers()):
             with written_whole(self._list, "w") as file:

@@ -1,4 +1,4 @@
-"""Runs one engine in a process of its own and serves it over a socket to the front.
+"""Runs one engine in a separate process and serves it over a socket to the front.
 
 A process of its own, because the engine's steps and the front's event loop would share one
 interpreter lock: a step would wait for protobuf, and protobuf for a step. When the process ends,

@@ -1,7 +1,7 @@
 """Where the candidates of all rows are in a step, and the weights that it is given of them.
 
-Each set of candidates has groups of its own, which the rows that share the set are multiplied with:
-those of one request. So no row pays for the candidates of others. A set keeps its groups while rows
+Each set of candidates has its own groups. Only the rows of its request are multiplied with them, so
+no row pays for the candidates of others. A set keeps its groups while rows
 that have it run, so only those of a joining request are written.
 """
 
@@ -201,7 +201,7 @@ class CandidateStep:
     ) -> Array:
         """Finds the logits of each row's candidates among all that are computed, ``[R, N]``.
 
-        Behind those of a row stands the last logit of all.
+        Each row's logits are followed by the final logit.
         """
         places = np.full(layout.tokens.shape, -1)
         if not self.groups:

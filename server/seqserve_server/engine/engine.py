@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Workers over one runtime and one queue, and a scorer with a queue of its own."""
+    """Workers that share a runtime and a queue, and a scorer with a separate queue."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Engine:
     ) -> None:
         """Allocates every cache; nothing runs before :meth:`start`.
 
-        :meth:`stop` waits ``stop_timeout_s`` for a step under way.
+        :meth:`stop` waits ``stop_timeout_s`` for a running step.
         """
         self._runtime = runtime
         self._observer = observer
@@ -152,7 +152,7 @@ class Engine:
     def cancel(self, request: Request, *, is_late: bool = False) -> None:
         """Cancels a request; its slots are free before the next step.
 
-        No event follows, except from a step under way.
+        No event follows, except from a running step.
         """
         request.is_late = is_late
         if self._queue_of(request).cancel(request):
@@ -217,7 +217,7 @@ class Engine:
 
     @property
     def heartbeats(self) -> tuple[int, ...]:
-        """Iterations of each thread; a count that stands still, even when idle, means a hang."""
+        """Iterations of each thread; if a count stops, even when idle, the thread hangs."""
         return tuple(self._heartbeats)
 
     @property

@@ -27,7 +27,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
     """Decodes the sentence of the manifest, where there is one, in an engine of a single row.
 
-    A row decodes in a batch as it does alone, so one row stands for all of them. Raises
+    A row decodes in a batch as it does alone, so one row represents all. Raises
     ArtifactError if the target differs from the manifest's.
     """
     manifest = runtime.manifest

@@ -1,4 +1,4 @@
-"""Scores given targets and computes attention, in a thread beside the workers.
+"""Scores given targets and computes attention, in a thread next to the workers.
 
 Running rows do not wait: the operating system shares the cores between this thread and the
 workers. Targets that wait to be scored run together; the scores of one do not depend on the others.

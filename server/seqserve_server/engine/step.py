@@ -16,7 +16,7 @@ KEPT = "kept_"
 
 
 class StepSizes(NamedTuple):
-    """What a step computes beside the next tokens. A size of 0 switches its output off: the step
+    """Optional outputs of a step. A size of 0 switches its output off: the step
     does not pay for it."""
 
     biases: int = 0
@@ -42,7 +42,7 @@ class StepSizes(NamedTuple):
 
     @property
     def only_scores(self) -> bool:
-        """Whether log-probabilities and top tokens are all that a step computes beside."""
+        """Whether a step computes only log-probabilities and top tokens in addition."""
         return self == StepSizes(biases=self.biases, top_k=self.top_k, logprobs=True)
 
 

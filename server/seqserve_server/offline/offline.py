@@ -54,7 +54,7 @@ class Offline:
             for result in offline.generate(["The coffee tastes good.", "It rains."]):
                 print(result.text)
 
-    Options are those of :class:`seqserve.Client`, see ``docs/decoding.md``. Any number of threads
+    Takes the options of :class:`seqserve.Client`, see ``docs/decoding.md``. Any number of threads
     may call it at the same time; their texts share the running batch.
     """
 
@@ -155,7 +155,7 @@ class Offline:
     ) -> Result | list[Result]:
         """Generates from a text, or from many at once; the results are in the order of the texts.
 
-        The options are those of :class:`~seqserve.GenerateOptions`.
+        Takes the options of :class:`~seqserve.GenerateOptions`.
 
         Raises:
             InvalidArgument: An option or a text is wrong; the error names the field.

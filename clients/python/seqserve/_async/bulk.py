@@ -1,6 +1,6 @@
 """An unbounded number of sources through one call; outcomes arrive as they are ready.
 
-The server reads on only while few requests are under way, and at most ``concurrency`` sources are
+The server reads on only while few requests are in flight, and at most ``concurrency`` sources are
 between input and output here. If a call breaks, the next one is sent the requests without an
 answer, so the input is read only once. If the server cannot answer one request for now, this side
 ends the call, and the next one is sent that request again. A request that has more bytes than the

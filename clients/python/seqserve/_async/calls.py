@@ -41,7 +41,7 @@ from seqserve.v1 import generation_pb2
 
 
 class AsyncCall(Protocol):
-    """A call under way on an event loop."""
+    """A call in flight on an event loop."""
 
     def __aiter__(self) -> AsyncIterator[Any]:
         """Yields the response messages as they arrive."""
@@ -59,7 +59,7 @@ class AsyncTransport(Protocol):
         """Sends one request, or the requests of an iterator; None sets no deadline."""
 
     async def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
+        """Cancels the calls in flight and refuses new ones."""
 
 
 class CallGroup:
@@ -93,7 +93,7 @@ class CallGroup:
         self._check()
 
     def cancel(self) -> None:
-        """Cancels the calls under way, ends the waits, and refuses new calls."""
+        """Cancels the calls in flight, ends the waits, and refuses new calls."""
         with self._lock:
             self._is_cancelled.set()
             members = list(self._members)

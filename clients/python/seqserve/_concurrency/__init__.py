@@ -1,1 +1,1 @@
-"""What tasks and threads do differently: the one part of the client that is written twice."""
+"""Differences between tasks and threads: the only part of the client that is written twice."""

@@ -15,7 +15,7 @@ Queue = queue.SimpleQueue
 A = TypeVar("A")
 
 Failure: TypeAlias = BaseException
-"""What a worker reports instead of ending with it: nobody else sees how a thread ends."""
+"""Errors that a worker reports instead of raising, because a thread ends unseen."""
 Worker: TypeAlias = Thread
 
 

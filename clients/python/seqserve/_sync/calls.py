@@ -40,7 +40,7 @@ from seqserve.v1 import generation_pb2
 
 
 class Call(Protocol):
-    """A call under way."""
+    """A call in flight."""
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the response messages as they arrive."""
@@ -58,7 +58,7 @@ class Transport(Protocol):
         """Sends one request, or the requests of an iterator; None sets no deadline."""
 
     def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
+        """Cancels the calls in flight and refuses new ones."""
 
 
 class CallGroup:
@@ -92,7 +92,7 @@ class CallGroup:
         self._check()
 
     def cancel(self) -> None:
-        """Cancels the calls under way, ends the waits, and refuses new calls."""
+        """Cancels the calls in flight, ends the waits, and refuses new calls."""
         with self._lock:
             self._is_cancelled.set()
             members = list(self._members)

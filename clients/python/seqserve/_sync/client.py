@@ -33,7 +33,7 @@ class Client(ModelClient):
             for piece in client.stream("We saw a good film."):
                 print(piece.text, end="", flush=True)
 
-    The options of a call that generates are those of :class:`~seqserve.GenerateOptions`.
+    Calls that generate take the options of :class:`~seqserve.GenerateOptions`.
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
     Until then the client retries a call if the server is unreachable, loading, draining or full; a
     server that was never reached is tried for 5 s only. :class:`~seqserve.RetryPolicy` sets both.
@@ -63,7 +63,7 @@ class Client(ModelClient):
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.
             connections: Maximum number of connections to each server, 8 by default. There is one
-                until many calls are under way.
+                until many calls are in flight.
             transport: Sends the calls, instead of gRPC.
 
         Raises:
@@ -94,7 +94,7 @@ class Client(ModelClient):
         """Generates from many sources at once and yields the results in their order.
 
         Reads sources only as results are taken: an endless iterable needs no more memory than a
-        short one. Leaving the loop, or closing the iterator, cancels the calls under way.
+        short one. Leaving the loop, or closing the iterator, cancels the calls in flight.
 
         Args:
             sources: The texts to generate from; threads read them, one at a time.
@@ -145,7 +145,7 @@ class Client(ModelClient):
         """Generates from any number of sources in one call; yields results as they are ready.
 
         The client holds at most ``concurrency`` sources and the server reads on only while few are
-        under way, so the iterable may be endless. Leaving the loop, or closing the iterator,
+        in flight, so the iterable may be endless. Leaving the loop, or closing the iterator,
         cancels the call.
 
         If the server becomes unreachable or shuts down, or cannot answer a source for now, another
@@ -203,7 +203,7 @@ class Client(ModelClient):
     ) -> AttentionResult:
         """Returns the attention weights of every layer and head.
 
-        Without a target they are those of the output of greedy search.
+        Without a target, the output of greedy search is used.
         """
         request = requests.attention_request(source, target=target, **options)
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
@@ -252,7 +252,7 @@ class Client(ModelClient):
         return self._unary(Method.DETECT_LANGUAGE, request, responses.languages_of, timeout_s)
 
     def close(self) -> None:
-        """Cancels the calls under way and closes the connections."""
+        """Cancels the calls in flight and closes the connections."""
         self._calls.cancel()
         self._transport.close()
 

@@ -49,7 +49,7 @@ class GrpcTransport(Balancer[dict[Method, Any]]):
             raise client_closed() from None
 
     def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
+        """Cancels the calls in flight and refuses new ones."""
         self._refuse()
         for channel in self._channels:
             channel.close()
@@ -125,7 +125,7 @@ class AsyncChannels(Balancer[S]):
         self._ready += opened
 
     async def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
+        """Cancels the calls in flight and refuses new ones."""
         self._refuse()
         # In another loop they cannot be closed; they end with the client.
         if self._loop is asyncio.get_running_loop():

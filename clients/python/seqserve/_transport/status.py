@@ -96,7 +96,7 @@ _CANCELLED_HERE = ("Locally cancelled by application!", "Channel closed!")
 
 
 _TOO_LARGE = re.compile(r"(?<!\w)(\w++): Received message larger than max \((\d+) vs\. (\d+)\)")
-"""Who received it, its size and the limit."""
+"""Its receiver, its size and the limit."""
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

@@ -1,4 +1,4 @@
-"""Answers of a run that is under way, on disk, so that the next run need not repeat them.
+"""Answers of an unfinished run, on disk, so that the next run need not repeat them.
 
 One process at a time may write a journal. The lock is of the open file and ends with it, also if
 the process is killed. On Windows, and on file systems that have no locks, nothing is locked.

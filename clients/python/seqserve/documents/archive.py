@@ -34,7 +34,7 @@ DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
 )
-"""What Python raises where an archive is damaged, besides OSError."""
+"""Python's errors for a damaged archive, besides OSError."""
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def opened(
 
 
 def texts_of(kind: Format, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Returns the parts that are translated, by what the archive says of them.
+    """Returns the parts that are translated, by the archive's own lists.
 
     Sources: ECMA-376, part 2, section 9 (relationships); EPUB 3.3, sections 4.2.6 and 5.6.
     """

@@ -15,9 +15,9 @@ def target(
     """Returns the passage of a place for a translation.
 
     Args:
-        kept: What is in the place; it stays there without a translation.
-        opening: What is written before a translation.
-        closing: What is written after it.
+        kept: The present text; it stays if there is no translation.
+        opening: Text before a translation.
+        closing: Text after a translation.
     """
     parts = [*passages([*source], syntax)]
     texts = [index for index, part in enumerate(parts) if part.has_words]

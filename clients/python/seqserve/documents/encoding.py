@@ -1,4 +1,4 @@
-"""How the bytes of a text are encoded: a byte order mark tells it, or whoever gives the text."""
+"""The encoding of a text, by its byte order mark or by the caller."""
 
 import codecs
 import re

@@ -17,7 +17,7 @@ _MAX_STAND_IN = 40
 
 
 class MarkedText:
-    """Collects the text of elements, and what the server keeps of it."""
+    """Collects the text of elements, and the spans that the server keeps."""
 
     def __init__(self, syntax: Syntax) -> None:
         """Has no text yet; ``syntax`` tells what white space within it means."""
@@ -33,7 +33,7 @@ class MarkedText:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self._parts)
 
     def add(

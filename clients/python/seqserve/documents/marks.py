@@ -1,4 +1,4 @@
-"""The markup of a text by its places, and the texts in a translation that represent some of it."""
+"""The markup of a text by its places, and its representations in a translation."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Translation(NamedTuple):
     alignment: tuple[Link, ...] = ()
     """Where its tokens come from, in order; empty if nothing is known of that."""
     warnings: tuple[str, ...] = ()
-    """What is probably wrong with it, in words."""
+    """Its probable faults, in words."""
 
 
 def _text(translation: Translation) -> str:
@@ -80,7 +80,7 @@ class Passage:
     line: int
     """Number of the line where it begins, from 1."""
     before: str = ""
-    """What stays as it is, between the passage before and this one."""
+    """Unchanged text between the previous passage and this one."""
     source: str = ""
     """The passage as the document has it; kept if it cannot be translated."""
     text: str = ""

@@ -17,7 +17,7 @@ _MAX_DEPTH = 32
 
 
 class Kind(Enum):
-    """What a piece of a document is."""
+    """Kinds of pieces of a document."""
 
     TEXT = "text"
     OPENING = "opening"
@@ -33,7 +33,7 @@ class Kind(Enum):
     PLACEHOLDER = "placeholder"
     """Markup in the place of words, such as ``{name}``: the server reads and keeps it."""
     BREAK = "break"
-    """What divides the text, and stays as it is."""
+    """A piece that divides the text, and stays as it is."""
     EDGE = "edge"
     """A place within a run: ``text`` ends the run before a translation that begins there, and
     ``written`` begins it again behind one that ends there."""
@@ -50,9 +50,9 @@ class Piece(NamedTuple):
     why: str = ""
     """Why what divides the text stays, as in :attr:`.Passage.copied`."""
     text: str | None = None
-    """What it says, if that is not what its syntax reads."""
+    """Its meaning, if it differs from its syntax."""
     written: str | None = None
-    """What a translation has in its place, if that is something else."""
+    """Its replacement in a translation, if it differs."""
     syntax: Syntax | None = None
     """How texts are written: this one, or those within the element that it opens."""
     parts: tuple[Piece, ...] = ()
@@ -60,7 +60,7 @@ class Piece(NamedTuple):
 
     @property
     def markup(self) -> str:
-        """What a translation has in its place."""
+        """Its replacement in a translation."""
         return self.raw if self.written is None else self.written
 
 

@@ -28,7 +28,7 @@ def placed(
     """Writes a translation with the markup of its source.
 
     An element with words gets some; where the translation has fewer words than there are elements,
-    one keeps those of the source.
+    one keeps its source.
 
     Args:
         source: The text, without its markup.

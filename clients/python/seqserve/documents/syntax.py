@@ -34,7 +34,7 @@ class Syntax(NamedTuple):
 
 
 IN_C = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
-"""Characters by the letters that stand for them behind a backslash in C."""
+"""Characters by their letters after a backslash in C."""
 
 
 def backslashes(
@@ -50,7 +50,7 @@ def backslashes(
         escape: Matches a backslash and a character, digits of base 8, or a letter and digits of 16.
         special: Matches what gets a backslash.
         letters: Characters by those that stand for them; others stand for themselves.
-        written: What is written for characters, if not a backslash and themselves.
+        written: Replacements of characters, if not a backslash and themselves.
         other: Reads what ``escape`` matches without a backslash.
     """
 
@@ -69,7 +69,7 @@ def backslashes(
 
 
 class SourceText:
-    """A text, and how the document writes each part of it."""
+    """A text, and how the document writes each part."""
 
     def __init__(self, raw: str, syntax: Syntax) -> None:
         """Reads a text whose syntax has escapes."""

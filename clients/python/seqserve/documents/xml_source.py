@@ -29,7 +29,7 @@ TEXT, CDATA, OTHER = "#text", "#cdata", "#other"
 
 
 class Role(Enum):
-    """What an element is in its document."""
+    """An element's role in its document."""
 
     BLOCK = "block"
     """A text for itself, such as a paragraph."""
@@ -93,12 +93,12 @@ class Node:
 
     @property
     def raw(self) -> str:
-        """All of it, as the document has it."""
+        """The whole element, as the document has it."""
         return self._source[self._begin : self._end].decode()
 
     @property
     def opening(self) -> str:
-        """The tag that begins it, which may be all of it."""
+        """The tag that begins it, which may be the whole element."""
         return self._source[self._begin : self._inner].decode()
 
     @property
@@ -138,7 +138,7 @@ def read(
     texts: Collection[str] = (),
     known: Container[str] = (),
 ) -> Node:
-    """Reads a document; returns a node with all of it.
+    """Reads a document; returns its root node.
 
     Args:
         namespaces: Prefixes by which its elements are named, whatever the document writes; those of

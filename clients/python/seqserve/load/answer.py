@@ -26,7 +26,7 @@ class _Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply(_Received):
-    """What came back for one text; moments are of :func:`time.perf_counter`."""
+    """The answer for one text; times are of :func:`time.perf_counter`."""
 
     first_at_s: float = math.inf
     """The first message; the only one, where the answer is not streamed."""

@@ -12,9 +12,9 @@ FRONT_MI = 128
 ANSWERS_MI = 256
 """MiB for answers, ``--max-answer-mb``."""
 VERSION_MI = 160
-"""MiB of a version where nobody has measured it."""
+"""MiB of a version that was not measured."""
 VERSIONS = 5
-"""Versions at a time where nobody has counted them."""
+"""Versions at a time if they were not counted."""
 SURGE = 1
 """Servers that are there twice while an image is replaced."""
 
@@ -25,12 +25,12 @@ _STEP_MI = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One server as it was measured; None is what nobody knows."""
+    """One measured server; None if a figure is unknown."""
 
     rate_per_s: float
     """Highest rate at which the 99th percentile of whole answers held the limit."""
     in_flight: float
-    """Requests under way then, on average."""
+    """Requests in flight then, on average."""
     cores: int | None = None
     slots: int | None = None
     versions: int | None = None
@@ -83,7 +83,7 @@ class CapacityPlan:
         return self.rate_per_s / replicas / self.replica.rate_per_s
 
     def values(self) -> dict[str, Any]:
-        """Returns the values of the Helm chart, without those that nobody knows."""
+        """Returns the values of the Helm chart, without unknown ones."""
         values: dict[str, Any] = {"replicas": self.replicas}
         if self.replica.cores is not None:
             values["cores"] = self.replica.cores

@@ -1,4 +1,4 @@
-"""A caller over HTTP: as many connections as calls under way, no retries.
+"""A caller over HTTP: as many connections as calls in flight, no retries.
 
 A connection costs little: one request at a time, JSON, server-sent events.
 Sources: RFC 9112, sections 3 to 7, without trailers; the HTML standard, server-sent events.

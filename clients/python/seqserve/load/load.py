@@ -33,7 +33,7 @@ class Load:
     trace_s: Sequence[float] | None = None
     """When requests arrive, in place of a rate."""
     in_flight: int | None = None
-    """Most requests under way; in a closed loop, how many always are."""
+    """Maximum of requests in flight; in a closed loop, their number."""
     requests: int | None = None
     """Most requests; None for no limit."""
     seconds: float | None = None

@@ -92,7 +92,7 @@ async def closed_loop(
     began_s: float | None = None,
     answered: Callable[[Answer], None] = _nothing,
 ) -> list[Answer]:
-    """Keeps a number of requests under way until the sources are used up.
+    """Keeps a number of requests in flight until the sources are used up.
 
     A request is due when the one before it has been answered.
     """

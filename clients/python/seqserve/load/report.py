@@ -1,4 +1,4 @@
-"""The result of a load for a terminal, and two of them side by side."""
+"""The result of a load for a terminal, and two results side by side."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

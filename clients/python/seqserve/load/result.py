@@ -1,4 +1,4 @@
-"""The result of a load, as JSON: keys are those of ``vllm bench serve`` where it has them.
+"""The result of a load, as JSON, with the keys of ``vllm bench serve`` where it has them.
 
 Times are of the requests that were answered, in milliseconds, and count from when a request was
 due. A search for the highest rate counts those that failed too.
@@ -23,7 +23,7 @@ TIMES = {
 }
 """What is timed, by the name in the keys; all but the last are of streams."""
 GOODPUT_TIMES = ("ttft", "tpot", "e2el")
-"""What a request has one of."""
+"""Times with one value a request."""
 _MAX_DETAILS = 120
 
 

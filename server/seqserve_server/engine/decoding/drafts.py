@@ -85,7 +85,7 @@ _MAX_ROWS = 2
 
 
 class Draft:
-    """A draft, and where the output stands in it."""
+    """A draft, and the position of the output in it."""
 
     def __init__(self, tokens: tuple[int, ...]) -> None:
         self._tokens = tokens

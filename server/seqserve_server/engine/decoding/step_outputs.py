@@ -1,4 +1,4 @@
-"""What a step computes beside the next token: the union of what the running rows need."""
+"""Optional outputs of a step: the union of the needs of its running rows."""
 
 from __future__ import annotations
 

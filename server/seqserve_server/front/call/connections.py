@@ -116,7 +116,7 @@ def _host(peer: str) -> str:
 
 
 def _bounded(name: str) -> str:
-    """Returns a name, or a digest of all of it: names that begin alike stay apart."""
+    """Returns a name, or a digest of the whole name, so that names with one beginning differ."""
     if len(name) <= _MAX_CHARACTERS:
         return name
     return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
 
 Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
-"""What a handler is given: one request, or a stream of them."""
+"""The input of a handler: one request, or a stream of requests."""
 
 _OWN_SERVICES = ("/seqserve.v1.", "/inference.")
 _BUILTIN_SERVICES = "/grpc."

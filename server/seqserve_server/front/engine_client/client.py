@@ -36,7 +36,7 @@ class RemoteEngine(EngineLink):
         """Launches the process at once, so that several engines load in parallel.
 
         A host that has died is launched again. One with a thread that hangs for ``stall_s`` is
-        killed; 0 for never. The other arguments are those of :class:`EngineLink`.
+        killed; 0 for never. The others are as in :class:`EngineLink`.
         """
         super().__init__(label, refusals, request_ids)
         self._launch = launch

@@ -21,7 +21,7 @@ class AnsweringEngine(Protocol):
     """An engine that answers requests, in this process or in others."""
 
     capacity: Ready
-    """What it can hold, once it is loaded."""
+    """Its capacity, once it is loaded."""
     refusals: RefusalCache
     """Its recent refusals."""
 
@@ -131,7 +131,7 @@ class QueueKey(NamedTuple):
     flow_id: str
     priority: Priority
     has_target: bool = False
-    """Requests to score a target have a queue of their own."""
+    """Requests to score a target have a separate queue."""
 
     @classmethod
     def of(cls, spec: Spec) -> QueueKey:

@@ -42,7 +42,7 @@ class EngineGroup:
         self.refusals = refusals
         """Recent refusals. The engine that refused had the fewest requests."""
         self.capacity = Ready(0, 0, 0)
-        """What all processes together can hold, once they are loaded."""
+        """Capacity of all processes together, once they are loaded."""
 
     def __len__(self) -> int:
         return len(self._engines)
@@ -136,7 +136,7 @@ class LaunchedGroup(EngineGroup):
     ) -> None:
         """Launches all processes at once, so that they load in parallel.
 
-        The arguments are those of :class:`RemoteEngine`, with a launch for each process.
+        Takes the arguments of :class:`RemoteEngine`, with a launch for each process.
         """
         self.engines: list[RemoteEngine] = []
         """The engines, one a process."""

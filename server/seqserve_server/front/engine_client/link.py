@@ -55,7 +55,7 @@ class EngineLink:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self.capacity = Ready(0, 0, 0)
-        """What the engine can hold, once it is loaded."""
+        """Capacity of the engine, once it is loaded."""
         self.stats = StatsClient(self._send)
         """Its statistics, over all its processes."""
         self.refusals = refusals or RefusalCache()
@@ -81,7 +81,7 @@ class EngineLink:
 
     @property
     def work(self) -> int:
-        """Requests that the engine has, those of other fronts as of its last message."""
+        """Requests that the engine has; other fronts' as of its last message."""
         return len(self._requests) + self._others
 
     @property

@@ -36,7 +36,7 @@ class EngineProcess:
     ) -> None:
         """Starts the process and sends it the setup; :meth:`connect` is for one that ``is_shared``.
 
-        :meth:`end` kills it after ``end_timeout_s``: a step may be under way, and warming up takes
+        :meth:`end` kills it after ``end_timeout_s``: a step may be running, and warming up takes
         a while on a slow machine.
         """
         self._label = "/".join(setup.folder.parts[-2:])

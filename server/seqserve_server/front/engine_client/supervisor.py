@@ -108,7 +108,7 @@ class Startable(Protocol):
     """An engine that can be started again."""
 
     def terminate(self) -> None:
-        """Ends what is left of it; blocks."""
+        """Ends its remaining processes; blocks."""
 
     def load(self) -> None:
         """Starts its process and waits until it is ready; blocks."""
@@ -148,7 +148,7 @@ class Supervisor:
 
     @property
     def last_error(self) -> str:
-        """What has happened to an engine that is not trusted, or does not run."""
+        """Why an engine is not trusted, or does not run."""
         failures = self._breaker.failures
         how_often = f"has failed {failures} times in a row" if failures > 1 else "has failed"
         is_on_trial = self._breaker.state is BreakerState.HALF_OPEN

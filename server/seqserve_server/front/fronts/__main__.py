@@ -1,4 +1,4 @@
-"""Runs one front in a process of its own; the main process tells it what to serve."""
+"""Runs one front in a separate process; the main process tells it what to serve."""
 
 import asyncio
 import gc

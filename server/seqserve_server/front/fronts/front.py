@@ -56,7 +56,7 @@ class Front:
         self.port = 0
         """The port that it listens at, once it serves."""
         self.counted: list[Metric] = []
-        """What it has counted, as of its last heartbeat."""
+        """Its counters, as of its last heartbeat."""
         self.on_end: Callable[[Front], None] = lambda front: None
         """Called when its process has ended."""
         self.handlers: Mapping[str, Handler] = {}

@@ -91,7 +91,7 @@ class TokenSpans(NamedTuple):
     spans: list[Span]
     """Of each token of the text; a lone space has the place of the next token."""
     num_affixes: int
-    """How many of them are of what is added before the text."""
+    """Number of special tokens before the text."""
 
     @classmethod
     def of(

@@ -38,7 +38,7 @@ class Bulk:
     ) -> None:
         """Starts without requests, of which ``max_requests`` may be in flight.
 
-        ``answer`` runs in a task for each request, with a call of its own. A :class:`ServiceError`
+        ``answer`` runs in a task for each request, with its own call. A :class:`ServiceError`
         is the response, except Draining, which ends the call. Once ``draining`` is set, no more are
         read.
         """

@@ -176,7 +176,7 @@ class EngineCall(asyncio.Future[Result]):
 
     def _fail(self, error: BaseException) -> None:
         self.set_exception(error)
-        # Whoever left does not look at it.
+        # Nobody reads it after a cancel.
         self.exception()
 
     def _end(self, last: Event) -> None:

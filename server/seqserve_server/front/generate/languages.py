@@ -14,7 +14,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Affixes(NamedTuple):
-    """What is added to the source and to the target of a request."""
+    """Tokens around a request's source and target."""
 
     text: str = ""
     """Text before the source."""

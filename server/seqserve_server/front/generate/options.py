@@ -52,7 +52,7 @@ _FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
     formality,
     drafts,
 )
-"""What makes the features of a request, in the order in which all of them read and write.
+"""Makers of the features of a request, in the order in which features read and write.
 
 Protected texts keep their case, so casing comes after them; it moves the alignment, which comes
 before both. Terms are not looked for in protected texts; a formality leaves them their words. A

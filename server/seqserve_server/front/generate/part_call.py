@@ -42,7 +42,7 @@ class CachedCall(EngineCall[Result]):
         self._is_kept = False
 
     def begin(self, *, retries: bool = False) -> Self:
-        """Submits the request if its answer is neither kept nor under way."""
+        """Submits the request unless its answer is kept or in flight."""
         answer = self._answers.get(self._key)
         if answer is not None:
             self._is_kept = True

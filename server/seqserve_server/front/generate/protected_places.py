@@ -191,7 +191,7 @@ class _Places:
         yield from zip(origins, places, strict=False)
 
     def _run(self, span: Span, tokens: Sequence[int]) -> Span | None:
-        """Finds the run of tokens with most of them from a span and fewest from elsewhere."""
+        """Finds the run of tokens with the most from a span and the fewest from elsewhere."""
         best_gain, best, gain, begin = 0, None, 0, 0
         for index in range(tokens[0], tokens[-1] + 1):
             place = self._links[index].target

@@ -35,7 +35,7 @@ PREFIXES = ("target_prefix", "target_prefix_tokens")
 
 
 DEFAULT_LANGUAGE = "en"
-"""Its rules are those of every language that the library of sentences does not know."""
+"""Its rules apply to languages that the library of sentences does not know."""
 
 
 class Segmentation(NamedTuple):
@@ -60,7 +60,7 @@ class Options:
     decoding: DecodingOptions
     """For the engine; it has all terms of the request, a part has those that it contains."""
     affixes: Affixes = NO_AFFIXES
-    """What is added to each source and target."""
+    """Tokens around each source and target."""
     segmentation: Segmentation | None = None
     """How sources are divided; None for not at all."""
     features: tuple[Feature, ...] = ()
@@ -68,7 +68,7 @@ class Options:
     """Further features, of parts that have a digit."""
     returns_attention: bool = False
     is_repeatable: bool = True
-    """Whether equal requests have equal answers: those that do not draw a seed of their own."""
+    """Whether equal requests have equal answers: not if each draws its own seed."""
     glossary: Glossary | None = None
     """The glossary that the request names."""
 
@@ -122,13 +122,13 @@ class Part(NamedTuple):
     text: str
     """Its text as the model reads it; characters have the places of the original."""
     tokens: list[int]
-    """What the model reads for it, with all that is added; empty for a part that stays as it is."""
+    """Tokens that the model reads for it, special ones too; empty if the part stays as it is."""
     decoding: DecodingOptions
     """How to decode it: the options of the request, with the terms that this part contains."""
     is_wrapped: bool = False
     """Whether it is only a part of a line or sentence, which is too long."""
     protected: Sequence[Span] = ()
-    """What of its text comes back as it is."""
+    """Spans of its text that come back as they are."""
     terms: Sequence[generation_pb2.Term] = ()
     """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
     draft: tuple[int, ...] = ()
@@ -138,7 +138,7 @@ class Part(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """What of its original text is not protected."""
+        """The unprotected spans of its original text."""
         return without(self.original, self.protected)
 
 
@@ -170,7 +170,7 @@ ANSWER_BYTES, HYPOTHESIS_BYTES = 512, 128
 
 
 class Feature:
-    """What a request may ask for in addition to a translation; a plain request has none.
+    """An addition to a translation that a request may ask for; a plain request has none.
 
     All features of a request read a part, in their order, and write each hypothesis, in the same
     order: see :mod:`~seqserve_server.front.generate.options`. They are kept with the options of a
@@ -222,7 +222,7 @@ class Feature:
 
 
 class Asked(NamedTuple):
-    """What features are made from: the options of a request, over those of its model."""
+    """Input of a feature: the request's options, over its model's."""
 
     options: generation_pb2.GenerationOptions
     decoding: DecodingOptions

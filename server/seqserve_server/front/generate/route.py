@@ -36,7 +36,7 @@ _PRIORITIES: dict[int, Priority] = {
 
 
 class Directory(NamedTuple):
-    """What the requests of a server are routed by."""
+    """Models, languages and glossaries by which a server routes requests."""
 
     repository: Repository
     detector: LanguageDetector

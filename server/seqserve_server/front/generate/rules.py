@@ -1,4 +1,4 @@
-"""Rules between options: which of them exclude, need or limit each other."""
+"""Rules between options: which exclude, need or limit each other."""
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest

@@ -1,4 +1,4 @@
-"""Ends of sentences: those of sentencex, corrected where a table of abbreviations knows better."""
+"""Ends of sentences by sentencex, corrected by a table of abbreviations."""
 
 import re
 from collections import defaultdict
@@ -14,7 +14,7 @@ from seqserve.language_codes import folded
 
 _TABLE = Path(__file__).with_name("abbreviations.tsv")
 _WINDOW_CHARACTERS = 40
-"""Of a sentence beside its end: more than an abbreviation and the words around it have."""
+"""Characters around a sentence end: more than an abbreviation and its neighbours have."""
 _MAX_TOKENS, _MAX_ADVERB_TOKENS = 3, 5
 # A letter after it, or what questions of Spanish begin with.
 _STOP = re.compile(r"\.\s++(?=[^\W\d_]|[¿¡])")

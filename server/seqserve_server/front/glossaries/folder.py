@@ -35,7 +35,7 @@ _Stamp: TypeAlias = tuple[str, int, int, int, int]
 
 @dataclass(slots=True)
 class GlossaryFile:
-    """A file of the folder, and what was read of it."""
+    """A file of the folder, and its contents."""
 
     stamp: _Stamp
     """What was read last."""
@@ -109,7 +109,7 @@ class Glossaries:
     def of_request(
         self, options: generation_pb2.GenerationOptions, template: Template | None
     ) -> Glossary | None:
-        """Finds the glossary that a request names, for its languages or those of its model."""
+        """Finds the glossary that a request names, for its languages or its model's."""
         if not options.glossary:
             return None
         source, target = (

@@ -1,4 +1,4 @@
-"""One glossary: its entries, and which of them a text contains.
+"""One glossary: its entries, and the ones that a text contains.
 
 Whole words match, at most as many as an entry may have, so a search takes time in proportion to the
 text, whatever the text is.

@@ -22,7 +22,7 @@ VERSION = r"[1-9][0-9]{0,8}"
 
 
 class ModelState(Enum):
-    """Whether a version takes calls; the values are those of the API."""
+    """Whether a version takes calls, with the values of the API."""
 
     AVAILABLE = "available"
     """In the repository, not loaded."""

@@ -26,7 +26,7 @@ given: workers wait for each other's Python, and each process has a copy of the 
 _FEW = 4
 """Workers that one process holds in any case."""
 _PROCESS_BYTES = 75_000_000
-"""What an engine process takes beside its model, before it has answered anything."""
+"""Memory of an engine process without its model, before its first answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

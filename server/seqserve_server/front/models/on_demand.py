@@ -113,7 +113,7 @@ class OnDemand:
             self._waiting.give(client_id, 1)
 
     def begin(self, entry: Entry) -> asyncio.Task[None]:
-        """Begins to load a version, unless that is under way."""
+        """Begins to load a version, unless it is loading."""
 
         def forget(task: asyncio.Task[None]) -> None:
             del self._loads[entry]

@@ -157,7 +157,7 @@ class Repository:
     def pairs(self) -> Pairs:
         """The pairs of languages that calls without a model can have now.
 
-        A language of a model is one that all of its versions know that such calls may reach.
+        A model has a language if all versions that such calls may reach know it.
         """
         paired = [
             (name, templates) for name in self._versions if (templates := self._templates(name))

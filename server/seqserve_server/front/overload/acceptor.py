@@ -224,7 +224,7 @@ class AcceptingServer(_server.Server):
         interceptors: Sequence[grpc.aio.ServerInterceptor],  # type: ignore[type-arg]
         arguments: Sequence[tuple[str, Any]],
     ) -> None:
-        """Makes a server that listens nowhere yet; the arguments are those of `new_server`."""
+        """Makes a server that listens nowhere yet, with the arguments of `new_server`."""
         self._loop = asyncio.get_running_loop()
         self._server = _Acceptor(admission, self._loop, None, (), interceptors, arguments, None)
 
@@ -250,7 +250,7 @@ def new_server(
     interceptors: Sequence[grpc.aio.ServerInterceptor],  # type: ignore[type-arg]
     arguments: Sequence[tuple[str, Any]],
 ) -> grpc.aio.Server:
-    """Makes the server; the arguments are those of gRPC's channels."""
+    """Makes the server, with gRPC's channel arguments."""
     # Another release may construct it otherwise.
     with suppress(TypeError):
         if not missing_parts():

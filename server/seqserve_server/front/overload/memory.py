@@ -39,7 +39,7 @@ class FairShare:
     """Bytes, or places, that callers divide among them."""
 
     def __init__(self, total: int, caller_share: float) -> None:
-        """Starts with all of them free; ``caller_share`` is for a caller that is alone."""
+        """Starts with all bytes free; ``caller_share`` bounds a caller that is alone."""
         self.total = total
         self._share = caller_share
         self._held: Counter[str] = Counter()
@@ -104,7 +104,7 @@ class FairMemory:
     async def reserve(
         self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
     ) -> Reservation:
-        """Waits until a caller may hold so many more bytes, behind its own earlier calls.
+        """Waits until a caller may hold so many more bytes, after its own earlier calls.
 
         A small call passes large ones that wait. The call holds ``held_bytes`` meanwhile. Raises
         QueueFull if too many calls wait already, or if it has waited too long.
@@ -165,7 +165,7 @@ class FairMemory:
         self._grant()
 
     def _grant(self) -> None:
-        """Serves the callers in turn, as long as the first call of one of them fits."""
+        """Serves the callers in turn, as long as the first call of any caller fits."""
         passed = 0
         while passed < len(self._waiting):
             caller = next(iter(self._waiting))
@@ -223,9 +223,9 @@ class AnswerSize:
 
     parts: dict[str, int]
     sources: int = 1
-    """How many such answers a call returns."""
+    """Number of answers that a call returns."""
     unit: str = "sources"
-    """What each of them answers."""
+    """Name of the answered items."""
 
     @property
     def each(self) -> int:

@@ -79,7 +79,7 @@ def security_of(options: ServeOptions) -> Security:
 
 
 def _warn_of_forgery() -> None:
-    """Warns if the operator lets gRPC's core write lines of its own; the default is none."""
+    """Warns if gRPC's core may write to the log, which is off by default."""
     verbosity = os.environ.get("GRPC_VERBOSITY", "")
     if verbosity.upper() != "NONE":
         reason = "gRPC writes what strangers send to standard error as it is; set NONE"

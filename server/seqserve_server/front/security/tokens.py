@@ -1,6 +1,6 @@
 """Tokens: the file of ``--tokens``, and which calls a token allows.
 
-Calls are authorised before anything of them is read.
+Calls are authorised before they are read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ _LIMITED = (
     "/inference.GRPCInferenceService/ModelInfer",
     "/inference.GRPCInferenceService/ModelStreamInfer",
 )
-"""What a token calls no more when a quota is used up."""
+"""Methods that a token may not call when a quota is used up."""
 
 
 class Tokens:

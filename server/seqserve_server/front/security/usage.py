@@ -29,7 +29,7 @@ _TEXTS = {
     "tokens": "Tokens of these sources and of what was generated from them.",
 }
 KINDS = tuple(_TEXTS)
-"""What is counted."""
+"""Counted units."""
 INTERVAL_S = 1.0
 """Between two exchanges with the file."""
 _KEPT = timedelta(days=400)

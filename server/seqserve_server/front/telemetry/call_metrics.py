@@ -1,7 +1,7 @@
 """Metrics of calls, by outcome, and of cached answers, for each version of a model.
 
 Refusals take no time, so durations are counted by status: otherwise a quantile over all calls would
-sink when the server refuses more of them.
+sink when the server refuses more calls.
 """
 
 from __future__ import annotations

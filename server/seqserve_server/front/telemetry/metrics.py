@@ -112,7 +112,7 @@ class Metrics:
     def show_answers(
         self, count_bytes: Callable[[], int], count_waiting: Callable[[], int]
     ) -> None:
-        """Sets the functions that read the memory of answers, and who waits for it, at a scrape."""
+        """Sets the functions that count, at a scrape, bytes of answers and waiting calls."""
         for name, text, count in (
             ("answer_bytes", "Reserved for answers that are not taken yet.", count_bytes),
             ("answers_waiting", "Calls that wait for memory for their answer.", count_waiting),
@@ -200,7 +200,7 @@ class Metrics:
         self._calls.observe(labels, kind, duration_s, exemplar)
 
     def numbers_differ(self, model: str, count: float) -> None:
-        """Counts the answers of a call whose numbers differ from those of their sources."""
+        """Counts a call's answers whose numbers differ from their sources'."""
         self._numbers_differ.labels(model).inc(count)
 
     def calls_of(self, model: str, version: int) -> dict[Kind, Calls]:

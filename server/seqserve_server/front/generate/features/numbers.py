@@ -27,7 +27,7 @@ MOST_LISTED = 8
 _MOST_SHOWN = 32
 _CHARACTER_BYTES = 4
 _CONFIDENCE = 0.5
-"""What is left of the confidence of an answer that differs."""
+"""Factor on the confidence of an answer that differs."""
 _BEAM_SIZE = 8
 _MOST_LOST = 0.5
 """How much less probable, as a logarithm, a token of the second try may be on average."""

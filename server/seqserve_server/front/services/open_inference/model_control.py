@@ -185,7 +185,7 @@ def statistics_of(
 ) -> pb.ModelStatistics:
     """Returns the figures of a version since it was loaded, as Triton's ``ModelStatistics``.
 
-    They are those of the metrics: calls are counted by the front, texts and steps by the engine.
+    They equal the metrics: the front counts calls, the engine texts and steps.
     Only calls that ask the model for an answer are counted.
 
     Source:
