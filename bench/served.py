@@ -36,7 +36,7 @@ class ServedRun:
 
     @property
     def per_cpu_s(self) -> float:
-        """Requests for each CPU second, those of the load included."""
+        """Requests for each CPU second, the load's included."""
         return 1e3 / (self.front_ms + self.engine_ms + self.load_ms)
 
 

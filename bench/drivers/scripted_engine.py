@@ -69,7 +69,7 @@ class ScriptedEngine:
 
     @property
     def heartbeats(self) -> tuple[int, ...]:
-        """A count that never stands still."""
+        """A count that never stops."""
         return (next(self._beats),)
 
 

@@ -37,7 +37,7 @@ class Server:
     interpreter: str = sys.executable
     """Of its environment."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """In addition to those of this process."""
+    """In addition to this process's variables."""
     is_http: bool = False
     """Whether it has LibreTranslate's route in place of gRPC."""
 

@@ -68,7 +68,7 @@ def synchronous(source: str) -> str:
             text = _reworded(text)
         is_dropped = token.type == tokenize.NAME and text in ("async", "await")
         parts += [source[end:first], "" if is_dropped else text]
-        # A keyword takes the space behind it along.
+        # A keyword takes the following space along.
         end = last + is_dropped
     return "".join(parts)
 

@@ -88,14 +88,14 @@ def _batches(sources: Sequence[list[int]]) -> Iterator[list[int]]:
 
 
 _MAX_LOSS = 0.005
-"""Share of tokens that static scales, which are faster, may cost more than those of rows."""
+"""Share of tokens that static scales, which are faster, may cost more than scales of rows."""
 _SENTENCES = 256
 
 
 def choose_scales(
     model: Transformer, calibration: Calibration, sources: Sequence[list[int]]
 ) -> tuple[Scales, str]:
-    """Compares static scales with those of rows on what the model at full precision decodes.
+    """Compares static scales with scales of rows on the full-precision model's answers.
 
     Args:
         model: In int8, in evaluation mode. The scales of its inputs change.

@@ -1,4 +1,4 @@
-"""Lets steps be given the weights of candidates, and gathers these in a graph of its own.
+"""Makes the weights of candidates inputs of a step, and gathers them in a separate graph.
 
 A step that gathers the weights of the candidates anew, and turns them as its product likes them,
 takes longer for that than for the product. Candidates change only when rows join or leave. So the
@@ -109,7 +109,7 @@ def _given(
 def _divide_product(
     part: GraphProto, given: dict[str, ValueInfoProto], tensors: dict[str, TensorProto]
 ) -> dict[str, ValueInfoProto]:
-    """Lets a product of int8 weights ``[G, W, 64]`` sum integers, and scales their sums behind it.
+    """Makes a product of int8 weights ``[G, W, 64]`` sum integers, and scales the sums afterwards.
 
     What the zero point of the inputs adds to each sum depends on the candidate alone.
 

@@ -15,14 +15,14 @@ from seqserve_server.offline.offline import Offline
 
 OPTION = "lower_capitals"
 _LEAST = 0.9
-"""chrF beside the plain sentences' answers, of 1; a model that reads all letters alike has more."""
+"""chrF against the plain sentences' answers, of 1; a model that ignores case has more."""
 _MAX_TARGET_TOKENS = 64
 _SENTENCES = Path(__file__).with_name("capitals.tsv")
 _LONG_WORD = re.compile(r"(?<!\w)[^\W\d_]{4,}")
 
 
 class Likeness(NamedTuple):
-    """chrF, of 1 and without case, of answers beside those to small letters."""
+    """chrF, of 1 and without case, of answers against the answers to small letters."""
 
     capitals: float
     title_case: float

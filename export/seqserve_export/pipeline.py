@@ -28,7 +28,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """The precision of an artifact, and what int8 needs beside it."""
+    """The precision of an artifact, and the settings of int8."""
 
     precision: Precision = Precision.FP32
     scales: Scales = Scales.STATIC

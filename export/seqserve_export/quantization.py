@@ -46,7 +46,7 @@ class Range:
 
     @property
     def zero_point(self) -> int:
-        """Integer that stands for zero: 0 for inputs without negative values."""
+        """Integer that represents zero: 0 for inputs without negative values."""
         return 0 if self.low >= 0 else _MIDDLE
 
     @property
@@ -171,7 +171,7 @@ class QuantizedEmbedding(nn.Module):
     weight_scale: Tensor  # [V, 1]
 
     def __init__(self, embedding: nn.Embedding, factor: float = 1.0) -> None:
-        """Rounds a table, each row by a scale of its own, and multiplies what is looked up."""
+        """Rounds a table, each row by its own scale, and multiplies the rows that are looked up."""
         super().__init__()
         # Nothing is summed up, so the scale needs no room for a sum.
         integers, scale = quantized_rows(embedding.weight.detach(), lambda rows: rows.abs().amax(1))
@@ -199,7 +199,7 @@ def joint_bias(parts: Sequence[nn.Linear] | Sequence[QuantizedLinear]) -> Tensor
 
 
 class RoundedCache(nn.Module):
-    """Keys and values rounded to signed integers, each channel by a scale of its own."""
+    """Keys and values rounded to signed integers, each channel by its own scale."""
 
     key_scale: Tensor  # [1, H, 1, D]
     value_scale: Tensor  # [1, H, 1, D]

@@ -27,7 +27,7 @@ _MOST_OF_FREE = 3
 
 
 def caller_of(request: Request) -> str:
-    """Returns by what callers are told apart: the address, because anybody can make up a token."""
+    """Returns a caller's identity: its address, because anybody can make up a token."""
     return request.client.host if request.client else ""
 
 

@@ -80,7 +80,7 @@ class Call:
 
     @property
     def caller(self) -> str:
-        """By what the caller is told apart from others."""
+        """The caller's identity."""
         return self._held.caller
 
     @property

@@ -53,7 +53,7 @@ class Upstream:
         connections: int | None = None,
         processes: int = 1,
     ) -> None:
-        """Takes what :class:`~seqserve.AsyncClient` takes, for one of some processes.
+        """Takes the arguments of :class:`~seqserve.AsyncClient`, for one of several processes.
 
         Callers without a token may use ``token``.
         """

@@ -229,7 +229,7 @@ class TransformerConfig:
 
     @property
     def decoder(self) -> TransformerConfig:
-        """The same shape with the decoder's heads and feed-forward width as those of all layers."""
+        """The same shape, with the decoder's heads and feed-forward width for all layers."""
         if not any(getattr(self, name) for name in _OF_DECODER):
             return self
         return dataclasses.replace(

@@ -75,7 +75,7 @@ def length_penalty_option(help: str) -> Any:
 
 
 class SearchOptions(Protocol):
-    """Options that include those of a search."""
+    """Options that include the options of a search."""
 
     @property
     def beam_size(self) -> int | None:

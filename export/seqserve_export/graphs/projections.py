@@ -1,4 +1,4 @@
-"""Projections laid out as the graphs compute them: those of one input are joined."""
+"""Projections as the graphs compute them: projections of one input are joined."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast

@@ -1,4 +1,4 @@
-"""Position schemes of the decoder step, where every row stands at a position of its own."""
+"""Position schemes of the decoder step, where every row has its own position."""
 
 import math
 

@@ -20,7 +20,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 
 def make_shortlist(options: ShortlistOptions) -> Path:
-    """Writes a version with a shortlist beside the artifact; returns its folder.
+    """Writes a version with a shortlist next to the artifact; returns its folder.
 
     Raises:
         ArtifactError: The artifact is not sound.
@@ -43,7 +43,7 @@ def make_shortlist(options: ShortlistOptions) -> Path:
 
 
 def _text(options: ShortlistOptions) -> tuple[list[Pair], HeldOut]:
-    """Reads the pairs to learn from, and those of the proof."""
+    """Reads the pairs to learn from, and the pairs of the proof."""
     pairs = read_text(options.source, options.target)
     if options.data:
         held_out = read_pairs(options.data).pairs[: options.sentences]
@@ -109,7 +109,7 @@ def _lines(path: Path, option: str) -> list[str]:
 
 
 def _place(options: ShortlistOptions) -> Path:
-    """Returns the folder to write: beside the artifact, by default after its last version."""
+    """Returns the folder to write: next to the artifact, by default after its last version."""
     model = options.artifact.resolve().parent
     taken = [int(entry.name) for entry in model.iterdir() if entry.name.isdecimal()]
     folder = model / str(options.model_version or max(taken, default=0) + 1)

@@ -26,7 +26,7 @@ _MIN_PROBABILITY = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Some sentence pairs: every target token beside every token that it may translate."""
+    """Some sentence pairs: every target token with every token that it may translate."""
 
     links: Array
     """Index of each such pair of tokens in the table, int32 ``[L]``."""
@@ -50,7 +50,7 @@ def learn_translations(
     Returns:
         Target tokens of each source token, most probable first.
     """
-    # The number after the last token stands for none of them.
+    # The number after the last token means no token.
     keys, chunks = _links(pairs, vocabulary_size, none=vocabulary_size)
     sources = keys // vocabulary_size
     table = np.ones(len(keys))
@@ -83,7 +83,7 @@ def _chunk(pairs: Sequence[TokenPair], keys: Array, size: int, none: int) -> _Ch
 
 
 def _keys(pairs: Sequence[TokenPair], size: int, none: int) -> Iterator[Array]:
-    """Gives a number for each target token beside each token of its source, and beside none."""
+    """Gives a number for each target token with each token of its source, and with none."""
     for source, target in pairs:
         first = np.array([*source, none], np.int64) * size
         yield (first + np.array(target, np.int64)[:, None]).ravel()

@@ -176,7 +176,7 @@ def _queries(checkpoint: CTranslate2Checkpoint, config: TransformerConfig) -> di
 
 
 def _with_rows(known: int, rows: int, table: Tensor) -> Tensor:
-    """Fills a table, or a bias, with zeros behind its first ``known`` rows."""
+    """Fills a table, or a bias, with zeros after its first ``known`` rows."""
     filled = table.new_zeros(rows, *table.shape[1:])
     filled[: min(known, len(table))] = table[:known]
     return filled

@@ -79,7 +79,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
 def agrees(folder: Path, tokens: Sequence[str]) -> bool:
     """Tells whether the ids that a checkpoint gives to tokens are their places in a vocabulary."""
     ids = {token: id_ for id_, token in enumerate(tokens)}
-    # A token that the vocabulary lacks comes behind it.
+    # A token that the vocabulary lacks is appended.
     return all(
         ids.get(token.content, max(id_, len(tokens))) == id_ for _, id_, token in _with_ids(folder)
     )

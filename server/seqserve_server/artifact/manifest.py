@@ -62,7 +62,7 @@ class Architecture:
     encoder_heads: int | None = None
     """Of each attention of the encoder; None for as many as the decoder has."""
     source_vocabulary_size: int | None = None
-    """Tokens of sources if they have a vocabulary of their own; None for a joint one."""
+    """Tokens of sources if they have a separate vocabulary; None for a joint one."""
     cell_width: int | None = None
     """Width of the state that each decoder layer keeps of a target, where it is recurrent (SSRU);
     None where it attends to the target and keeps keys and values."""

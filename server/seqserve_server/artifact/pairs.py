@@ -87,7 +87,7 @@ class Pairs:
         two = (
             (first, second)
             for first, second in product(self._translators, repeat=2)
-            if first is not second and self._between(first, second)
+            if first is not second and self._pivots(first, second)
         )
         for first, second in (*alone, *two):
             codes = first.template.source_languages, second.template.target_languages
@@ -135,7 +135,7 @@ class Pairs:
         readers = [(rank, each, c) for rank, each in sides if (c := _code(each, "source", source))]
         writers = [(rank, each, c) for rank, each in sides if (c := _code(each, "target", target))]
         for (rank, first, read), (next_rank, second, written) in product(readers, writers):
-            for pivot, again in self._between(first, second):
+            for pivot, again in self._pivots(first, second):
                 language = folded(pivot)
                 if language.may_be(folded(read)) or language.may_be(folded(written)):
                     continue
@@ -145,7 +145,7 @@ class Pairs:
                     best = key, legs
         return best[1] if best else ()
 
-    def _between(self, first: Translator, second: Translator) -> list[tuple[str, str]]:
+    def _pivots(self, first: Translator, second: Translator) -> list[tuple[str, str]]:
         names = first.name, second.name
         if names not in self._links:
             self._links[names] = [

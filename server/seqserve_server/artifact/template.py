@@ -16,7 +16,7 @@ class Template:
     """
 
     source_prefix: list[str] = field(default_factory=list)
-    """Tokens before those of a source."""
+    """Tokens before the source."""
     source_suffix: list[str] = field(default_factory=list)
     """Tokens after the end token of a source."""
     target_prefix: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Template:
     target_languages: dict[str, str] = field(default_factory=dict)
     """The same of each target language."""
     aliases: dict[str, str] = field(default_factory=dict)
-    """Other codes of languages, such as those of ISO 639, and the codes that they stand for."""
+    """Other codes of languages, such as ISO 639, and the codes that they mean."""
 
     @property
     def languages(self) -> dict[str, dict[str, str]]:

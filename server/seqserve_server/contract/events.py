@@ -89,7 +89,7 @@ class Hypothesis(NamedTuple):
     token_ids: list[int]
     """Generated token ids, without the end token."""
     score: float | None
-    """Sum of log-probabilities, with that of a generated end token and without those of a prefix;
+    """Sum of log-probabilities, with a generated end token and without a prefix;
     None unless asked for."""
     stop_reason: StopReason
     normalized_score: float | None = None

@@ -15,7 +15,7 @@ from seqserve_server.contract.options import DecodingOptions
 
 
 class Priority(Enum):
-    """Which requests go first; the values are those of the API."""
+    """Which requests go first, with the values of the API."""
 
     NORMAL = "normal"
     LOW = "low"
@@ -131,7 +131,7 @@ class ScoreSpec(RequestSpec):
     target: list[int]
     """Target token ids, the end token among them where it is scored too."""
     wants_attention: bool = False
-    """Whether the attention of every layer and head is returned beside the scores."""
+    """Whether the attention of every layer and head is returned with the scores."""
 
     @property
     def work(self) -> int:

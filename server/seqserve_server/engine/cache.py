@@ -1,9 +1,9 @@
 """The arrays that a decoder step reads and writes: tokens, lengths and decoder state of every row.
 
 Everything is allocated once, from the model's limits. Running rows are always the leading ones, 0
-to n - 1, so that a step reads one contiguous block: the last row replaces one that leaves. A step
-costs what its rows hold, not what they could hold, so every row has room for the longest source and
-target.
+to n - 1, so that a step reads one contiguous block: the last row replaces one that leaves. A step's
+cost grows with the tokens stored, not with the capacity, so every row has room for the longest
+source and target.
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ _MAX_BYTES = 128 << 20
 
 
 class Table(NamedTuple):
-    """Weights of every token, of which a step is given those of candidates."""
+    """Weights of every token; a step gets the weights of candidates."""
 
     input: str
     """Of the step's graph, and the output of the one that gathers them."""
@@ -45,7 +45,7 @@ class _Placed(NamedTuple):
     groups: Array
     """Which groups, ``[K]``."""
     columns: Array
-    """Where each of its tokens is among those of all groups, ``[N]``."""
+    """Position of each of its tokens in all groups, ``[N]``."""
 
 
 class CandidateBlock:
@@ -84,7 +84,7 @@ class CandidateBlock:
         self._placed: dict[int, _Placed] = {}
 
     def place(self, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]) -> bool:
-        """Gives each set ``[N]`` groups of its own, in which it is multiplied with its rows.
+        """Gives each set ``[N]`` its own groups, in which it is multiplied with its rows.
 
         Returns False, and changes nothing, if there is no room.
         """
@@ -104,7 +104,7 @@ class CandidateBlock:
         return True
 
     def columns(self, tokens: Array) -> Array:
-        """Finds where each token of a set is among those of all groups, ``[N]``."""
+        """Finds the position of each token of a set in all groups, ``[N]``."""
         return self._placed[id(tokens)].columns
 
     def _free_groups(self) -> Array:
@@ -149,7 +149,7 @@ class CandidateStep:
         weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; the last three arguments are those of :class:`Runtime`."""
+        """Allocates them; the last three arguments are as in :class:`Runtime`."""
         _, size = allowed_shape(1)
         capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
         self._block = CandidateBlock(capacity, slots, tables, weights_of, allowed_shape)

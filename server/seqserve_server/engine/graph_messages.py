@@ -96,7 +96,7 @@ def _declare() -> list[Any]:
                 declared.type_name = f".onnx.{kind}"
             else:
                 declared.type = getattr(declared, f"TYPE_{kind.upper()}")
-    # A pool of its own: the process may have the real one too.
+    # A separate pool: the process may have the real one too.
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     find = pool.FindMessageTypeByName

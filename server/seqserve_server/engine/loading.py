@@ -62,7 +62,7 @@ def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finish
 
 
 class LoadingLog:
-    """Logs the stage of a load at an interval, from a thread of its own, until the load ends."""
+    """Logs the stage of a load at an interval, from a separate thread, until the load ends."""
 
     def __init__(self, label: str, interval_s: float = 5.0) -> None:
         self._label = label

@@ -56,7 +56,7 @@ _GROUP_TOKENS = 192
 _CACHED_BYTES = 24 << 20
 
 # The steps of a smaller model find its weights in the CPU's cache, and a pass over a draft, whose
-# graph has copies of its own, takes about as long as the steps that it saves.
+# graph has its own copies, takes about as long as the steps that it saves.
 _MIN_DRAFTED_BYTES = 48 << 20
 
 

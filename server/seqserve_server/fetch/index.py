@@ -85,7 +85,7 @@ class Offer:
         return next((name for name, value in is_right.items() if not value), "")
 
     def files(self, index: str) -> Files:
-        """Reads its manifest, at or beside the place of an index, and lists its files.
+        """Reads its manifest, at or next to an index, and lists its files.
 
         Raises NotFetched or ArtifactError if the manifest is not the one that is offered.
         """

@@ -1,4 +1,4 @@
-"""What a vocabulary can spell: characters, scripts, and the tokens that stand for what it lacks."""
+"""Characters and scripts that a vocabulary can spell, and the tokens for all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Alphabet(NamedTuple):
     scripts: frozenset[str]
     """Scripts that at least two in a thousand tokens have a letter of, by :func:`script_of`."""
     unknown_ids: frozenset[int]
-    """The unknown token, and those of single bytes."""
+    """The unknown token, and the tokens of single bytes."""
 
     @classmethod
     def of(cls, vocabulary: Mapping[int, str], unknown_ids: frozenset[int]) -> Alphabet:

@@ -26,10 +26,10 @@ _LAYOUT = re.compile(
     rf"|(?<![{_UNSPACED}])\u200b|\u200b(?![{_UNSPACED}])"
 )
 _JOINERS = frozenset("\u200b\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10))))
-# How a compatibility character differs from what it stands for, where a reader sees no difference.
+# How a compatibility character differs from its equivalent, if a reader sees no difference.
 _ALIKE = frozenset(["font", "noBreak", "initial", "medial", "final", "isolated", "wide", "narrow"])
 _VOICING = "\uff9e\uff9f"
-# Vowels and final consonants of Hangul that stand behind a consonant.
+# Vowels and final consonants of Hangul that follow a consonant.
 _JAMO = range(0x1160, 0x1200)
 # Stream-safe text (annex 15, section 13) has no more marks on a character.
 _MAX_CLUSTER = 31
@@ -42,7 +42,7 @@ class Spelled(NamedTuple):
 
     text: str
     origins: list[tuple[int, int]] | None = None
-    """Where the characters behind each of its characters begin and end in the original, in code
+    """Where the source of each of its characters begins and ends in the original, in code
     points; None if the text is the original."""
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class Spelling:
     """How the texts of a vocabulary are spelled."""
 
     def __init__(self, reads: Callable[[str], bool]) -> None:
-        """Takes what tells whether the vocabulary has a character."""
+        """Takes a function that tells whether the vocabulary has a character."""
         self._form = lru_cache(_MAX_CACHED)(partial(_form, reads))
 
     def __call__(self, text: str) -> Spelled:
@@ -120,7 +120,7 @@ def _form(reads: Callable[[str], bool], cluster: str) -> str:
 
 
 def _alike(text: str) -> str:
-    """Returns the characters that a compatibility character stands for, if they look the same."""
+    """Returns the equivalent of a compatibility character, if both look the same."""
     form = unicodedata.normalize("NFKC", text).replace("\N{HYPHEN}", "-")
     tag = unicodedata.decomposition(text[:1]).partition(" ")[0].strip("<>")
     is_same = tag in _ALIKE or (tag == "compat" and (form == " " or form.isalpha()))

@@ -126,7 +126,7 @@ class Tokenizer:
 
     @property
     def num_added(self) -> int:
-        """Tokens that :meth:`encode` adds to those of a text."""
+        """Tokens that :meth:`encode` adds to a text's."""
         return len(self._front) + self._has_end
 
     def encode(self, text: str) -> list[int]:

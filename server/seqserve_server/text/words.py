@@ -1,6 +1,6 @@
 """The rules by which our own vocabularies divide and join texts, and faster ways to follow them.
 
-They divide a word alike wherever it stands, because they look at white space first and at nothing
+They divide a word alike everywhere, because they look at white space first and at nothing
 beyond it; and most words of a text have come before: :class:`WordCache`. Tokens that are no bytes
 join to a text as they are spelled: :class:`Joiner`. The library takes many times as long for both.
 """
@@ -54,7 +54,7 @@ class WordCache:
     """The token ids of words that came before."""
 
     def __init__(self, divide: Callable[[str], list[int]], starts: frozenset[int]) -> None:
-        """Takes what divides a text, and the tokens that begin with :data:`START`."""
+        """Takes a function that divides a text, and the tokens that begin with :data:`START`."""
         self._divide, self._starts = divide, starts
         self._known: dict[str, list[int]] = {"": []}
 
@@ -94,7 +94,7 @@ class Joiner:
         spelled: Mapping[int, str],
         byte_ids: Collection[int],
     ) -> None:
-        """Takes what joins any tokens, those that are written, and those of them that are bytes."""
+        """Takes a function that joins tokens, the written tokens, and which of these are bytes."""
         self._join = join
         self._written = Spellings(
             {id_: token.replace(START, " ") for id_, token in spelled.items()}

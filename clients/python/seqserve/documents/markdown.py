@@ -47,7 +47,7 @@ _COPIED = {
     **dict.fromkeys(["math_block", "math_block_label"], "code"),
     "reference": "data",
 }
-# Marks of blocks, where they stand between texts.
+# Marks of blocks between texts.
 _MARKERS = re.compile(
     r"(?m)^[ \t>]*+(?:\[\^[^\]\n]+\]:|:{3,}.*|/{3,}.*|(?:!!!|\?\?\?|===).*)|^\".*"
 )

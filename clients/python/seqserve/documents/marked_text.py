@@ -84,7 +84,7 @@ class MarkedText:
         return not self._parts or self._parts[-1][-1].isspace()
 
     def _behind_points(self, text: str, marks: list[Mark]) -> str:
-        """Notes what is behind the points; returns the text without white space on both sides."""
+        """Notes the text after the points; returns the text without white space on both sides."""
         own, index = self._points[-1]
         is_behind_space = self._ends_with_space() and self._length > 0
         is_mark = _MARK_AFTER.match(text) is not None

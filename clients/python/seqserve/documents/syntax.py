@@ -19,7 +19,7 @@ class Syntax(NamedTuple):
     keeps_space: bool = False
     """Whether white space within a text means something."""
     has_menus: bool = False
-    """Whether links that no sentence joins are texts of their own."""
+    """Whether links that no sentence joins are separate texts."""
 
     def parts(self, raw: str) -> list[str]:
         """Divides what the document has if the text is too long for a call."""

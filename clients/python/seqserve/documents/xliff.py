@@ -31,7 +31,7 @@ def _code(node: Node) -> Piece | None:
     id_ = attributes.get("id", "")
     if halves := (_STARTS if name in _STARTS else _ENDS if name in _ENDS else None):
         kind = Kind.START if halves is _STARTS else Kind.END
-        # A mark of an annotation stands for no word.
+        # A mark of an annotation replaces no word.
         return Piece(kind, node.raw, attributes.get(halves[name], id_), text="")
     if name == "it" and (position := _POSITIONS.get(attributes.get("pos", ""))):
         return Piece(position, node.raw, attributes.get("rid", id_), text="")
@@ -106,7 +106,7 @@ def _unit(unit: Node) -> str | Passage:
         opening = f"{unit.opening}{head}{_with_state(f'{tag}>', 'needs-review-translation')}"
     rest = "".join(each.raw for each in nodes[place + (old is not None) :])
     return target(
-        # Its marks of segments are those of the target, too.
+        # Its marks of segments are the target's, too.
         _TABLE.pieces(segmented if segmented.text == source.text else source, is_text=True),
         XML,
         kept=unit.raw,

@@ -163,7 +163,7 @@ class _Reader:
         while not self._table.tag:
             texts = [each for each in inner.children if each.has_text]
             if len(texts) != 1 or any(each.name in (TEXT, CDATA) for each in inner.children):
-                # White space beside it is text too.
+                # White space next to it is text too.
                 return inner, opening, closing
             [only] = texts
             if self._role(only, inner, True) not in (Role.INLINE, Role.FIELD):

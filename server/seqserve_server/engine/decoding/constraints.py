@@ -31,7 +31,7 @@ class Constraints:
         candidates: Sequence[int] | Array,
         detokenize: Detokenize,
     ) -> None:
-        """Takes what was asked for, and the tokens that the request may choose from."""
+        """Takes the options, and the tokens that the request may choose from."""
         self._options = options
         self.end_ids = frozenset(options.end_ids or (eos,))
         """Tokens that end a hypothesis."""
@@ -58,7 +58,7 @@ class Constraints:
         return sorted(suppressed)
 
     def _suppressed(self, output: list[int]) -> set[int]:
-        """Finds the suppressed tokens, the minimum length left aside."""
+        """Finds the suppressed tokens, without the minimum length."""
         options = self._options
         suppressed: set[int] = set()
         for sequence in options.suppressed:
@@ -75,7 +75,7 @@ class Constraints:
         return is_fewer or not suppressed.issuperset(self._candidates)
 
     def forced(self, length: int) -> int | None:
-        """Returns the token of the prefix that comes after ``length`` tokens; None behind it."""
+        """Returns the token of the prefix after ``length`` tokens; None after its end."""
         prefix = self._options.prefix
         is_free = length >= len(prefix) or self._options.prefix_bias_beta
         return None if is_free else prefix[length]

@@ -109,13 +109,13 @@ class HypothesisPool:
         self._finished: list[FinishedHypothesis] = []
 
     def add(self, finished: list[FinishedHypothesis]) -> list[tuple[Request, Finished]]:
-        """Takes all that one search has found; gives the answer with the last one."""
+        """Takes the hypotheses of one search; gives the answer with the last search."""
         self._finished += finished
         self._num_running -= 1
         return [] if self._num_running else [(self.request, self._answer())]
 
     def cut(self, finished: list[FinishedHypothesis]) -> Finished:
-        """Takes what interrupted searches have found, and gives the answer."""
+        """Takes the hypotheses of interrupted searches, and gives the answer."""
         self._finished += finished
         return self._answer()
 

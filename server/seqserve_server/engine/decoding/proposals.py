@@ -16,7 +16,7 @@ class Proposal(NamedTuple):
     """What may come next in one row."""
 
     choices: RankedTokens | Distribution | None = None
-    """What it chooses among; None where the graph's own choice stands."""
+    """Tokens to choose from; None to take the graph's own choice."""
     next_token: tuple[int, float] | None = None
     """The token that comes next, where there is no choice, and its log-probability: NaN where it is
     forced."""

@@ -129,7 +129,7 @@ class DeviceEncoder:
         return place
 
     def _bind_outputs(self, binding: Any, tokens: int, sources: int) -> tuple[Any, Any]:
-        """Allocates keys and values of all layers, ``[2L, T, A]``, and those of last tokens."""
+        """Allocates keys and values of all layers, ``[2L, T, A]``, and of last tokens."""
         layers = len(self._outputs) // 2
         packed = self._device.zeros((layers, tokens, self._width), self._dtype)
         last = self._device.zeros((layers, sources, 1, self._width), self._dtype)

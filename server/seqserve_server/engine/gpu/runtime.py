@@ -23,7 +23,7 @@ from seqserve_server.engine.gpu.norm_fusion import fuse_norms
 from seqserve_server.engine.gpu.packed_encoder import pack_attention
 from seqserve_server.engine.gpu.state import types_on
 from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
-from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, End, unbranched_graph
 from seqserve_server.engine.gpu.weights import Weights
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits
@@ -49,7 +49,7 @@ class DeviceRuntime(Runtime):
         """
         self._device = device
         self._weights = Weights(folder / WEIGHTS, device)
-        # Sessions read it without a copy of their own.
+        # Sessions read it without a copy.
         self._shared: list[ort.OrtValue] = []
         # Their buffers are large, and belong to engines that may end before the model.
         self._steps: WeakSet[DeviceStep] = WeakSet()
@@ -59,7 +59,7 @@ class DeviceRuntime(Runtime):
         self._device_encoder = DeviceEncoder(self._encoder, device, width, self.cache_type)
         self._ends: dict[End | None, ort.InferenceSession] = {None: self._decoder}
         for end in (PLAIN, CHOSEN, SCORED):
-            graph = straight_graph(folder / DECODER, end)
+            graph = unbranched_graph(folder / DECODER, end)
             self._ends[end] = self._open_shared(DECODER, graph, device.provider(records=True))
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
@@ -134,7 +134,7 @@ class DeviceRuntime(Runtime):
         """Keeps the memory of runs of the scorer graph: what gives it back is for CPUs."""
 
     def _draft_reader(self) -> DraftReader | None:
-        # The last bits of a row may depend on the rows beside it.
+        # The last bits of a row may depend on the other rows.
         return None
 
     def _open(self, name: str, *, packs: bool | None = None) -> ort.InferenceSession:

@@ -78,7 +78,7 @@ class DeviceSelfAttentionCache(SelfAttentionCache):
 
 
 class DeviceCrossAttentionCache(CrossAttentionCache):
-    """Keys and values of sources; those of rows that join are copied together before a step."""
+    """Keys and values of sources; rows that join are copied together before a step."""
 
     def __init__(self, device: Device, *size: Any) -> None:
         """Allocates room in every slot; the rest is that of :class:`CrossAttentionCache`."""

@@ -15,7 +15,7 @@ import onnxruntime as ort
 
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.gpu.device import NOT_RECORDED, Device, recorded, run_options
-from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
+from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
 
@@ -231,7 +231,7 @@ class DeviceStep:
         self._plan(0, key)
 
     def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
-        """Returns an array of the device, or the one that stands there for an array of the host.
+        """Returns an array of the device, or the device's copy of a host array.
 
         Args:
             name: Of the input or output.

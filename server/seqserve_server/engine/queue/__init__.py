@@ -1,1 +1,1 @@
-"""Who waits, who runs next, and who is refused."""
+"""Which requests wait, run next, or are refused."""

@@ -10,7 +10,7 @@ one client gets half of the queue, two get a third each, three a quarter each; t
 free for newcomers.
 
 The sources of bulk calls and batches have the same room once more, so that they bar nobody. They
-wait for as long as it takes: of each call only a few are under way, and they take turns.
+wait for as long as it takes: of each call only a few are in flight, and they take turns.
 """
 
 import math
@@ -81,7 +81,7 @@ class Pace:
 
 
 class Admission:
-    """Admits requests to one queue. Times are those of the scheduler's clock, in seconds."""
+    """Admits requests to one queue. Times are seconds of the scheduler's clock."""
 
     def __init__(self, queue: FairQueue, pace: Pace, limits: QueueLimits) -> None:
         self._queue = queue

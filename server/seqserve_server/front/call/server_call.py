@@ -1,4 +1,4 @@
-"""State of one gRPC call: its record, and what it holds, model versions and memory.
+"""State of one gRPC call: metrics record, leased model versions, reserved memory.
 
 A handler gets the call in place of gRPC's context, and passes it to all that take part in the
 accounting.

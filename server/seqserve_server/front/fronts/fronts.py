@@ -53,7 +53,7 @@ class Fronts:
         self._rollout: Rollout
 
     def control(self, rollout: Rollout, metrics: Metrics) -> None:
-        """Takes what the fronts share."""
+        """Takes the parts that the fronts share."""
         self._rollout = rollout
         rollout.on_change = self._tell
         rollout.deployment.on_started = self._started

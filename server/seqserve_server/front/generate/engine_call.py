@@ -113,7 +113,7 @@ class EngineCall(asyncio.Future[Result]):
             return
         self._request_id = None
         if timeline is not None and self.answer is None:
-            # The times stay those of decoding.
+            # The times stay from decoding.
             self.timeline = timeline
         if isinstance(event, Failed):
             self._failed(event.error)

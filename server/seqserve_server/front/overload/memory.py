@@ -25,9 +25,9 @@ MAX_WAIT_S = 60.0
 _RETRY_S = 1.0
 # Calls that wait hold their requests meanwhile, in this part of the memory.
 _WAITING_PART = 1 / 8
-# What gRPC and asyncio hold for a call that waits, beside its request.
+# Memory of gRPC and asyncio for a call that waits, without its request.
 _WAITING_BYTES = 32 << 10
-# A call that needs less of what its caller may hold need not wait behind one that needs more.
+# A call that needs less of its caller's share need not wait for one that needs more.
 _SMALL_SHARE = 1 / 64
 _IN_USE = {
     Bound.ANSWERS: "the memory for answers is in use: {}; read the answers of earlier calls first",

@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 def differences(
     source: str, target: str, source_language: str = "", target_language: str = ""
 ) -> list[Difference]:
-    """Compares the quantities of a source that has a digit with those of its translation.
+    """Compares the quantities of a source that has a digit with its translation's.
 
     Languages are codes of ISO 639, empty if not known. The differences are in the order of the
     source, then of the target; there is none if the translation says the same in another form.

@@ -225,7 +225,7 @@ _AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
 
 
 def _values(number: str, language: str) -> set[Decimal]:
-    """Returns the numbers that digits and marks may stand for; none if they are no number."""
+    """Returns the numbers that digits and marks may mean; none if they are no number."""
     marks = [mark for mark in number if not mark.isdigit()]
     if not marks:
         return {Decimal(number)}

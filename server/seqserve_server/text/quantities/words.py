@@ -22,7 +22,7 @@ class _Numerals(NamedTuple):
     pattern: re.Pattern[str]
     """One group for each word."""
     values: list[Decimal]
-    """What the groups stand for."""
+    """Values of the groups."""
     join: str
     """The word that may be between them."""
 

@@ -220,7 +220,7 @@ async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:
     for index, source in enumerate(job.sources):
         if isinstance(source, InvalidRequest):
             raise renamed(source, index)
-    # Parts have a window of their own: an answer keeps its place while its parts wait for theirs.
+    # Parts have a separate window: an answer keeps its place while its parts wait for theirs.
     in_order = job.window.inner.in_order(job.sources, partial(answer, job))
     async with aclosing(in_order):
         return [response.result() async for response in in_order]

@@ -105,7 +105,7 @@ def test_branches_of_a_row_continue_apart() -> None:
 
 
 def test_a_branch_copies_no_more_tokens_than_rows_hold() -> None:
-    """A step costs what its rows hold, not what they could hold."""
+    """A step's cost grows with the tokens stored, not with the capacity."""
     rows = make_rows([(5, -0.5), (6, -0.5), (7, -0.5)], [(1, -1.0), (2, -1.0), (3, -1.0)])
     branch(rows, [0], [1], 2)
     assert rows.output(1, 3) == [5, 6, 3]

@@ -13,7 +13,7 @@ from tests.unit.server.engine.gpu.host_device import HostDevice
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
-from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
+from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, End, unbranched_graph
 from seqserve_server.engine.runtime import Runtime
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]
@@ -27,7 +27,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 
 def made(folder: Path, end: End) -> bytes:
-    return straight_graph(folder / "decoder.onnx", end)
+    return unbranched_graph(folder / "decoder.onnx", end)
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -64,7 +64,7 @@ def test_only_the_end_that_lists_top_tokens_looks_for_them_in_blocks(folder: Pat
 @pytest.mark.slow
 def test_biases_of_positions_need_no_number_of_the_host(tmp_path: Path) -> None:
     folder = halved_artifact("alibi-swiglu", tmp_path)
-    graph = onnx.load_from_string(straight_graph(folder / "decoder.onnx", PLAIN)).graph
+    graph = onnx.load_from_string(unbranched_graph(folder / "decoder.onnx", PLAIN)).graph
     assert "target_positions" in {value.name for value in graph.input}
     readers = [node.op_type for node in graph.node if "max_length" in node.input]
     assert set(readers) == {"GroupQueryAttention"}

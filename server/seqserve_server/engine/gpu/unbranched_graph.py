@@ -50,7 +50,7 @@ _BEST = "next_tokens"
 _CACHE = "new_"
 
 
-def straight_graph(path: Path, end: End) -> bytes:
+def unbranched_graph(path: Path, end: End) -> bytes:
     """Makes the graph of an end from a ``decoder.onnx`` that has been checked.
 
     Args:
