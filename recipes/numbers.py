@@ -195,15 +195,17 @@ def measure_lost(model: Path, path: Path, shown: int) -> None:
     sources = random.Random(_SEED).sample(sorted(filter(has_digit, found)), _SOURCES)
     with Offline(model) as offline:
         for verifies in (False, True):
-            lacking, unwarned = 0, []
+            lacking, warned, unwarned = 0, 0, []
             results = offline.generate(sources, verify_numbers=verifies)
             for source, result in zip(sources, results, strict=True):
                 written = Counter(_digits(result.text))
                 if Counter(_digits(source)) - written:
                     lacking += 1
                     unwarned += [] if result.warnings else [f"{source} | {result.text}"]
+                else:
+                    warned += bool(result.warnings)
             print(f"{verifies=}: {lacking} of {_SOURCES} lack digits", end="; ")
-            print(f"{len(unwarned)} of them without a warning")
+            print(f"{len(unwarned)} of them without a warning; {warned} others warned of")
             print(*unwarned[:shown], sep="\n")
 
 

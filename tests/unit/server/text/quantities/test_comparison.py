@@ -245,6 +245,7 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("2 or 3 years", "23 Jahre", [("2", ""), ("3", ""), ("", "23")]),
         ("at 3:30", "um halb drei", [("3:30", "")]),
         ("at 3:00 p.m.", "um halb drei", [("3:00", "")]),
+        ("at 8:00", "um acht Uhr dreißig", [("8:00", "")]),
         ("30 kilometers", "eine halbe Stunde", [("30", "")]),
     ],
 )
