@@ -1,5 +1,6 @@
 """Documents that are archives of parts, as .docx, .odt and .epub: which parts are translated."""
 
+import html
 import lzma
 import posixpath
 import re
@@ -16,12 +17,13 @@ from urllib.parse import unquote
 from seqserve.documents.formats import ARCHIVES, Format
 from seqserve.documents.office import folded, parse
 from seqserve.documents.passage import ParseError, Parser
-from seqserve.documents.xml_source import Node, read
+from seqserve.documents.xml_source import read
 from seqserve.errors import OptionError
 
 # An archive may be small and what is in it large.
 _MAX_BYTES = 1 << 30
 _MAX_TEXT_BYTES = 1 << 26
+_MAX_INDEX_BYTES = 1 << 23
 _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
 # Of the parts of a book, its pages and its table of contents.
@@ -29,7 +31,8 @@ _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
 # What a sheet has texts in; others are in a part that all sheets share.
 _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
 # Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
-_NAMES = {"tableColumn": ("name", "totalsRowLabel"), "cacheField": ("name",)}
+_NAMED = re.compile(r"<(?:[^\s<>/:]+:)?(?:tableColumn|cacheField)(\s[^<]*)")
+_NAME = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
@@ -110,9 +113,9 @@ def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Par
     kept: set[str] = set()
     for part in archive.infolist():
         if re.search(r"(?:tables/|pivotCacheDefinition)[^/]*\.xml$", part.filename):
-            for element in _nodes(archive, part):
-                names = map(element.attributes.get, _NAMES.get(element.name, ()))
-                kept.update(folded(name) for name in names if name)
+            for attributes in _NAMED.findall(text_of(archive, part)):
+                names = map("".join, _NAME.findall(attributes))
+                kept.update(folded(html.unescape(name)) for name in names)
     return partial(parse, kept=kept)
 
 
@@ -130,17 +133,16 @@ def _elements(
     archive: zipfile.ZipFile, part: zipfile.ZipInfo | None
 ) -> Iterator[Mapping[str, str]]:
     """Yields the attributes of the elements of an index."""
-    return (node.attributes for node in _nodes(archive, part))
-
-
-def _nodes(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> Iterator[Node]:
+    if part is not None and part.file_size > _MAX_INDEX_BYTES:
+        reason = f"has {part.file_size:,} bytes; {_MAX_INDEX_BYTES:,} can be read"
+        raise OptionError(f"{_name(archive, part)}: {reason}")
     try:
         left = [] if part is None else [read(text_of(archive, part), {})]
     except ParseError as error:
         raise OptionError(f"{_name(archive, part)}: {error}") from None
     while left:
         node = left.pop()
-        yield node
+        yield node.attributes
         left += node.elements()
 
 
