@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from seqserve.documents.formats import ARCHIVES, Format
+from seqserve.documents.formats import ARCHIVES, Format, format_of
 from seqserve.documents.office import folded, parse
 from seqserve.documents.passage import ParseError, Parser
 from seqserve.documents.xml_source import read
@@ -33,6 +33,13 @@ _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
 # Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
 _NAMED = re.compile(r"<(?:[^\s<>/:]+:)?(?:tableColumn|cacheField)(\s[^<]*)")
 _NAME = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
+# What an archive says that it is, or a folder in it.
+_MARKS = {
+    **{f"{_OPEN_DOCUMENT}text": Format.ODT, f"{_OPEN_DOCUMENT}presentation": Format.ODP},
+    **{f"{_OPEN_DOCUMENT}spreadsheet": Format.ODS, "application/epub+zip": Format.EPUB},
+    **{"word": Format.DOCX, "ppt": Format.PPTX, "xl": Format.XLSX},
+}
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
@@ -61,6 +68,21 @@ def opened(
         if not all(part.filename for part in parts):
             raise OptionError(f"{name}: has a part without a name")
         yield archive
+
+
+def format_of_file(path: Path) -> Format:
+    """Returns the format of a file by its suffix; without one, an archive tells its format."""
+    if path.suffix or not path.is_file() or not zipfile.is_zipfile(path):
+        return format_of(path)
+    with opened(path, str(path)) as archive:
+        told = [part.filename.partition("/")[0] for part in archive.infolist()]
+        for part in archive.infolist():
+            if part.filename == "mimetype" and part.file_size < _CHUNK_BYTES:
+                told.insert(0, text_of(archive, part).strip())
+    kind = next((_MARKS[mark] for mark in told if mark in _MARKS), None)
+    if kind is None:
+        raise OptionError(f"{path}: is an archive of no format that is known; --format names one")
+    return kind
 
 
 def texts_of(kind: Format, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
