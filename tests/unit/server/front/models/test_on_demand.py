@@ -51,7 +51,7 @@ class SizedLoader(FakeLoader):
         return make_manifest(name=name, version=version)
 
     def num_bytes(self, manifest: Manifest) -> int:
-        return SIZE
+        return 3_000_000 if manifest.name == "huge" else SIZE
 
 
 class Lazy(Watched):
@@ -235,11 +235,14 @@ async def test_a_version_without_a_manifest_has_failed_before_any_call(tmp_path:
         assert server.repository.find("a").is_ready
 
 
-async def test_one_that_never_fits_is_refused(tmp_path: Path) -> None:
-    async with lazy(tmp_path, "a", room=1) as server:
-        server.repository.find("a").num_bytes = 3_000_000
-        with pytest.raises(ModelNotLoaded, match="takes 3 MB, and --max-loaded-mb is 0"):
-            await server.ask("a")
+async def test_one_that_never_fits_has_failed_before_any_call(tmp_path: Path) -> None:
+    async with lazy(tmp_path, "a", "huge") as server:
+        reason = "huge/1: takes 3 MB, and --max-loaded-mb is 0"
+        assert server.repository.find("huge").reason == reason
+        with pytest.raises(ModelNotLoaded, match=reason):
+            await server.ask("huge")
+        with pytest.raises(ModelNotLoaded, match=reason):
+            await server.rollout.load("huge")
         assert server.loader.launches == 0
 
 
