@@ -125,6 +125,12 @@ class CTranslate2Checkpoint(Checkpoint):
         return self.config.flag("add_source_bos", bool(self.attributes.get("with_source_bos")))
 
     @property
+    def aliases(self) -> dict[str, str]:
+        """Argos' own codes of the languages of a package, by which its users may call them."""
+        own = {self.package.text(f"{side}_code", "") for side in ("from", "to")}
+        return {code: _CODES[code] for code in sorted(own & _CODES.keys())}
+
+    @property
     def _start(self) -> str | None:
         """The token that the decoder reads first; None if it is the language of the target."""
         name = "decoder_start_token"
