@@ -85,6 +85,8 @@ def numbers_in(text: str, language: str) -> Iterator[Decimal]:
             last = end
             if value < 100:
                 part += value
+            elif value > 1000 and not part and 0 < whole < value:
+                whole *= value
             elif value == 100:
                 part = 100 * (part or Decimal(1))
             else:
