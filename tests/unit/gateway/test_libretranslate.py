@@ -227,6 +227,7 @@ async def test_service_describes_itself() -> None:
     ]
     assert settings["language"]["source"] == {"code": "de", "name": "German"}
     assert ".srt" in settings["supportedFilesFormat"]
+    assert all(settings["supportedFilesFormat"])
 
 
 async def test_text_with_a_target_lang_is_a_request_of_deeplx() -> None:
