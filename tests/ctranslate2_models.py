@@ -4,15 +4,16 @@ Those of transformers come from the checkpoints of :mod:`tests.checkpoints`; Ope
 Marian's are given to their converters as the files that those programs write.
 """
 
+import json
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from ctranslate2.converters import OpenNMTPyConverter, transformers
+from ctranslate2.converters import MarianConverter, OpenNMTPyConverter, transformers
 from ctranslate2.converters.converter import Converter
-from tests import checkpoints
+from tests import checkpoints, marian_models
 from tests.checkpoints import TOKENS
 from tests.ctranslate2_files import pieces
 
@@ -127,6 +128,27 @@ def write_opennmt(
         OpenNMTPyConverter(str(path)).convert(str(folder), quantization=quantization, force=True)
     path.unlink()
     (folder / "sentencepiece.model").write_bytes(pieces(OPENNMT_TOKENS))
+
+
+def write_marian(folder: Path, norm: str, quantization: str | None = None) -> None:
+    """Writes a model as Marian trains it, with the norm ``post`` or ``pre``."""
+    shape = marian_models.Shape(norm=norm)
+    settings = shape.settings() | {
+        "transformer-guided-alignment-layer": "last",
+        "transformer-no-projection": False,
+        "transformer-postprocess-emb": "d",
+    }
+    model, vocabulary = folder.with_suffix(".npz"), folder.with_suffix(".yml")
+    marian_models.write_npz(model, marian_models.arrays(shape), settings)
+    tokens = marian_models.tokens()
+    lines = (
+        f"{json.dumps(token, ensure_ascii=False)}: {id_}\n" for id_, token in enumerate(tokens)
+    )
+    vocabulary.write_text("".join(lines), encoding="utf-8")
+    converter = MarianConverter(str(model), [str(vocabulary)])
+    converter.convert(str(folder), quantization=quantization, force=True)
+    (folder / "source.spm").write_bytes(marian_models.pieces())
+    (folder / "target.spm").write_bytes(marian_models.pieces())
 
 
 _WIDTH, _INNER, _POSITIONS = 32, 48, 40

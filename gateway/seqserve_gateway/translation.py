@@ -35,9 +35,10 @@ SUFFIXES = tuple(
     suffix
     for kind in Format
     if kind not in (Format.JSON_LINES, Format.CSV)
-    for suffix in kind.suffixes
+    for suffix in filter(None, kind.suffixes)
 )
-"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
+"""Of the files that are translated, as those without one are; JSON lines and CSV need a name of
+what to translate."""
 _BYTES_OF_ANSWER = 4
 """Memory that a byte of a body takes for each answer beyond the first."""
 _LONG = 20_000
@@ -130,7 +131,7 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 
 def suffix_of(file: File, field: str) -> str:
     """Returns the suffix of a file, in lower case; refuses one that is not translated."""
-    if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
+    if (suffix := Path(file.name).suffix.lower()) not in ("", *SUFFIXES):
         reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
     return suffix

@@ -115,7 +115,7 @@ def _held_out(options: ImportOptions, loaded: Loaded) -> HeldOut:
             loaded.model, loaded.tokenizer, loaded.suppressed, options.sentences
         )
     return HeldOut(
-        pairs=pairs,
+        pairs=[pair for pair in pairs if loaded.tokenizer.encode(pair.source)],
         name=options.data.name if options.data else "written by the model",
         max_decoding_length=_longest(loaded.model.config),
         threads=options.threads,

@@ -59,6 +59,8 @@ def template_of(
         raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
     if forced is not None and not template.target_prefix:
         template = replace(template, target_prefix=[target[forced]])
+    if isinstance(checkpoint, CTranslate2Checkpoint):
+        template = replace(template, aliases={**template.aliases, **checkpoint.aliases})
     return None if template == Template() else template
 
 

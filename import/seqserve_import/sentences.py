@@ -62,6 +62,7 @@ def write_sentences(
     sources = [
         tokenizer.truncate(ids, model.config.max_source_length)
         for ids in tokenizer.encode_batch(texts)
+        if ids  # a model may read no end token
     ]
     written = greedy_in_batches(model, sources, longest, _BATCH_ROWS)
     texts += [tokenizer.decode(ids) for ids in written]

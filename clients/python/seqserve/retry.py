@@ -33,6 +33,8 @@ from seqserve.errors import (
 # Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
 # overflow into the past; and no thread can sleep longer.
 _MAX_S = 1e9
+# A server asks for seconds while it is full, and for hours where a quota is used up.
+_MOST_ASKED_S = 300.0
 _DURATIONS = ("connect_timeout_s", "away_timeout_s", "initial_backoff_s", "max_backoff_s")
 _MISSED_HERE = "Deadline Exceeded"
 """The message of gRPC for a deadline that passed on this side."""
@@ -162,7 +164,7 @@ class Attempts:
         asked_s = error.retry_after_s or 0.0
         # The next attempt gets some time too.
         spare_s = self._end_s() - self._clock() - asked_s - self._policy.initial_backoff_s
-        if spare_s <= 0 or asked_s > _MAX_S:
+        if spare_s <= 0 or asked_s > _MOST_ASKED_S:
             return None
         # The exponent is bounded, because a float would overflow in a long series of failures.
         ceiling_s = self._policy.initial_backoff_s * 2.0 ** min(self._failures - 1, 60)

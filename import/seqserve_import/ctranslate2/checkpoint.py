@@ -34,8 +34,8 @@ def model_folder(folder: Path) -> Path | None:
     """Finds the folder of ``model.bin``, which a package of Argos has in ``model``."""
     if any(path for pattern in _HUGGING_FACE for path in folder.glob(pattern)):
         return None
-    within = folder / "model" if (folder / METADATA).exists() else folder
-    return within if (within / FILE).exists() else None
+    packed = [folder / "model"] if (folder / METADATA).exists() else []
+    return next((place for place in (folder, *packed) if (place / FILE).exists()), None)
 
 
 def package_pair(folder: Path) -> tuple[str, str]:
@@ -70,7 +70,7 @@ class CTranslate2Checkpoint(Checkpoint):
         self._places = {name: (weights, name) for name in weights.names()}
         self.attributes: Mapping[str, float] = weights.attributes
         path = model / "config.json"
-        self.config = Settings(path, {"model_type": MODEL_TYPE, **read_optional_object(path)})
+        self.config = Settings(path, {**read_optional_object(path), "model_type": MODEL_TYPE})
         self.package = _package(folder)
         """Of Argos; empty for any other model."""
         self.vocabularies = _vocabularies(model, self.config)
@@ -125,6 +125,12 @@ class CTranslate2Checkpoint(Checkpoint):
         return self.config.flag("add_source_bos", bool(self.attributes.get("with_source_bos")))
 
     @property
+    def aliases(self) -> dict[str, str]:
+        """Argos' own codes of the languages of a package, by which its users may call them."""
+        own = {self.package.text(f"{side}_code", "") for side in ("from", "to")}
+        return {code: _CODES[code] for code in sorted(own & _CODES.keys())}
+
+    @property
     def _start(self) -> str | None:
         """The token that the decoder reads first; None if it is the language of the target."""
         name = "decoder_start_token"
@@ -156,7 +162,7 @@ class CTranslate2Checkpoint(Checkpoint):
     def _recommended(self) -> Settings:
         """Returns the makers' decoding options: the defaults of CTranslate2, or of Argos."""
         values: dict[str, Any] = {"early_stopping": True, "min_new_tokens": 1}
-        if self.package.path.exists():
+        if self.package.has("from_code"):
             values |= {"num_beams": _ARGOS_BEAM, "length_penalty": _ARGOS_LENGTH_PENALTY}
         return Settings(self.package.path, values)
 

@@ -11,7 +11,11 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, processors
 
-from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint, model_folder
+from seqserve_import.ctranslate2.checkpoint import (
+    CTranslate2Checkpoint,
+    model_folder,
+    package_pair,
+)
 from seqserve_import.files import AGAIN, CheckpointError
 from seqserve_import.tokenizers import ready
 from seqserve_import.tokenizers.added import CONTROLS
@@ -19,6 +23,7 @@ from seqserve_import.tokenizers.control_tokens import around
 from seqserve_import.tokenizers.languages import language_of
 from seqserve_import.tokenizers.marian import LANGUAGE, words
 from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
+from seqserve_import.tokenizers.subword_nmt import FILE, convert_bpe
 from seqserve_import.tokenizers.vocabulary_files import BYTE_LEVEL_FILES, convert_byte_level
 
 _JOINT = ("sentencepiece.model", "joint.spm.model", "sentencepiece.bpe.model", "spiece.model")
@@ -86,6 +91,8 @@ def _side(checkpoint: CTranslate2Checkpoint, side: str, rows: int) -> tokenizers
         tokens = vocabularies.with_start(tokens)
     if pieces := _pieces(checkpoint, side):
         return _of_pieces(checkpoint, pieces, tokens, rows)
+    if (folder / FILE).exists():
+        return convert_bpe(folder / FILE, tokens, rows, *package_pair(folder))
     if (folder / "tokenizer.json").exists():
         return _checked(folder / "tokenizer.json", ready.take(folder, checkpoint.layout), tokens)
     if all((folder / name).exists() for name in BYTE_LEVEL_FILES):

@@ -67,6 +67,8 @@ class Engine:
         self.is_broken = False
         """Whether no step can succeed any more, whatever its rows."""
         self._scheduler = Scheduler(limits, limits.workers, self.slots)
+        self.paused = self._scheduler.changed
+        """Workers take no request while a thread holds it, which may submit and cancel some."""
         self._score_queue = ScoreQueue(limits)
         self._scorer = Scorer(runtime, self._score_queue)
         budget = limits.max_source_tokens_per_step
@@ -159,11 +161,6 @@ class Engine:
             self._observer.cancelled(request)
         # There may be no other event after those that are held.
         self._send([])
-
-    @property
-    def paused(self) -> threading.Condition:
-        """Workers take no request while a thread holds it, which may submit and cancel some."""
-        return self._scheduler.changed
 
     def _queue_of(self, request: Request) -> Scheduler | ScoreQueue:
         is_scored = isinstance(request.spec, ScoreSpec) or request.answer is not None
@@ -288,11 +285,11 @@ class Engine:
 
     def _send(self, events: Events) -> None:
         with self._delivery:
-            held, self._held = self._held, []
-        if not (held or events):
+            events, self._held = self._held + events, []
+        if not events:
             return
         try:
-            self._deliver(held + events)
+            self._deliver(events)
         except Exception:
             # The receiver is gone; the worker has other rows to run.
             _log.exception("events could not be delivered")

@@ -37,7 +37,7 @@ from seqserve_server.fetch.source import (
 
 INDEX = "index.json"
 _FORMAT = 1
-_MAX_INDEX_BYTES = 16 << 20
+_MAX_INDEX_BYTES, _MAX_MODELS = 16 << 20, 2_000
 _PART = "[A-Za-z0-9_][A-Za-z0-9._-]*"
 _PLACE = re.compile(rf"https://[^?#\\\s]+|{_PART}(/{_PART})*")
 _HEADINGS = ("NAME", "VERSION", "FROM", "TO", "MB", "LICENCE")
@@ -131,6 +131,8 @@ class Index:
                 f"{place}: format is {values.get('format')!r:.80}; this version reads {_FORMAT}"
             )
         index: Self = build(cls, values, place)
+        if len(index.models) > _MAX_MODELS:
+            raise ArtifactError(f"{place}: models: are {len(index.models):,}, over {_MAX_MODELS:,}")
         for number, offer in enumerate(index.models):
             if wrong := offer.wrong:
                 value = f"{getattr(offer, wrong)!r:.80}"

@@ -217,8 +217,9 @@ def test_a_timeout_beyond_the_range_of_grpc_is_no_limit(timeout_s: float) -> Non
     assert attempts(Clock(), timeout_s=1e9).begin() == 1e9
 
 
-def test_a_delay_that_no_thread_can_sleep_is_not_started() -> None:
-    later = errors.Unavailable("UNAVAILABLE", "in ten thousand years", retry_after_s=3e11)
+@pytest.mark.parametrize("retry_after_s", [3600.0, 3e11])
+def test_the_renewal_of_a_quota_is_not_waited_for(retry_after_s: float) -> None:
+    later = errors.Overloaded("RESOURCE_EXHAUSTED", "quota", retry_after_s=retry_after_s)
     assert attempts(Clock(), timeout_s=math.inf).delay_after(later) is None
 
 

@@ -180,6 +180,7 @@ async def test_the_server_gets_the_formality(formality: str) -> None:
         ),
         ({"text": "a", "target_lang": "DE", "split_sentences": "2"}, "split_sentences"),
         ({"text": "a", "target_lang": "DE", "formality": "polite"}, "formality"),
+        ({"text": "a", "target_lang": "DE", "formality": "less"}, "formality"),
         ({"text": "a"}, "target_lang"),
         ({"text": "a", "target_lang": "XX"}, "target_lang"),
         ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),

@@ -157,6 +157,15 @@ async def test_a_file_keeps_its_encoding_and_its_mark(encoding: str) -> None:
     assert fetched.content.decode(encoding) == "\ufeffGOOD\n"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
+async def test_a_file_of_java_keeps_its_encoding(encoding: str) -> None:
+    file = ("a.properties", "a=grün ''{0}''\n".encode(encoding))
+    async with translating("en-de") as (client, _):
+        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
+        fetched = await client.get(answer.json()["translatedFileUrl"])
+    assert fetched.content.decode(encoding) == "a=GRÜN ''{0}''\n"
+
+
 def packed(text: bytes) -> bytes:
     """A document of OpenDocument with one part of text and one that stays."""
     file = io.BytesIO()
@@ -218,6 +227,7 @@ async def test_service_describes_itself() -> None:
     ]
     assert settings["language"]["source"] == {"code": "de", "name": "German"}
     assert ".srt" in settings["supportedFilesFormat"]
+    assert all(settings["supportedFilesFormat"])
 
 
 async def test_text_with_a_target_lang_is_a_request_of_deeplx() -> None:

@@ -32,6 +32,11 @@ _NO_GLOSSARY = generation_pb2.Failure(
     message="options.glossary: is of one pair of languages",
     field="options.glossary",
 )
+_NO_FORMS = generation_pb2.Failure(
+    code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
+    message="options.formality: is less, and there are no forms",
+    field="options.formality",
+)
 
 
 class TranslatingServer(FakeServer):
@@ -128,6 +133,8 @@ class TranslatingServer(FakeServer):
                 return generation_pb2.Failure(code=number, message=message, field=field)
         if options.glossary and options.source_language == "KO":
             return _NO_GLOSSARY
+        if options.formality == "less":
+            return _NO_FORMS
         return _NO_SCORER if options.return_alignment and not self.has_scorer else None
 
 

@@ -28,7 +28,7 @@ from seqserve.command.document_files import (
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.writers import DocumentWriter
-from seqserve.documents.archive import opened, parser_within, rewrite, text_of
+from seqserve.documents.archive import format_of_file, opened, parser_within, rewrite, text_of
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.formats import (
     ARCHIVES,
@@ -154,7 +154,7 @@ def main(argv: list[str]) -> int:
         hidden=options_outside("languages", "beam search"),
     )
     files = options.files or [STANDARD_INPUT]
-    documents = [(file, options.format or format_of(file)) for file in files]
+    documents = [(file, options.format or format_of_file(file)) for file in files]
     _check_outputs(options, documents)
     reports: list[tuple[Path, Report]] = []
     try:

@@ -12,13 +12,13 @@ from seqserve.documents.inline import passages
 from seqserve.documents.messages import pieces
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.pieces import Kind, Piece
-from seqserve.documents.syntax import IN_C, Syntax, backslashes
+from seqserve.documents.syntax import IN_C, UNICODE, Syntax, backslashes
 from seqserve.documents.xml_source import ENTITY, REFERENCE, Node, Role, escaped
 from seqserve.documents.xml_text import Table
 
 # A resource, whose name replaces a text.
 _RESOURCE = re.compile(r"\s*[@?][\w.:/+-]+\s*")
-_BACKSLASH = r"\\u[\da-fA-F]{4}|\\."
+_BACKSLASH = rf"{UNICODE}|\\."
 _ANDROID_CHARACTERS = {"n": "\n", "t": "\t"}
 _ANDROID_SPECIAL = re.compile(r"[\\'\"\n\t]|^[@?]")
 _ANDROID_WRITTEN = {"\n": r"\n", "\t": r"\t"}
@@ -72,7 +72,7 @@ _ENTRY = re.compile(
     rf"{_SPACE}*+(?:\Z|(?:{_STRING}|(?:[\w.$-]|/(?![*/]))++){_SPACE}*+(?:={_SPACE}*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"{_SPACE}*+)?;)",
     re.S,
 )
-_ESCAPE = re.compile(r"\\[uU][\da-fA-F]{4}|\\[0-7]{3}|\\.", re.S)
+_ESCAPE = re.compile(rf"{UNICODE}|\\[0-7]{{3}}|\\.", re.S)
 _APPLE_SPECIAL = re.compile(r'["\\\n\r\t]')
 _APPLE_WRITTEN = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _APPLE = backslashes(_ESCAPE, _APPLE_SPECIAL, IN_C, _APPLE_WRITTEN)

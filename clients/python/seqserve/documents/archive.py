@@ -1,5 +1,6 @@
 """Documents that are archives of parts, as .docx, .odt and .epub: which parts are translated."""
 
+import html
 import lzma
 import posixpath
 import re
@@ -13,15 +14,16 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from seqserve.documents.formats import ARCHIVES, Format
+from seqserve.documents.formats import ARCHIVES, Format, format_of
 from seqserve.documents.office import folded, parse
 from seqserve.documents.passage import ParseError, Parser
-from seqserve.documents.xml_source import Node, read
+from seqserve.documents.xml_source import read
 from seqserve.errors import OptionError
 
 # An archive may be small and what is in it large.
 _MAX_BYTES = 1 << 30
 _MAX_TEXT_BYTES = 1 << 26
+_MAX_INDEX_BYTES = 1 << 23
 _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
 # Of the parts of a book, its pages and its table of contents.
@@ -29,7 +31,15 @@ _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
 # What a sheet has texts in; others are in a part that all sheets share.
 _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
 # Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
-_NAMES = {"tableColumn": ("name", "totalsRowLabel"), "cacheField": ("name",)}
+_NAMED = re.compile(r"<(?:[^\s<>/:]+:)?(?:tableColumn|cacheField)(\s[^<]*)")
+_NAME = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
+# What an archive says that it is, or a folder in it.
+_MARKS = {
+    **{f"{_OPEN_DOCUMENT}text": Format.ODT, f"{_OPEN_DOCUMENT}presentation": Format.ODP},
+    **{f"{_OPEN_DOCUMENT}spreadsheet": Format.ODS, "application/epub+zip": Format.EPUB},
+    **{"word": Format.DOCX, "ppt": Format.PPTX, "xl": Format.XLSX},
+}
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
@@ -58,6 +68,21 @@ def opened(
         if not all(part.filename for part in parts):
             raise OptionError(f"{name}: has a part without a name")
         yield archive
+
+
+def format_of_file(path: Path) -> Format:
+    """Returns the format of a file by its suffix; without one, an archive tells its format."""
+    if path.suffix or not path.is_file() or not zipfile.is_zipfile(path):
+        return format_of(path)
+    with opened(path, str(path)) as archive:
+        told = [part.filename.partition("/")[0] for part in archive.infolist()]
+        for part in archive.infolist():
+            if part.filename == "mimetype" and part.file_size < _CHUNK_BYTES:
+                told.insert(0, text_of(archive, part).strip())
+    kind = next((_MARKS[mark] for mark in told if mark in _MARKS), None)
+    if kind is None:
+        raise OptionError(f"{path}: is an archive of no format that is known; --format names one")
+    return kind
 
 
 def texts_of(kind: Format, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
@@ -110,9 +135,9 @@ def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Par
     kept: set[str] = set()
     for part in archive.infolist():
         if re.search(r"(?:tables/|pivotCacheDefinition)[^/]*\.xml$", part.filename):
-            for element in _nodes(archive, part):
-                names = map(element.attributes.get, _NAMES.get(element.name, ()))
-                kept.update(folded(name) for name in names if name)
+            for attributes in _NAMED.findall(text_of(archive, part)):
+                names = map("".join, _NAME.findall(attributes))
+                kept.update(folded(html.unescape(name)) for name in names)
     return partial(parse, kept=kept)
 
 
@@ -130,17 +155,16 @@ def _elements(
     archive: zipfile.ZipFile, part: zipfile.ZipInfo | None
 ) -> Iterator[Mapping[str, str]]:
     """Yields the attributes of the elements of an index."""
-    return (node.attributes for node in _nodes(archive, part))
-
-
-def _nodes(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> Iterator[Node]:
+    if part is not None and part.file_size > _MAX_INDEX_BYTES:
+        reason = f"has {part.file_size:,} bytes; {_MAX_INDEX_BYTES:,} can be read"
+        raise OptionError(f"{_name(archive, part)}: {reason}")
     try:
         left = [] if part is None else [read(text_of(archive, part), {})]
     except ParseError as error:
         raise OptionError(f"{_name(archive, part)}: {error}") from None
     while left:
         node = left.pop()
-        yield node
+        yield node.attributes
         left += node.elements()
 
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from seqserve.documents.bilingual import target
-from seqserve.documents.messages import pieces
+from seqserve.documents.messages import pieces, target
 from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
 from seqserve.documents.syntax import IN_C, backslashes
 

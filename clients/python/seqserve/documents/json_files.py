@@ -12,13 +12,12 @@ from json import JSONDecoder
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.messages import message_pieces
 from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.syntax import UNICODE, Syntax
 
 # No number is of interest, and an int of very many digits cannot be read.
 DECODER = JSONDecoder(parse_int=float)
 """Reads JSON whose numbers mean nothing."""
-_PAIR = r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
-_ESCAPE = re.compile(rf"{_PAIR}|\\u[\da-fA-F]{{4}}|\\.")
+_ESCAPE = re.compile(rf"{UNICODE}|\\.")
 
 
 SYNTAX = Syntax(

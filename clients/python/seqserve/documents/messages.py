@@ -3,14 +3,17 @@
 A placeholder is markup at a place: the model does not see it, and it is put after the word that it
 followed (:mod:`.placement`). Of a message, the branches of a plural or a choice are texts, and its
 syntax stays.
+Some formats have a place for the translation beside a text, as PO and XLIFF (:func:`target`).
 Source: https://unicode-org.github.io/icu/userguide/format_parse/messages/.
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache, partial
 
-from seqserve.documents.inline import Kind, Piece
+from seqserve.documents.inline import Kind, Piece, passages
+from seqserve.documents.passage import Passage, Translation
 from seqserve.documents.syntax import SourceText, Syntax
 from seqserve.words import PLACEHOLDER
 
@@ -161,3 +164,43 @@ def _choices(raw: str, begin: int) -> list[tuple[int, int]]:
                 return []
             begin, is_limit = mark.end(), False
     return []
+
+
+def target(
+    source: Iterable[Piece], syntax: Syntax, *, kept: str = "", opening: str = "", closing: str = ""
+) -> Passage:
+    """Returns the passage of a place for a translation.
+
+    Args:
+        kept: What is in the place; it stays there without a translation.
+        opening: What is written before a translation.
+        closing: What is written after it.
+    """
+    parts = [*passages([*source], syntax)]
+    texts = [index for index, part in enumerate(parts) if part.has_words]
+    if not texts:
+        return Passage(line=0, source=kept)
+    if len(texts) > 1:
+        fault = "cannot be translated in one piece: it is too long, or a choice of several texts"
+        return Passage(line=0, source=kept, fault=fault)
+    [index] = texts
+    part = parts[index]
+    opening += "".join(each.before + each.source for each in parts[:index]) + part.before
+    closing = "".join(each.before + each.source for each in parts[index + 1 :]) + closing
+    return part.changed(
+        partial(_within, opening, closing),
+        before="",
+        source=kept,
+        written=partial(_written, part, opening, closing),
+    )
+
+
+def _written(part: Passage, opening: str, closing: str, translation: Translation) -> str:
+    return f"{opening}{part.written(translation)}{closing}"
+
+
+def _within(opening: str, closing: str, parts: Iterator[Passage]) -> Iterator[Passage]:
+    for each in parts:
+        yield replace(each, before=opening + each.before)
+        opening = ""
+    yield Passage(line=0, before=opening + closing)

@@ -7,12 +7,12 @@ java.text.MessageFormat, "Patterns and Their Interpretation".
 
 import re
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 
 from seqserve.documents.inline import passages
 from seqserve.documents.messages import message_pieces
 from seqserve.documents.passage import Lines, Passage, joined_passages
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.syntax import IN_C, UNICODE, Syntax, backslashes
 
 _END = r"(?:\r\n|\r|\n)"
 _SPACE = rf"(?:[ \t\f]|\\{_END})*+"
@@ -21,12 +21,12 @@ _ENTRY = re.compile(
     rf"{_SPACE}(?:[#!][^\r\n]*+|(?:{_ESCAPED}|[^\\=: \t\f\r\n])*+{_SPACE}"
     rf"(?:(?P<mark>[=:]){_SPACE})?(?P<value>(?:{_ESCAPED}|[^\\\r\n])*+))\\?(?:{_END}|\Z)"
 )
-_PLAIN = rf"(?:\\u[\da-fA-F]{{4}})+|\\{_END}[ \t\f]*+|\\[\s\S]?"
+_PLAIN = rf"{UNICODE}|\\{_END}[ \t\f]*+|\\."
 _QUOTED = r"'[{}][^']*+'"
 _ESCAPE = re.compile(_PLAIN)
 _ESCAPE_OF_MESSAGE = re.compile(rf"{_PLAIN}|{_QUOTED}|''")
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-_WRITTEN = {value: rf"\{letter}" for letter, value in _LETTERS.items()} | {"\\": r"\\"}
+_LETTERS = {letter: IN_C[letter] for letter in "nrtf"}
+_WRITTEN = {value: rf"\{letter}" for letter, value in _LETTERS.items()}
 _ARGUMENT = re.compile(r"\{\d+[},]")
 
 
@@ -69,17 +69,10 @@ def _syntax(last: str, is_message: bool, is_unmarked: bool) -> Syntax:
         text = text.replace("'", "''") if is_message else text
         return special.sub(lambda match: _written(match[0]), text)
 
-    return Syntax(partial(escape.sub, _read), write, escape, keeps_space=True)
-
-
-def _read(escape: re.Match[str]) -> str:
-    raw = escape[0]
-    if raw[0] == "'":
-        return "'" if raw == "''" else raw
-    if raw.startswith(r"\u") and len(raw) > 2:
-        return bytes.fromhex(raw.replace(r"\u", "")).decode("utf-16-be", "replace")
-    letter = raw[1:2]
-    return "" if letter in "\r\n" else _LETTERS.get(letter, letter)
+    # A line that goes on in the next one says nothing.
+    letters = _LETTERS | {"\r": "", "\n": ""}
+    syntax = backslashes(escape, special, letters, {}, lambda raw: "'" if raw == "''" else raw)
+    return syntax._replace(write=write)
 
 
 def _written(character: str) -> str:

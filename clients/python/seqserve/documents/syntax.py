@@ -33,6 +33,8 @@ class Syntax(NamedTuple):
         return divided
 
 
+UNICODE = r"\\[uU][dD][89abAB][\da-fA-F]{2}\\[uU][dD][c-fC-F][\da-fA-F]{2}|\\[uU][\da-fA-F]{4}"
+"""Characters by their codes in UTF-16, as a pattern: some have two."""
 IN_C = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
 """Characters by their letters after a backslash in C."""
 
@@ -47,7 +49,8 @@ def backslashes(
     """Returns the syntax of texts with backslashes.
 
     Args:
-        escape: Matches a backslash and a character, digits of base 8, or a letter and digits of 16.
+        escape: Matches a backslash and a character, digits of base 8, x and digits of 16, or a line
+            end and what follows it; or as :data:`UNICODE`.
         special: Matches what gets a backslash.
         letters: Characters by those that stand for them; others stand for themselves.
         written: Replacements of characters, if not a backslash and themselves.
@@ -58,8 +61,10 @@ def backslashes(
         code = match[0][1:]
         if match[0][0] != "\\":
             return other(match[0])
-        if len(code) == 1:
-            return letters.get(code, code)
+        if len(code) == 1 or code[0] in "\r\n":
+            return letters.get(code[0], code)
+        if code[0] in "uU":
+            return bytes.fromhex(re.sub(r"\\[uU]", "", match[0])).decode("utf-16-be", "replace")
         return chr(int(code, 8) if code.isdigit() else int(code[1:], 16))
 
     def write(text: str) -> str:

@@ -11,8 +11,7 @@ from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
-from seqserve.documents.bilingual import target
-from seqserve.documents.messages import pieces
+from seqserve.documents.messages import pieces, target
 from seqserve.documents.passage import Lines, ParseError, Passage, Translation, joined_passages
 from seqserve.documents.syntax import Syntax
 

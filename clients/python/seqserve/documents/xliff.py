@@ -7,8 +7,7 @@ https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html.
 import re
 from collections.abc import Iterator
 
-from seqserve.documents.bilingual import target
-from seqserve.documents.messages import is_message, pieces
+from seqserve.documents.messages import is_message, pieces, target
 from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node, Role

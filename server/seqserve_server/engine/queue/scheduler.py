@@ -23,7 +23,7 @@ from seqserve_server.engine.request import Request, RequestState
 _MAX_LOOK_AHEAD = 16
 """Waiting requests among which sources to encode ahead are sought."""
 
-SHARE = 0.25
+SHARE = 0.375
 """Part of all slots that bulk takes while there are single calls."""
 PATIENCE_S = 1.0
 """So long after the end of a single call another one is expected."""
@@ -33,8 +33,8 @@ class BulkShare:
     """Counts the slots in use, and keeps steps short for single calls.
 
     The more rows run, the longer a step takes. While single calls come, the sources of bulk calls
-    and batches take a quarter of the slots instead of all: a token of a single call then takes a
-    fraction of the time, and the bulk loses much less than it gave away.
+    and batches take three eighths of the slots instead of all: a token of a single call then takes
+    half of the time, and the bulk loses much less than it gave away.
     """
 
     def __init__(self, slots: int) -> None:

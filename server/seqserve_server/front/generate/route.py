@@ -123,7 +123,10 @@ async def _models(
         raise InvalidRequest("version", reason)
     names = [leg.model for leg in legs] or [""]
     if len(names) > 1:
-        chosen = (repository.choose(name, 0, call.request_id) for name in names)
+        chosen = [repository.choose(name, 0, call.request_id) for name in names]
+        for model in filter(None, (entry.serving for entry in chosen)):
+            # So it is not the one that makes room.
+            model.calls.touch()
         # At the same time, before the call holds one of them.
         if coming := [entry for entry in chosen if entry.waits_for_call]:
             loads = (repository.load_on_call(entry, call.client_id) for entry in coming)

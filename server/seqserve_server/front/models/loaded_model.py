@@ -68,7 +68,11 @@ class ActiveCalls:
         self._idle = asyncio.Event()
         self._idle.set()
         self.idle_since_s = time.monotonic()
-        """When the last call ended."""
+        """When the last call ended, or last noted that it needs this version."""
+
+    def touch(self) -> None:
+        """Notes a call that needs this version, and does not have it yet."""
+        self.idle_since_s = time.monotonic()
 
     def enter(self) -> None:
         """Counts a call that begins."""
@@ -80,7 +84,7 @@ class ActiveCalls:
         self._count -= 1
         if not self._count:
             self._idle.set()
-            self.idle_since_s = time.monotonic()
+            self.touch()
 
     @property
     def are_idle(self) -> bool:

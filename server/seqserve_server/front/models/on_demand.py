@@ -74,12 +74,13 @@ class OnDemand:
         return [self._read(each) for each in entries if each.files not in (None, each.read_files)]
 
     def take(self, found: Iterable[_Read]) -> None:
-        """Takes the manifests that were read; a version without a sound one has failed."""
+        """Takes what was read; a version without a sound manifest, or too large, has failed."""
         for entry, manifest, num_bytes in found:
             entry.read_files, entry.num_bytes = entry.files, num_bytes
             entry.described = manifest if isinstance(manifest, Manifest) else None
             if isinstance(manifest, Exception) and entry.state in _IDLE:
-                self._fail(entry, manifest)
+                entry.move(ModelState.LOADING)
+                self._deployment.fail(entry, manifest)
 
     def mark(self, due: Collection[Entry]) -> list[Entry]:
         """Has calls load the versions that are due; returns those that no call has to ask for."""
@@ -150,11 +151,6 @@ class OnDemand:
         return is_asked_for and entry.described is not None and entry.state in _IDLE
 
     async def _has_room(self, entry: Entry, end_s: float) -> bool:
-        if entry.num_bytes > self._max_bytes:
-            size, most = entry.num_bytes / 1e6, self._max_bytes / 1e6
-            reason = f"{entry.label}: takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
-            self._fail(entry, ArtifactError(reason))
-            return False
         while self.loaded_bytes + entry.num_bytes > self._max_bytes:
             if (unused := self._unused()) is not None:
                 logs.event("model makes room", {"model": unused.label, "for": entry.label})
@@ -183,13 +179,14 @@ class OnDemand:
     def _read(self, entry: Entry) -> _Read:
         try:
             manifest = self._loader.manifest(entry.name, entry.version)
-            return _Read(entry, manifest, self._loader.num_bytes(manifest))
+            num_bytes = self._loader.num_bytes(manifest)
         except Exception as error:
             return _Read(entry, error)
-
-    def _fail(self, entry: Entry, error: Exception) -> None:
-        entry.move(ModelState.LOADING)
-        self._deployment.fail(entry, error)
+        if num_bytes > self._max_bytes:
+            size, most = num_bytes / 1e6, self._max_bytes / 1e6
+            reason = f"{entry.label}: takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
+            return _Read(entry, ArtifactError(reason))
+        return _Read(entry, manifest, num_bytes)
 
     def _forgive(self, entry: Entry) -> None:
         others = self._repository.versions(entry.name)

@@ -177,6 +177,9 @@ def _number(
     if before[-1:] in _CURRENCY_SIGNS or before[-3:] in _CURRENCIES:
         kind = "money"
     scale = scale_at(unit[1], language) if unit else Decimal(1)
+    if unit and scale == 1000 and (more := _UNIT.match(text, unit.end())):
+        # "mil millones"
+        scale *= scale_at(more[1], language)
     readings: set[Reading] = {*values} if scale == 1 else {scale * each for each in values}
     if number.isdigit() and len(number) <= 4 and scale == 1:
         readings = _of_integer(text, begin, end, kind)

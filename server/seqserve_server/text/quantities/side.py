@@ -17,6 +17,7 @@ from seqserve_server.text.quantities.words import decimals_in, is_known, months,
 _ARTICLE = re.compile(r"(?<!\w)[Aa]n?(?!\w)")
 _MOST_IN_WORDS = 10**15
 _HALF = Decimal("0.5")
+_HALVES = frozenset([_HALF, Decimal(30)])
 _MINUTES = (15, 30, 45)
 _FRACTIONS = {
     **dict.fromkeys(map(Decimal, (30, 50)), _HALF),
@@ -53,7 +54,7 @@ class Side:
 
     @property
     def _has_half(self) -> bool:
-        return _HALF in self.words or "30" in self.text
+        return not _HALVES.isdisjoint(self.words) or "30" in self.text
 
     def is_told(self, quantity: Quantity, other: "Side") -> bool:
         """Tells whether the other text has a quantity of this one in words, or may have it so."""
@@ -67,8 +68,8 @@ class Side:
         if not is_known(other.language):
             return not (numbers or codes) or any(map(_is_round, numbers))
         times = times_of(quantity)
-        if quantity.kind == "time" and _HALF in words and not self._has_half:
-            # "drei" is told, but not in "halb drei".
+        if quantity.kind == "time" and not (_HALVES.isdisjoint(words) or self._has_half):
+            # "drei" is told, but not in "halb drei" or "drei Uhr dreißig".
             numbers, times = [], [each for each in times if int(each[1:]) % 60]
         if any(is_time(each, words, other.language) for each in times):
             return True

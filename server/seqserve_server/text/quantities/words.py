@@ -83,14 +83,21 @@ def numbers_in(text: str, language: str) -> Iterator[Decimal]:
             elif " " in gap:
                 yield whole + part
             last = end
-            if value < 100:
-                part += value
-            elif value == 100:
-                part = 100 * (part or Decimal(1))
-            else:
-                whole, part = whole + value * (part or Decimal(1)), Decimal(0)
+            whole, part = _with(value, whole, part)
         if last >= 0:
             yield whole + part
+
+
+def _with(value: Decimal, whole: Decimal, part: Decimal) -> tuple[Decimal, Decimal]:
+    """Adds a word to a number; the part is below a thousand, and may be multiplied yet."""
+    if value < 100:
+        return whole, part + value
+    if value == 100:
+        return whole, 100 * (part or Decimal(1))
+    if not part and 0 < whole < value:
+        # "mil millones"
+        return whole * value, Decimal(0)
+    return whole + value * (part or Decimal(1)), Decimal(0)
 
 
 def decimals_in(text: str, language: str) -> Iterator[Decimal]:

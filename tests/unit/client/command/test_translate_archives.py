@@ -80,6 +80,44 @@ def test_a_passage_that_fails_stays_and_is_reported_with_its_part(
     assert parts_of(out) == parts_of(path)
 
 
+@pytest.mark.parametrize(
+    ("mark", "name", "part"),
+    [
+        ("application/vnd.oasis.opendocument.presentation\n", "content.xml", ODT),
+        ("x", "word/document.xml", DOCX),
+        ("application/epub+zip", "OEBPS/one.xhtml", EPUB),
+    ],
+)
+def test_an_archive_without_a_suffix_tells_its_format(
+    seqserve: Run, tmp_path: Path, mark: str, name: str, part: str
+) -> None:
+    path, out = tmp_path / "a", tmp_path / "b"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("mimetype", mark)
+        file.writestr(name, part.format("good day"))
+    assert seqserve("translate", str(path), "-o", str(out)) == (0, "", "")
+    assert parts_of(out)[1] == (name, zipfile.ZIP_STORED, part.format("GOOD DAY").encode())
+
+
+def test_an_archive_of_something_else_is_refused(seqserve: Run, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a", {"b.txt": "c"})
+    status, _, err = seqserve("translate", str(path), "-o", str(tmp_path / "b"))
+    assert status == 2 and "a: is an archive of no format that is known; --format names one" in err
+
+
+def test_an_index_that_is_too_large_is_refused(seqserve: Run, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.pptx", {"_rels/.rels": b" " * (9 << 20)})
+    status, _, err = seqserve("translate", str(path), "-o", str(tmp_path / "b.pptx"))
+    assert status == 2 and "_rels/.rels: has 9,437,184 bytes; 8,388,608 can be read" in err
+
+
+def test_a_file_of_java_that_is_not_utf_8_is_latin_1(seqserve: Run, tmp_path: Path) -> None:
+    source, out = tmp_path / "a.properties", tmp_path / "b.properties"
+    source.write_bytes(b"a=gr\xfcn \\u0107\n")
+    assert seqserve("translate", str(source), "-o", str(out)) == (0, "", "")
+    assert out.read_bytes() == b"a=GR\xdcN \\u0106\n"
+
+
 def test_standard_output_is_refused(seqserve: Run, tmp_path: Path) -> None:
     path = archive(tmp_path / "a.docx", {})
     status, _, err = seqserve("translate", str(path))

@@ -43,6 +43,7 @@ def resources(text: str) -> str:
             '<string>it\\\'s &lt; \\"x\\u00e4\\"</string>',
             '<string>«it\\\'s &lt; \\"xä\\"»</string>',
         ),
+        ("<string>a \\ud83d\\ude42</string>", "<string>«a 🙂»</string>"),
         ('<string>"  a b "</string>', '<string>"  «a b» "</string>'),
         (
             "<string><![CDATA[<b>a</b> it\\'s &amp;]]></string>",
@@ -170,3 +171,23 @@ def test_any_file_stays_to_the_byte_and_is_read_again(
         for found in (again, passages)
     ]
     assert read[0] == read[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("<data name='a'><value> Hello {0} &amp; b</value><comment>c d</comment></data>", None),
+        ("<data name='a.Size' type='System.Drawing.Size, b'><value>c</value></data>", ""),
+        ("<data name='a' mimetype='application/x'><value>YWI=</value></data>", ""),
+        ("<data name='&gt;&gt;a.Name'><value>b</value></data>", ""),
+        ("<data name='a'><value>b</value><comment>{Locked}</comment></data>", ""),
+        ("<resheader name='version'><value>b</value></resheader>", ""),
+        ("<metadata name='a'><value>b</value></metadata>", ""),
+    ],
+)
+def test_strings_of_net(data: str, expected: str | None) -> None:
+    text = f"<root>{data}</root>"
+    expected = (
+        text if expected == "" else text.replace("Hello {0} &amp; b", "«Hello» {0} «&amp; b»")
+    )
+    assert marked(Format.RESX, text) == expected

@@ -12,6 +12,7 @@ from tests import ctranslate2_files
 from tests.ctranslate2_files import POSITIONS, TOKENS, WIDTH, variables, write
 
 from seqserve.errors import SeqserveError
+from seqserve_export.artifact import declared
 from seqserve_import.collection import languages_in
 from seqserve_import.files import CheckpointError
 from seqserve_import.folders import checkpoints_below, open_checkpoint, unpacked
@@ -198,6 +199,16 @@ def test_a_package_may_begin_each_target_with_a_token(tmp_path: Path) -> None:
         template = loaded(folder).template
     assert template
     assert template.target_prefix == ["▁t5"]
+
+
+def test_callers_may_use_the_codes_of_argos(tmp_path: Path) -> None:
+    package = ctranslate2_files.write_package(tmp_path, write(tmp_path / "m"), "pb", "zt")
+    with unpacked(package) as folder:
+        checkpoint = open_checkpoint(folder)
+        template = declared(load(checkpoint).template, *pair_of(checkpoint))
+    assert template
+    assert template.code_of("source", "pb") == "pt-BR"
+    assert template.code_of("target", "zt") == "zh-Hant"
 
 
 def test_packages_and_installed_ones_are_found_once(tmp_path: Path) -> None:

@@ -133,6 +133,11 @@ def says(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
+def many(folder: Path) -> None:
+    index = json.loads((folder / INDEX).read_text())
+    (folder / INDEX).write_text(json.dumps(index | {"models": index["models"] * 501}))
+
+
 def endless(folder: Path) -> None:
     with (folder / "zh" / "1" / "weights.bin").open("ab") as file:
         file.write(bytes(1 << 20))
@@ -161,6 +166,7 @@ HOSTILE: list[tuple[Callable[[Path], Any], str]] = [
     (says(version=2), "is of zh/1 of "),
     (says(more=1), "more: not known"),
     (says(licence="\ud800"), "index.json: not JSON"),
+    (many, "models: are 2,004, over 2,000"),
     (endless, "weights.bin: sha256 is "),
 ]
 

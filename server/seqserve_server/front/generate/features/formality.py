@@ -15,8 +15,6 @@ from seqserve_server.front.generate.records import Asked, Feature, Part
 
 TokenIds: TypeAlias = tuple[int, ...]
 
-_FIELD = "options.formality"
-_PREFERRED = "prefer_"
 _OPPOSITE = {"more": "less", "less": "more"}
 _BEAM_SIZE = 4
 """Beams of a greedy request: in one of them the verb fits the words that are left."""
@@ -31,14 +29,14 @@ def formality(asked: Asked) -> Feature | None:
         return None
     source, target = asked.languages
     words = _table()["sources"].get(source), _table()["targets"].get(target)
-    feature = _Formality(asked, *words, wish.removeprefix(_PREFERRED)) if all(words) else None
+    feature = _Formality(asked, *words, wish.removeprefix("prefer_")) if all(words) else None
     if feature is not None and feature.suppressed:
         return feature
-    if wish.startswith(_PREFERRED):
+    if wish.startswith("prefer_"):
         return None
     pair = f"from {source or 'any language'} to {target or 'any'}"
     reason = f"is {wish}, and {asked.model.manifest.label} has no forms {pair}"
-    raise InvalidRequest(_FIELD, f"{reason}; prefer_{wish} leaves such texts as they are")
+    raise InvalidRequest(_Formality.field, f"{reason}; prefer_{wish} leaves such texts as they are")
 
 
 class _Formality(Feature):
@@ -48,7 +46,7 @@ class _Formality(Feature):
     capital only at the beginning.
     """
 
-    field = _FIELD
+    field = "options.formality"
 
     def __init__(
         self, asked: Asked, source: dict[str, str], target: dict[str, str], wish: str

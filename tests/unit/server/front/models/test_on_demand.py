@@ -17,7 +17,9 @@ from tests.unit.server.engine.fake_runtime import make_manifest
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.models.test_rollout_running import LIMITS, FakeLoader, Watched
 from tests.unit.server.front.service import until
+from tests.unit.server.front.services.test_pivot import pair
 
+from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import (
     ArtifactError,
@@ -27,8 +29,12 @@ from seqserve_server.contract.errors import (
     QueueFull,
 )
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.engine_client.group import LaunchedGroup
+from seqserve_server.front.generate import route
+from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.front.models.rollout import Rollout
@@ -48,10 +54,16 @@ class SizedLoader(FakeLoader):
         word = (self.repository / name / str(version) / "manifest.json").read_text()
         if word == "no manifest":
             raise ArtifactError(f"{name}/{version}: not JSON")
-        return make_manifest(name=name, version=version)
+        source, mark, target = name.partition("-")
+        template = pair(source, target) if mark else None
+        return make_manifest(name=name, version=version, template=template)
+
+    def load(self, name: str, version: int, engine: LaunchedGroup) -> ServedModel:
+        loaded = super().load(name, version, engine)
+        return replace(loaded, manifest=self.manifest(name, version))
 
     def num_bytes(self, manifest: Manifest) -> int:
-        return SIZE
+        return 3_000_000 if manifest.name == "huge" else SIZE
 
 
 class Lazy(Watched):
@@ -138,6 +150,20 @@ async def test_what_no_call_has_used_for_longest_makes_room(tmp_path: Path) -> N
         assert server.loaded == {"b/1", "c/1"}
         assert await server.metric("model_evictions_total") == 2
         assert await server.metric("loaded_bytes") == 2 * SIZE
+
+
+async def test_the_loaded_model_of_a_pivot_makes_no_room_for_the_other_one(tmp_path: Path) -> None:
+    async with lazy(tmp_path, "ko-en", "en-de", "en-fr") as server:
+        await server.ask("ko-en")
+        await server.ask("en-fr")
+        options = pb.GenerationOptions(source_language="ko", target_language="de")
+        request = pb.GenerateRequest(source="x", options=options)
+        directory = route.Directory(server.repository, cast(Any, None), Glossaries())
+        call = server.call()
+        models, *_ = await route._models(request, directory, call)
+        assert [model.manifest.name for model in models] == ["ko-en", "en-de"]
+        assert await server.metric("model_evictions_total") == 1
+        call.release_models()
 
 
 async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,11 +261,14 @@ async def test_a_version_without_a_manifest_has_failed_before_any_call(tmp_path:
         assert server.repository.find("a").is_ready
 
 
-async def test_one_that_never_fits_is_refused(tmp_path: Path) -> None:
-    async with lazy(tmp_path, "a", room=1) as server:
-        server.repository.find("a").num_bytes = 3_000_000
-        with pytest.raises(ModelNotLoaded, match="takes 3 MB, and --max-loaded-mb is 0"):
-            await server.ask("a")
+async def test_one_that_never_fits_has_failed_before_any_call(tmp_path: Path) -> None:
+    async with lazy(tmp_path, "a", "huge") as server:
+        reason = "huge/1: takes 3 MB, and --max-loaded-mb is 0"
+        assert server.repository.find("huge").reason == reason
+        with pytest.raises(ModelNotLoaded, match=reason):
+            await server.ask("huge")
+        with pytest.raises(ModelNotLoaded, match=reason):
+            await server.rollout.load("huge")
         assert server.loader.launches == 0
 
 
