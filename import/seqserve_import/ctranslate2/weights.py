@@ -11,7 +11,7 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,6 +82,9 @@ class ModelBin:
             if not array.shape and not name.endswith(_SCALE)
         }
         """The variables that are a single number, such as ``encoder/num_heads``."""
+        for name, value in self.attributes.items():
+            if not isfinite(value):
+                raise CheckpointError(f"{path}: {name} is {value}; {AGAIN}")
         self._scales = {
             name.removesuffix("_scale"): array
             for name, array in arrays.items()

@@ -89,8 +89,12 @@ def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
     own = {
         stack: {
             "heads": int(checkpoint.attribute(stack, "num_heads", 8)),
-            "attention_width": _size(checkpoint, first.format(stack, "self_attention/linear_1"), 1),
-            "feed_forward_width": _size(checkpoint, first.format(stack, "ffn/linear_0"), 0),
+            "attention_width": _matrix(
+                checkpoint, first.format(stack, "self_attention/linear_1/weight")
+            )[1],
+            "feed_forward_width": _matrix(checkpoint, first.format(stack, "ffn/linear_0/weight"))[
+                0
+            ],
         }
         for stack in STACKS
     }
@@ -99,7 +103,7 @@ def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
     length = _LENGTH[positions]
     tables = [f"{stack}/{TABLE}" for stack in STACKS if f"{stack}/{TABLE}" in names]
     if positions is PositionScheme.LEARNED:
-        length = min(length, *(checkpoint.shape(name)[0] for name in tables), length)
+        length = min(length, *(_matrix(checkpoint, name)[0] for name in tables), length)
     values: dict[str, Any] = {
         "width": checkpoint.shape("decoder/embeddings/weight")[1],
         **own["encoder"],
@@ -118,12 +122,12 @@ def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
         "max_target_length": max(1, length - 1),
     }
     if positions is PositionScheme.T5:
-        values["relative_buckets"] = checkpoint.shape(first.format("encoder", BUCKETS))[0]
+        values["relative_buckets"] = _matrix(checkpoint, first.format("encoder", BUCKETS))[0]
         name = f"{first.format('encoder', 'self_attention')}/relative_attention_max_distance"
         values["relative_bucket_distance"] = int(checkpoint.attributes.get(name, 128))
     if positions is PositionScheme.RELATIVE:
         keys = first.format("encoder", DISTANCES.format("keys"))
-        values["relative_distance"] = distance = (checkpoint.shape(keys)[0] - 1) // 2
+        values["relative_distance"] = distance = (_matrix(checkpoint, keys)[0] - 1) // 2
         if distance > _MAX_DISTANCE:
             raise CheckpointError(
                 f"{checkpoint.model}: {keys} has {distance:,} distances; at most {_MAX_DISTANCE:,}"
@@ -153,13 +157,13 @@ def _flags(checkpoint: CTranslate2Checkpoint) -> tuple[int, Activation]:
     return pre_norm, known[plain]
 
 
-def _size(checkpoint: CTranslate2Checkpoint, linear: str, axis: int) -> int:
-    shape = checkpoint.shape(f"{linear}/weight")
+def _matrix(checkpoint: CTranslate2Checkpoint, name: str) -> tuple[int, ...]:
+    shape = checkpoint.shape(name)
     if len(shape) != 2:
         raise CheckpointError(
-            f"{checkpoint.model}: {linear}/weight has the shape {list(shape)}; it must be a matrix"
+            f"{checkpoint.model}: {name} has the shape {list(shape)}; it must be a matrix"
         )
-    return shape[axis]
+    return shape
 
 
 def _is_scaled(checkpoint: CTranslate2Checkpoint) -> bool:

@@ -85,6 +85,27 @@ async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
     yield _annotated(job, _joined(job, joined))
 
 
+async def counted_stream(job: Job) -> Streamed:
+    """Streams the answer to the only source of a job, and counts what its caller uses.
+
+    A caller that leaves keeps what it was sent, so that counts too.
+    """
+    source, used = job.sources[0], -1
+    if isinstance(source, ServiceError):
+        raise source
+    try:
+        async with aclosing(streamed(job, source)) as pieces:
+            async for each in pieces:
+                if isinstance(each, Piece):
+                    used = (source.num_tokens if used < 0 else used) + len(each.token_ids)
+                else:
+                    used = each.source_tokens + each.generated_tokens
+                yield each
+    finally:
+        if used >= 0:
+            job.call.count_use(len(source.text), used)
+
+
 def _is_bulk(job: Job, source: Source) -> bool:
     # Parts of a source are as many sources of a call: they wait where a lone one is refused.
     return job.is_bulk or len(source.parts) > 1

@@ -11,7 +11,7 @@ from typing import Any
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.answer import answer, streamed
+from seqserve_server.front.generate.answer import answer, counted_stream
 from seqserve_server.front.generate.bulk import Bulk, Requests
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.records import Source, window_of
@@ -66,14 +66,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Sends text as soon as it is final, then the whole answer."""
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
-        async with aclosing(streamed(job, job.sources[0])) as pieces:
+        async with aclosing(counted_stream(job)) as pieces:
             async for each in pieces:
                 if isinstance(each, generation_pb2.Piece):
                     yield generation_pb2.GenerateStreamResponse(piece=each)
                 else:
-                    result = call.record_single(each)
-                    call.count_use(len(request.source), _tokens_of(result))
-                    yield generation_pb2.GenerateStreamResponse(result=result)
+                    yield generation_pb2.GenerateStreamResponse(result=call.record_single(each))
 
     async def GenerateBatch(
         self, request: generation_pb2.GenerateBatchRequest, call: ServerCall

@@ -171,7 +171,10 @@ class Repository:
         return self._pairs
 
     def _templates(self, name: str) -> list[Template | None]:
-        entries = _best(list(self._versions[name].values()))
+        versions = self._versions[name].values()
+        # One that calls load keeps its languages until it can be loaded again.
+        failed = [each for each in versions if each.described and each.state is ModelState.FAILED]
+        entries = _best(list(versions)) or failed
         known = {entry.version: entry.manifest for entry in entries if entry.manifest}
         return [known[version].template for version in traffic_shares(self._weights(name), known)]
 

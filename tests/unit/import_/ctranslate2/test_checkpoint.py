@@ -120,6 +120,8 @@ def test_older_files_have_no_settings_and_lists_of_lines(tmp_path: Path) -> None
         ("encoder__embeddings_1__weight", np.ones((4, 4), "f4"), "embeddings_1/weight: features"),
         ("encoder__layer_0__input_norm__gamma", np.ones(4, "f4"), "input_norm/gamma is left over"),
         ("encoder__num_heads", np.int16(5), "must be a multiple of"),
+        ("encoder__num_heads", np.float32("nan"), "model.bin: encoder/num_heads is nan; copy"),
+        ("encoder__position_encodings__encodings", np.ones((9, 4, 1), "f4"), "must be a matrix"),
         (
             "decoder__layer_0__attention__queries_scale",
             np.float32(1),

@@ -23,7 +23,7 @@ from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceErr
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall, Unreadable
 from seqserve_server.front.fronts.shared_versions import Versions
-from seqserve_server.front.generate.answer import answer, streamed
+from seqserve_server.front.generate.answer import answer, counted_stream
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest, Source
 from seqserve_server.front.generate.route import Directory, route_to
@@ -189,12 +189,12 @@ class InferenceServicer(ModelControlServicer):
                 _record(job, responses, call)
                 yield _message(inference.response(responses), is_last=True)
                 return
-            async with aclosing(streamed(job, job.sources[0])) as pieces:
+            async with aclosing(counted_stream(job)) as pieces:
                 async for each in pieces:
                     if isinstance(each, generation_pb2.Piece):
                         yield _message(inference.piece(each.text), is_last=False)
                     else:
-                        _record(job, [each], call)
+                        call.record_one_of_many(each)
                         yield _message(inference.end(each.hypotheses[0]), is_last=True)
         except ServiceError as error:
             failed = _message(Response(id=request.id), is_last=True)

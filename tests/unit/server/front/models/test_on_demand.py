@@ -92,6 +92,15 @@ class Lazy(Watched):
         call.release_models()
         return model.manifest.label
 
+    async def ask_for_pair(self, source: str, target: str) -> list[str]:
+        """Gives the labels of the versions for a pair of languages."""
+        options = pb.GenerationOptions(source_language=source, target_language=target)
+        directory = route.Directory(self.repository, cast(Any, None), Glossaries())
+        call = self.call()
+        models, *_ = await route._models(pb.GenerateRequest(options=options), directory, call)
+        call.release_models()
+        return [model.manifest.label for model in models]
+
     @property
     def entries(self) -> list[Entry]:
         return self.repository.entries
@@ -156,14 +165,15 @@ async def test_the_loaded_model_of_a_pivot_makes_no_room_for_the_other_one(tmp_p
     async with lazy(tmp_path, "ko-en", "en-de", "en-fr") as server:
         await server.ask("ko-en")
         await server.ask("en-fr")
-        options = pb.GenerationOptions(source_language="ko", target_language="de")
-        request = pb.GenerateRequest(source="x", options=options)
-        directory = route.Directory(server.repository, cast(Any, None), Glossaries())
-        call = server.call()
-        models, *_ = await route._models(request, directory, call)
-        assert [model.manifest.name for model in models] == ["ko-en", "en-de"]
+        assert await server.ask_for_pair("ko", "de") == ["ko-en/1", "en-de/1"]
         assert await server.metric("model_evictions_total") == 1
-        call.release_models()
+
+
+async def test_a_version_that_failed_keeps_its_languages(tmp_path: Path) -> None:
+    async with lazy(tmp_path, "ko-en", "en-de", words={"en-de": "torn"}) as server:
+        for _ in range(2):
+            with pytest.raises(ModelNotLoaded, match="en-de/1 could not be loaded"):
+                await server.ask_for_pair("ko", "de")
 
 
 async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

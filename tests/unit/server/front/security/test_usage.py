@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import Service, request, serving
 
 from seqserve.auth import Quota, Scope, TokenEntry, digest_of
@@ -203,6 +204,20 @@ async def test_every_call_that_generates_is_counted(tmp_path: Path) -> None:
     assert answer.name == "shop"
     counts = [(each.period, each.characters, each.tokens) for each in answer.usages]
     assert counts == [("day", characters, tokens), ("month", characters, tokens)]
+
+
+async def test_a_caller_that_leaves_a_stream_has_used_what_it_was_sent(tmp_path: Path) -> None:
+    async with limited(tmp_path) as service:
+        call = service.generation.GenerateStream(request("stream" * 9), metadata=METADATA)
+        await anext(aiter(call))
+        service.runtime.may_run.clear()
+        call.cancel()
+        async with asyncio.timeout(PATIENCE_S):
+            while not await service.value("caller_requests_total", caller="shop"):
+                await asyncio.sleep(0.01)
+        assert await service.value("caller_characters_total", caller="shop") == 54
+        assert (await service.value("caller_tokens_total", caller="shop") or 0) > 54
+        service.runtime.may_run.set()
 
 
 async def test_caller_beyond_its_quota_is_refused_before_its_call_is_read(tmp_path: Path) -> None:
