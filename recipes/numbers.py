@@ -244,15 +244,19 @@ def _ways(written: str, others: Sequence[str]) -> list[list[str]]:
     """Returns what a translation must have of a value, a date's month among it."""
     if _DATE.fullmatch(written):
         return [[written, *others, *(each.replace(".", "/") for each in others)]]
-    return [[each, _ORDINAL.sub("", each)] for each in _NUMBER.findall(written)]
+    plain = [_ORDINAL.sub("", each) for each in _NUMBER.findall(written)]
+    return [[each + ending for ending in ("", "st", "nd", "rd", "th")] for each in plain]
 
 
 def _ways_of_time(german: str, is_german: bool) -> list[str]:
     hour, _, minute = german.split()[0].partition(":")
     hours = [int(hour)] if is_german else [int(hour), int(hour) % 12 or 12]
     if not minute:
-        return [way for each in hours for way in (f"{each}", f"{each}:00")]
-    return [f"{each}{mark}{minute}" for h in hours for each in (h, f"{h:02}") for mark in ":."]
+        forms = [way for each in hours for way in (f"{each}", f"{each}:00")]
+    else:
+        forms = [f"{each}{mark}{minute}" for h in hours for each in (h, f"{h:02}") for mark in ":."]
+    # "4:45pm", "4:45p.m."
+    return [form + half for form in forms for half in ("", "am", "pm", "a", "p")]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Starts a server on the shipped model, translates a few sentences, and stops it.
 
-``make demo`` runs it. It shows a call and the way back, a stream, another language, calls at once.
+``make demo`` runs it: one call and the way back, a stream, another language, calls at once.
 """
 
 import re
