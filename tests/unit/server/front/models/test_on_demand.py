@@ -190,7 +190,7 @@ async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.Monkey
         # Two of them do not fit beside the one that is in use, however long a call waits.
         monkeypatch.setattr(on_demand, "_ROOM_S", 0.05)
         await calls["b"].resolve(server.repository, "c", 0)
-        with pytest.raises(ModelUnavailable, match="b/1 is not loaded, and calls use all"):
+        with pytest.raises(ModelUnavailable, match="b/1 is not loaded, and calls or an admin"):
             await server.ask("b")
         for call in calls.values():
             call.release_models()
