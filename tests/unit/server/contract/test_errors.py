@@ -19,6 +19,7 @@ from seqserve_server.contract.errors import (
     PermissionDenied,
     ProviderError,
     QueueFull,
+    QuotaUsed,
     ServiceError,
     Stage,
     StartupError,
@@ -39,6 +40,7 @@ SERVICE_ERRORS: list[ServiceError] = [
     Draining("the server is shutting down; send the rest to another one"),
     Unauthenticated(),
     PermissionDenied("admin"),
+    QuotaUsed("1,000 characters a day", "2026-11-28T00:00:00Z", 60.0),
     EngineFault("a step failed"),
 ]
 OTHERS = [ArtifactError("weights.bin: sha256"), ProviderError("no cuda"), StartupError("--slots")]
