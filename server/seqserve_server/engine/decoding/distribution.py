@@ -4,8 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seqserve_server.engine.decoding.logits import TokenLogprobs, largest
-from seqserve_server.engine.decoding.processors import Columns, Processor, column_of
+from seqserve_server.engine.decoding.logits import (
+    Columns,
+    Processor,
+    TokenLogprobs,
+    column_of,
+    largest,
+)
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
