@@ -1,12 +1,13 @@
-"""Arithmetic on logits, and processors: what a request changes before a token is chosen.
+"""Logits of the next token of a row: processors of them, and the probabilities that they give.
 
 Only rows whose request changes something have processors. Tokens that are suppressed need none: the
 graph masks them itself.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -114,3 +115,52 @@ def prefer_prefix(
             log_probabilities += np.log1p(-beta)
             log_probabilities[column] = np.logaddexp(log_probabilities[column], np.log(beta))
     return log_probabilities
+
+
+class RankedTokens(NamedTuple):
+    """Tokens in the order of their probability, ``[K]`` each."""
+
+    token_ids: Array
+    log_probabilities: Array
+
+    def pairs(self, count: int) -> TokenLogprobs:
+        """Lists the first ``count`` of them, suppressed ones left out."""
+        parts = (self.token_ids[:count].tolist(), self.log_probabilities[:count].tolist())
+        return [pair for pair in zip(*parts, strict=True) if pair[1] > MASKED_LOGIT / 2]
+
+
+class Distribution:
+    """Log-probabilities of all tokens of a row, or of those that its request allows."""
+
+    def __init__(
+        self,
+        logits: Array,
+        output: Sequence[int],
+        processors: Sequence[Processor],
+        columns: Columns = None,
+    ) -> None:
+        """Runs processors on logits ``[N]`` of ``columns``, or of the whole vocabulary."""
+        for process in processors:
+            logits = process(logits, output, columns)
+        self.log_probabilities = logits
+        """``[N]``"""
+        self._columns = columns
+
+    def token(self, column: int) -> int:
+        """Returns the token of a column."""
+        return int(column if self._columns is None else self._columns[column])
+
+    def log_probability(self, token: int) -> float:
+        """Returns the log-probability of a token; minus infinity where it is not allowed."""
+        column = column_of(token, self._columns)
+        return -math.inf if column is None else float(self.log_probabilities[column])
+
+    def top(self, count: int) -> RankedTokens:
+        """Returns the most probable tokens."""
+        columns = largest(self.log_probabilities, count)
+        tokens = columns if self._columns is None else self._columns[columns]
+        return RankedTokens(tokens, self.log_probabilities[columns])
+
+    def pairs(self, count: int) -> TokenLogprobs:
+        """Lists the most probable tokens, suppressed ones left out."""
+        return self.top(count).pairs(count)

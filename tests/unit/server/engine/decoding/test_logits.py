@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import make_options
 
-from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.logits import (
+    Distribution,
     column_of,
     largest,
     log_softmax,
