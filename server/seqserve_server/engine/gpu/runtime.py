@@ -21,9 +21,8 @@ from seqserve_server.engine.decoder_state import (
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
-from seqserve_server.engine.gpu.encoder import DeviceEncoder
+from seqserve_server.engine.gpu.encoder import DeviceEncoder, pack_attention
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
-from seqserve_server.engine.gpu.packed_encoder import pack_attention
 from seqserve_server.engine.gpu.state import types_on
 from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
 from seqserve_server.engine.gpu.straight_graph import CHOSEN, PLAIN, SCORED, End, straight_graph
