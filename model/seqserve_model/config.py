@@ -68,7 +68,7 @@ class DecoderCell(Enum):
     ATTENTION = "attention"
     """Self-attention to all of them, as in the paper; its cache grows with the target."""
     SSRU = "ssru"
-    """A recurrent unit with one vector of state; see :mod:`seqserve_model.layers`."""
+    """A recurrent unit with one vector of state; see :mod:`seqserve_model.ssru`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
