@@ -1,12 +1,13 @@
-"""``seqserve export``, and the shape of commands that write an artifact."""
+"""The commands that write an artifact: ``seqserve export``, ``shortlist`` and ``upgrade``."""
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from seqserve.options import parse
-from seqserve_export.options import ExportOptions
+from seqserve.options import option, parse
+from seqserve_export.options import ExportOptions, ShortlistOptions
 from seqserve_model.command import set_passive_wait
 
 T = TypeVar("T")
@@ -60,6 +61,63 @@ examples:
   seqserve export runs/en-de --name en-de --model-version 2 --precision int8
   seqserve export runs/mine --name mine --data held-out.tsv --sentences 1000
   seqserve export runs/mine --name mine --recommend beam_size=4 --recommend length_penalty=0.6""",
+)
+
+
+def _shortlist(options: ShortlistOptions) -> str:
+    from seqserve_export.shortlist.learn import make_shortlist
+
+    return f"{make_shortlist(options)}: ready to serve in place of {options.artifact}"
+
+
+shortlist = ArtifactCommand(
+    name="shortlist",
+    options=ShortlistOptions,
+    run=_shortlist,
+    description=(
+        "Learns from parallel text which tokens translate which, and writes a version of a\n"
+        "model that chooses among them only: a step of a large vocabulary takes a fraction of\n"
+        "the time. Nothing is written if translations of other sentences get worse by it."
+    ),
+    epilog="""\
+example:
+  seqserve shortlist models/en-de/2 --source train.en --target train.de --frequent 50 --best 50""",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeOptions:
+    """Options of ``seqserve upgrade``."""
+
+    folder: Path = option(
+        help="Folder of a version, of a model with all its versions, or of all models.",
+        positional=True,
+    )
+    output: Path | None = option(
+        None, help="Folder to write the version to; if not given, it is converted where it is."
+    )
+
+
+def _upgrade(options: UpgradeOptions) -> str:
+    from seqserve_export.conversion import upgrade as convert
+
+    return "\n".join(convert(options.folder, options.output))
+
+
+upgrade = ArtifactCommand(
+    name="upgrade",
+    options=UpgradeOptions,
+    run=_upgrade,
+    description=(
+        "Converts models that an older release wrote, so that this one serves them. Their weights\n"
+        "stay as they are and their answers the same; the sentence of the self-test proves it.\n"
+        "A version is replaced when it is converted and proved, and left as it is otherwise."
+    ),
+    epilog="""\
+examples:
+  seqserve upgrade models
+  seqserve upgrade models/en-de/1
+  seqserve upgrade old/en-de/1 --output models/en-de/1""",
 )
 
 if __name__ == "__main__":

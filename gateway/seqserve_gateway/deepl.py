@@ -28,7 +28,7 @@ from seqserve_gateway.failure import Failure, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.languages import name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import Translated, suffix_of, translated, warning_header
+from seqserve_gateway.translation import suffix_of, translated, warning_header
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"
@@ -61,15 +61,13 @@ async def _translate(call: Call) -> Response:
     results = await translated(call, job, "text", source, target, options)
     billed = [{"billed_characters": len(text)} for text in texts]
     shown = billed if fields.flag("show_billed_characters") else [{} for _ in texts]
-    return JSONResponse(
-        {
-            "translations": [
-                {"detected_source_language": _source_of(result), "text": result.text, **count}
-                for result, count in zip(results, shown, strict=True)
-            ]
-        },
-        headers=warning_header(results),
-    )
+    # DeepL's answers have no region.
+    sources = [folded(result.source.language).name.upper() for result in results]
+    translations = [
+        {"detected_source_language": code, "text": result.text, **count}
+        for code, result, count in zip(sources, results, shown, strict=True)
+    ]
+    return JSONResponse({"translations": translations}, headers=warning_header(results))
 
 
 async def _document(call: Call) -> Response:
@@ -137,11 +135,6 @@ async def _usage(call: Call) -> Response:
     )
     count, limit = (periods[-1].characters, periods[-1].max_characters) if periods else (0, 0)
     return JSONResponse({"character_count": count, "character_limit": limit or _NO_LIMIT})
-
-
-def _source_of(result: Translated) -> str:
-    # DeepL's answers have no region.
-    return folded(result.source.language).name.upper()
 
 
 def _split(fields: Fields) -> str:

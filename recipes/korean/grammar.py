@@ -4,8 +4,11 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from recipes.korean.english import (
+from recipes.korean.hangul import FORMAL, INFORMAL, PLAIN, POLITE, Verb, choose_particles
+from recipes.korean.lexicon import (
     PLURAL_SUBJECTS,
+    Lexicon,
+    Pair,
     bare,
     be,
     described,
@@ -13,8 +16,6 @@ from recipes.korean.english import (
     progressive,
     third_person,
 )
-from recipes.korean.hangul import FORMAL, INFORMAL, PLAIN, POLITE, Verb, choose_particles
-from recipes.korean.lexicon import Lexicon, Pair
 
 LEVELS = (PLAIN, INFORMAL, POLITE, FORMAL)
 

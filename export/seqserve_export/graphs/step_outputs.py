@@ -5,11 +5,14 @@ which want the best tokens and their log-probabilities. Both take an end without
 other options, which cost a tenth of a small model's step even where there is nothing to do.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 
-from seqserve_export import operators, ranking
+from seqserve_export import operators
 from seqserve_export.graphs.projections import GROUP, project_tokens
 from seqserve_model.transformer import Transformer
+from seqserve_server.contract.limits import MAX_TOP_K
 
 OUTPUTS = [
     "next_tokens",
@@ -57,9 +60,9 @@ class FullOutputs(nn.Module):
             logits of the allowed tokens without biases ``[B, G, 64]``.
         """
         allowed_logits = project_tokens(self.projection, features, allowed_tokens, self.bias)
-        maxima = ranking.block_maxima(biased_logits)
-        tokens = ranking.argmax(biased_logits, maxima)  # [P, 1]
-        top_tokens = ranking.largest(biased_logits, maxima, top_k.size(0))  # [P, K]
+        maxima = block_maxima(biased_logits)
+        tokens = argmax(biased_logits, maxima)  # [P, 1]
+        top_tokens = largest(biased_logits, maxima, top_k.size(0))  # [P, K]
         log_probs, top_log_probs = operators.log_softmax_at(
             biased_logits, tokens, top_tokens, return_logprobs
         )
@@ -81,9 +84,9 @@ class ScoredOutputs(nn.Module):
             Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
             ``[P, K]``, best first, and their log-probabilities ``[P, K]``.
         """
-        maxima = ranking.block_maxima(biased_logits)
-        tokens = ranking.argmax(biased_logits, maxima)  # [P, 1]
-        top_tokens = ranking.largest(biased_logits, maxima, top_k.size(0))  # [P, K]
+        maxima = block_maxima(biased_logits)
+        tokens = argmax(biased_logits, maxima)  # [P, 1]
+        top_tokens = largest(biased_logits, maxima, top_k.size(0))  # [P, K]
         logprobs = biased_logits.log_softmax(-1)
         chosen, top = logprobs.gather(1, tokens).squeeze(1), logprobs.gather(1, top_tokens)
         return tokens, chosen, top_tokens, top, *_no_logits(biased_logits)
@@ -94,7 +97,7 @@ class PlainOutputs(nn.Module):
 
     def forward(self, biased_logits: Tensor) -> tuple[Tensor, ...]:
         """Gives the next token of P rows, int64 ``[P, 1]``; the other outputs are empty."""
-        tokens = ranking.argmax(biased_logits, ranking.block_maxima(biased_logits))  # [P, 1]
+        tokens = argmax(biased_logits, block_maxima(biased_logits))  # [P, 1]
         return (
             tokens,
             operators.zeros(biased_logits, 0),
@@ -107,3 +110,61 @@ class PlainOutputs(nn.Module):
 def _no_logits(like: Tensor) -> tuple[Tensor, Tensor]:
     """Gives no logits, of all tokens and of allowed ones."""
     return operators.zeros(like, 0, 0), operators.zeros(like, 0, 0, GROUP)
+
+
+def block_size(vocabulary_size: int) -> int:
+    """Chooses the entries of a block: the divisor of the vocabulary's size nearest to 128.
+
+    At most so many that there are as many blocks as tokens may be listed.
+    """
+    largest = min(vocabulary_size // MAX_TOP_K, 512)
+    divisors = [size for size in range(1, largest + 1) if vocabulary_size % size == 0]
+    return min(divisors, key=lambda size: abs(size - 128), default=1)
+
+
+def block_maxima(logits: Tensor) -> Tensor:
+    """Finds the largest logit of each block, ``[B, V]`` to ``[B, N]``."""
+    size = logits.size(-1)
+    # Axes are counted from the first: from the last, ONNX Runtime fails on zero rows.
+    return _blocks(logits, size // block_size(size)).amax(2)
+
+
+def argmax(logits: Tensor, maxima: Tensor) -> Tensor:
+    """Finds the first index of each row's largest logit, ``[B, 1]``.
+
+    Args:
+        logits: ``[B, V]``.
+        maxima: Of the blocks, ``[B, N]``.
+    """
+    best = maxima.argmax(1, keepdim=True)  # [B, 1]
+    blocks = _blocks(logits, maxima.size(1))
+    shape = (logits.size(0), blocks.size(2))
+    within = operators.gather_blocks(blocks, best, shape)  # [B, S]
+    return best * blocks.size(2) + within.argmax(1, keepdim=True)
+
+
+def largest(logits: Tensor, maxima: Tensor, count: Any) -> Tensor:
+    """Finds the indices of each row's largest logits, the largest first, ``[B, K]``.
+
+    Of equal ones those come first that stand first, as an operator over whole rows would have it.
+
+    Args:
+        logits: ``[B, V]``.
+        maxima: Of the blocks, ``[B, N]``.
+        count: K, at most ``MAX_TOP_K`` and V; known at run time.
+    """
+    if maxima.size(1) < MAX_TOP_K:
+        return logits.topk(count)[1]
+    blocks = _blocks(logits, maxima.size(1))
+    best = maxima.topk(count)[1].topk(count, largest=False)[0]  # [B, K], rising
+    size = blocks.size(2)
+    shape = (logits.size(0), count, size)
+    within = operators.gather_blocks(blocks, best[..., None], shape)
+    index = within.reshape(logits.size(0), count * size).topk(count)[1]  # [B, K]
+    number = operators.quotient(index, size)  # of its block among the best
+    return index + (best.gather(1, number) - number) * size
+
+
+def _blocks(logits: Tensor, number: int) -> Tensor:
+    """Divides each row into N blocks, ``[B, V]`` to ``[B, N, S]``."""
+    return logits.view(-1, number, logits.size(-1) // number)

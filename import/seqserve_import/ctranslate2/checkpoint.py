@@ -9,7 +9,7 @@ from typing import Any
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.ctranslate2.weights import FILE, ModelBin
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes, read_optional_object
-from seqserve_import.marian.vocabulary import Vocabularies
+from seqserve_import.marian.folder import Vocabularies
 from seqserve_import.tokenizers.added import CONTROLS
 from seqserve_import.tokenizers.languages import language_of
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK

@@ -9,7 +9,7 @@ from seqserve_import.checkpoint import MAX_LAYERS, MAX_WIDTH, Checkpoint, Settin
 from seqserve_import.families.bart import fairseq_sinusoids
 from seqserve_import.family import Change, Family, activation_of, end_token, with_extra_position
 from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.marian.vocabulary import Vocabularies
+from seqserve_import.marian.folder import Vocabularies
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
 
 # fmt: off

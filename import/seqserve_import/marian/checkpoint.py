@@ -5,9 +5,8 @@ from typing import Any
 
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.files import CheckpointError, read_mapping
-from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.marian.folder import MarianFolder, Vocabularies
 from seqserve_import.marian.shortlist import read_marian_shortlist
-from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_import.marian.weights import SETTINGS, Bin, Npz
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.text.vocabulary import EOS

@@ -9,13 +9,14 @@ import tokenizers
 
 from seqserve_export.tolerance import ParityError
 from seqserve_import.files import CheckpointError
-from seqserve_import.tokenizers import ctranslate2, marian, ready, sentence_pieces
+from seqserve_import.tokenizers import ctranslate2, marian, sentence_pieces
 from seqserve_import.tokenizers.added import read_settings
 from seqserve_import.tokenizers.vocabulary_files import (
     BYTE_LEVEL_FILES,
     WORD_PIECES_FILE,
     convert_byte_level,
     convert_word_pieces,
+    read_tokenizer,
 )
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -52,7 +53,7 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
     if model_type in _OF_THEIR_OWN:
         return _OF_THEIR_OWN[model_type](folder, rows)
     if (folder / "tokenizer.json").exists():
-        return ready.take(folder, model_type)
+        return read_tokenizer(folder, model_type)
     if read_settings(folder).get("tokenizer_class") == "ByT5Tokenizer":
         return sentence_pieces.convert_byt5(folder, rows)
     pieces = pieces_of(folder, model_type)

@@ -17,14 +17,17 @@ from seqserve_import.ctranslate2.checkpoint import (
     package_pair,
 )
 from seqserve_import.files import AGAIN, CheckpointError
-from seqserve_import.tokenizers import ready
 from seqserve_import.tokenizers.added import CONTROLS
 from seqserve_import.tokenizers.control_tokens import around
 from seqserve_import.tokenizers.languages import language_of
 from seqserve_import.tokenizers.marian import LANGUAGE, words
 from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
 from seqserve_import.tokenizers.subword_nmt import FILE, convert_bpe
-from seqserve_import.tokenizers.vocabulary_files import BYTE_LEVEL_FILES, convert_byte_level
+from seqserve_import.tokenizers.vocabulary_files import (
+    BYTE_LEVEL_FILES,
+    convert_byte_level,
+    read_tokenizer,
+)
 
 _JOINT = ("sentencepiece.model", "joint.spm.model", "sentencepiece.bpe.model", "spiece.model")
 _PIECES = {
@@ -94,7 +97,9 @@ def _side(checkpoint: CTranslate2Checkpoint, side: str, rows: int) -> tokenizers
     if (folder / FILE).exists():
         return convert_bpe(folder / FILE, tokens, rows, *package_pair(folder))
     if (folder / "tokenizer.json").exists():
-        return _checked(folder / "tokenizer.json", ready.take(folder, checkpoint.layout), tokens)
+        return _checked(
+            folder / "tokenizer.json", read_tokenizer(folder, checkpoint.layout), tokens
+        )
     if all((folder / name).exists() for name in BYTE_LEVEL_FILES):
         return _checked(folder / BYTE_LEVEL_FILES[0], convert_byte_level(folder, rows), tokens)
     return words(folder / f"{side}_vocabulary", tokens)

@@ -40,7 +40,7 @@ class QueueLimits:
     """Source tokens that may wait; a request that is alone may have more."""
     max_queue_s: float | None = math.inf
     """Longest expected wait of a request of normal priority; None for 0.3 s or
-    half of the time that requests take, see :mod:`~seqserve_server.engine.queue.admission`."""
+    half of the time that requests take, see :mod:`~seqserve_server.engine.queue.request_queue`."""
     caller_share: float = 1.0
     """Part of the room that one client may have if it is alone, above 0 up to 1."""
 

@@ -15,11 +15,10 @@ import tokenizers
 from seqserve.errors import OptionError
 from seqserve.files import written_whole
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.text.alphabet import Alphabet
 from seqserve_server.text.library import read_library
 from seqserve_server.text.spelling import Spelled, Spelling
 from seqserve_server.text.text_stream import TextStream
-from seqserve_server.text.vocabulary import BOS, EOS, Pieces, Vocabulary
+from seqserve_server.text.vocabulary import BOS, EOS, Alphabet, Pieces, Vocabulary
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"

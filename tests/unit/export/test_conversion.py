@@ -12,9 +12,8 @@ import pytest
 from tests.graph_nodes import nodes_of
 
 from seqserve.errors import OptionError
-from seqserve_export import conversion
+from seqserve_export import command, conversion
 from seqserve_export.conversion import mask_before_branches, upgrade
-from seqserve_export.upgrade import main
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import Provider
@@ -55,11 +54,11 @@ def test_version_is_converted_into_another_folder(
     earlier: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, output = contents(earlier), earlier.with_name("3")
-    assert main([str(earlier), "--output", str(output)]) == 0
+    assert command.upgrade([str(earlier), "--output", str(output)]) == 0
     assert capsys.readouterr().out == f"{output}: converted to format 3, from {earlier}\n"
     assert contents(earlier) == before and contents(output) == contents(SHIPPED)
     with pytest.raises(OptionError, match="exists already"):
-        main([str(earlier), "--output", str(output)])
+        command.upgrade([str(earlier), "--output", str(output)])
 
 
 def test_all_versions_of_models_are_converted(earlier: Path) -> None:

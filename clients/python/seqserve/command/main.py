@@ -44,12 +44,16 @@ COMMANDS = {
         "import",
     ),
     "shortlist": Command(
-        "seqserve_export.shortlist.command",
+        "seqserve_export.command",
         "let a model choose among probable translations only, so that it is faster",
         "train",
+        function="shortlist",
     ),
     "upgrade": Command(
-        "seqserve_export.upgrade", "convert models that an older release wrote", "train"
+        "seqserve_export.command",
+        "convert models that an older release wrote",
+        "train",
+        function="upgrade",
     ),
     "serve": Command("seqserve_server.front.app", "serve exported models over gRPC", "server"),
     "generate": Command(

@@ -16,10 +16,9 @@ from seqserve_server.engine.decoding.beam_step import (
     continue_with,
     rank,
 )
-from seqserve_server.engine.decoding.distribution import Distribution
+from seqserve_server.engine.decoding.constraints import LexicalConstraints
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis, best
-from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
-from seqserve_server.engine.decoding.logits import normalized
+from seqserve_server.engine.decoding.logits import Distribution, normalized
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.request import Request

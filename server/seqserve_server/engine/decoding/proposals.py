@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.decoding.distribution import Distribution, RankedTokens
+from seqserve_server.engine.decoding.logits import Distribution, RankedTokens
 from seqserve_server.engine.decoding.rows import Rows
 
 

@@ -7,8 +7,8 @@ advance as arrays. Rows whose requests ask for more are inspected one by one.
 import numpy as np
 
 from seqserve_server.contract.events import Finished, TopTokens
-from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
+from seqserve_server.engine.decoding.logits import Distribution
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import NEVER, Rows, RowState
 from seqserve_server.engine.decoding.sampling import (

@@ -8,7 +8,7 @@ from seqserve_server.contract.events import TopTokens
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool, PartialHypothesis
-from seqserve_server.engine.decoding.processors import Processor, processors_of
+from seqserve_server.engine.decoding.logits import Processor, processors_of
 from seqserve_server.engine.decoding.sampling import SamplingParams
 from seqserve_server.engine.decoding.step_outputs import StepOutputs
 from seqserve_server.engine.packing import Array

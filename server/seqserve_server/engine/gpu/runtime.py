@@ -1,10 +1,13 @@
 """A model whose graphs run on a GPU: weights, keys and values stay in its memory."""
 
+import math
+import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.artifact.manifest import DECODER, ENCODER, SCORER, WEIGHTS, Manifest
@@ -18,14 +21,12 @@ from seqserve_server.engine.decoder_state import (
 from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
-from seqserve_server.engine.gpu.encoder import DeviceEncoder
+from seqserve_server.engine.gpu.encoder import DeviceEncoder, pack_attention
 from seqserve_server.engine.gpu.norm_fusion import fuse_norms
-from seqserve_server.engine.gpu.packed_encoder import pack_attention
 from seqserve_server.engine.gpu.state import types_on
 from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
 from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, End, unbranched_graph
-from seqserve_server.engine.gpu.weights import Weights
-from seqserve_server.engine.graph_messages import MODEL
+from seqserve_server.engine.graph_messages import MODEL, NUMPY_TYPES, graphs_of
 from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, open_session
@@ -193,3 +194,46 @@ def open_runtime(
         raise ProviderError(
             f"provider cuda: the weights of {manifest.label} do not fit: {cuda.NO_MEMORY}"
         ) from error
+
+
+class Weights:
+    """The tensors of one file."""
+
+    def __init__(self, path: Path, device: Device) -> None:
+        """Copies the file, which has been checked.
+
+        Raises:
+            MemoryError: It does not fit into the memory of the GPU.
+        """
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            self._data = device.zeros((len(data),), np.dtype(np.uint8))
+            host = np.frombuffer(data, np.uint8)
+            device.upload(device.address(self._data), host.ctypes.data, len(data))
+            device.wait()
+            del host  # or the file could not be closed
+
+    def share(self, graph: Any, options: ort.SessionOptions) -> list[ort.OrtValue]:
+        """Gives a session the tensors of its graph that are in the file.
+
+        Args:
+            graph: The message.
+            options: Of the session.
+
+        Returns:
+            What must live as long as the session.
+        """
+        shared = []
+        for part in graphs_of(graph):
+            for tensor in part.tensors:
+                if tensor.external:
+                    value = ort.OrtValue.from_dlpack(self._tensor(tensor))
+                    options.add_initializer(tensor.name, value)
+                    shared.append(value)
+        return shared
+
+    def _tensor(self, tensor: Any) -> Any:
+        entries = {entry.key: entry.value for entry in tensor.external}
+        begin, dims = int(entries.get("offset", 0)), tuple(tensor.dims)
+        dtype = np.dtype(NUMPY_TYPES[tensor.kind])
+        end = begin + math.prod(dims) * dtype.itemsize
+        return self._data[begin:end].view(dtype).reshape(dims)

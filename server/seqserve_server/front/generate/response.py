@@ -12,8 +12,8 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Ti
 from seqserve_server.front.generate.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop, Part, without
 from seqserve_server.front.overload.turns import Cooperative
-from seqserve_server.text.alphabet import script_of
 from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import script_of
 
 _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,

@@ -27,8 +27,6 @@ from seqserve_server.front.generate.source import read
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
-# Of a bulk call that finds no model loaded.
-_SLOTS = 64
 _RESPONSE = generation_pb2.Outcome.RESPONSE_FIELD_NUMBER
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 

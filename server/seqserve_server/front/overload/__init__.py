@@ -12,7 +12,7 @@ order  bound                         where                              a refusa
 3      repeated refusals of a queue  ``engine_client/engine.py``        the tokenizing
 4      memory for long texts         ``overload/memory.py``             the tokenizing
 5      memory for answers            ``overload/memory.py``             the engine's work
-6      the engine's queue            ``engine/queue/admission.py``      the engine's work
+6      the engine's queue            ``engine/queue/request_queue.py``  the engine's work
 =====  ============================  =================================  ====================
 
 Each bound is shared fairly: a client that is alone may use half of what is free, two clients get a

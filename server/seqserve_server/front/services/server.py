@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha.reflection import (  # type: ignore[attr-defined]
+    SERVICE_NAME,
+    aio,
+)
 
 from seqserve.address import address_of
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
@@ -33,7 +40,6 @@ from seqserve_server.front.security.tokens import AuthorizationInterceptor, Toke
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
-from seqserve_server.front.services.reflection import add_reflection
 from seqserve_server.front.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -216,3 +222,26 @@ def _bind(server: grpc.aio.Server, address: str, certificates: Certificates | No
 def _free_port() -> int:
     with socket.create_server((_ALL_IPV4, 0)) as server:
         return int(server.getsockname()[1])
+
+
+V1 = SERVICE_NAME.replace("v1alpha", "v1")
+
+
+def add_reflection(services: Sequence[str], server: grpc.aio.Server) -> None:
+    """Adds both services to a server; they list themselves, and the services of these names."""
+    _declare()
+    servicer = aio.ReflectionServicer((*services, SERVICE_NAME, V1))  # type: ignore[attr-defined]
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        reflection_pb2.ServerReflectionRequest.FromString,
+        reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    server.add_registered_method_handlers(V1, {"ServerReflectionInfo": handler})  # type: ignore[attr-defined]
+
+
+def _declare() -> None:
+    older, newer = descriptor_pb2.FileDescriptorProto(), descriptor_pb2.FileDescriptorProto()
+    reflection_pb2.DESCRIPTOR.CopyToProto(older)
+    text_format.Parse(text_format.MessageToString(older).replace("v1alpha", "v1"), newer)
+    descriptor_pool.Default().AddSerializedFile(newer.SerializeToString())

@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import log, make_options
 
-from seqserve_server.engine.decoding.distribution import Distribution, RankedTokens
-from seqserve_server.engine.decoding.processors import normalize, processors_of
+from seqserve_server.engine.decoding.logits import (
+    Distribution,
+    RankedTokens,
+    normalize,
+    processors_of,
+)
 from seqserve_server.engine.step import MASKED_LOGIT
 
 LOGITS = np.log(np.array([0.1, 0.2, 0.4, 0.3], np.float32))

@@ -30,9 +30,8 @@ from tests.unit.server.engine.decoding.table import (
 
 from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.engine.decoding.beam_step import rank
-from seqserve_server.engine.decoding.distribution import Distribution
-from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
-from seqserve_server.engine.decoding.processors import normalize
+from seqserve_server.engine.decoding.constraints import LexicalConstraints
+from seqserve_server.engine.decoding.logits import Distribution, normalize
 from seqserve_server.engine.step import MASKED_LOGIT
 
 # The most probable first: A B EOS C D E F G.

@@ -1,13 +1,24 @@
 """Softmax, top-k and length normalisation."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.server.engine.decoding.table import make_options
 
-from seqserve_server.engine.decoding.logits import largest, log_softmax, normalized
+from seqserve_server.engine.decoding.logits import (
+    Distribution,
+    column_of,
+    largest,
+    log_softmax,
+    normalize,
+    normalized,
+    penalize_repetition,
+    processors_of,
+)
 
 
 @given(logits=st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=40))
@@ -38,3 +49,85 @@ def test_a_score_is_divided_by_the_length_to_the_power_of_the_penalty() -> None:
     assert normalized(-6.0, 4, 1.0) == -1.5
     assert normalized(-6.0, 4, 0.5) == -3.0
     assert normalized(-6.0, 0, 1.0) == -6.0, "an empty hypothesis counts as one token"
+
+
+A, B, C = 1, 2, 3
+PROBABILITIES = [0.1, 0.2, 0.4, 0.3]
+LOGITS = np.log(np.array(PROBABILITIES, np.float32))
+
+
+def processed(output: list[int], **options: Any) -> Any:
+    """Gives the probabilities after the processors."""
+    processors = processors_of(make_options(**options)) or [normalize]
+    return np.exp(Distribution(LOGITS, output, processors).log_probabilities).tolist()
+
+
+def test_a_request_that_changes_no_probability_has_no_processors() -> None:
+    assert processors_of(make_options(prefix=(A, B, C), return_top_tokens=3)) == ()
+
+
+def test_a_repetition_penalty_changes_logits_before_the_softmax() -> None:
+    whole = 0.1 + 0.2**2 + 0.4 + 0.3**2
+    expected = [0.1 / whole, 0.2**2 / whole, 0.4 / whole, 0.3**2 / whole]
+    assert processed([1, 3, 1], repetition_penalty=2.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("output", [[], [A], [A, B]])
+def test_the_next_token_of_the_prefix_gains_what_all_others_lose(
+    output: list[int], beta: float
+) -> None:
+    prefix = (A, B, C)
+    expected = [(1 - beta) * probability for probability in PROBABILITIES]
+    expected[prefix[len(output)]] += beta
+    assert processed(output, prefix=prefix, prefix_bias_beta=beta) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("output", [[B], [A, A], [A, B, A], [B, A, B], [A, B], [A, B, C]])
+def test_no_token_is_preferred_after_the_prefix_or_away_from_it(output: list[int]) -> None:
+    found = processed(output, prefix=(A, B), prefix_bias_beta=0.5)
+    assert found == pytest.approx(PROBABILITIES)
+
+
+def test_the_prefix_is_preferred_after_the_repetition_penalty() -> None:
+    whole = 0.1 + 0.2**2 + 0.4 + 0.3
+    found = processed([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
+    expected = [(0.1 / whole + 1) / 2, *(share / whole / 2 for share in (0.2**2, 0.4, 0.3))]
+    assert found == pytest.approx(expected)
+
+
+def test_a_token_of_almost_no_probability_can_be_preferred() -> None:
+    logits = np.array([0.0, -1e30], np.float32)
+    processors = processors_of(make_options(prefix=(1,), prefix_bias_beta=0.25))
+    found = Distribution(logits, [], processors).log_probabilities
+    assert found.tolist() == pytest.approx([math.log(0.75), math.log(0.25)])
+
+
+def test_processors_do_not_change_the_graphs_buffer() -> None:
+    before = LOGITS.copy()
+    processed([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
+    np.testing.assert_array_equal(LOGITS, before)
+
+
+@pytest.mark.parametrize("penalty", [1.5, 0.5])
+def test_a_repetition_penalty_divides_positive_logits_and_multiplies_negative_ones(
+    penalty: float,
+) -> None:
+    logits = np.array([2.0, -2.0, 3.0, 0.0], np.float32)
+    found = penalize_repetition(penalty, logits, [1, 0, 1, 3], None)
+    # Once, however often the token was generated.
+    assert found.tolist() == pytest.approx([2 / penalty, -2 * penalty, 3, 0])
+    assert logits.tolist() == [2, -2, 3, 0], "the logits themselves are changed"
+    np.testing.assert_array_equal(penalize_repetition(penalty, logits, [], None), logits)
+
+
+def test_a_repetition_penalty_finds_the_columns_of_allowed_tokens() -> None:
+    logits, columns = np.array([2.0, 3.0, 5.0], np.float32), np.array([4, 7, 9])
+    # Tokens 2 and 12 are not allowed and have no column.
+    assert penalize_repetition(2.0, logits, [9, 2, 4, 12], columns).tolist() == [1.0, 3.0, 2.5]
+
+
+@pytest.mark.parametrize(("token", "column"), [(4, 0), (9, 2), (2, None), (8, None), (12, None)])
+def test_only_allowed_tokens_have_a_column(token: int, column: int | None) -> None:
+    assert column_of(token, np.array([4, 7, 9])) == column
+    assert column_of(token, None) == token

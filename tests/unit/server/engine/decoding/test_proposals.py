@@ -24,9 +24,8 @@ from tests.unit.server.engine.decoding.table import (
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Constraints
-from seqserve_server.engine.decoding.distribution import Distribution, RankedTokens
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool
-from seqserve_server.engine.decoding.processors import normalize
+from seqserve_server.engine.decoding.logits import Distribution, RankedTokens, normalize
 from seqserve_server.engine.decoding.proposals import Proposal, Proposals, alternative
 from seqserve_server.engine.decoding.rows import Rows
 

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
 
-from seqserve_server.engine.gpu.packed_encoder import pack_attention, packed_inputs
+from seqserve_server.engine.gpu.encoder import pack_attention, packed_inputs
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.packing import pack
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnxscript import ir
 
-from seqserve_export.graphs.step_outputs import OUTPUTS, ScoredOutputs
+from seqserve_export.graphs.step_outputs import OUTPUTS, ScoredOutputs, block_size
 from seqserve_export.program import Input, Program
-from seqserve_export.ranking import block_size
 from seqserve_export.tracing import trace
 from seqserve_server.contract.limits import MAX_TOP_K
 

@@ -1,6 +1,6 @@
 """Scripts of vocabularies."""
 
-from seqserve_server.text.alphabet import Alphabet, script_of
+from seqserve_server.text.vocabulary import Alphabet, script_of
 
 
 def scripts_of(*tokens: str) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqserve_server.engine.queue.admission import Pace
+from seqserve_server.engine.queue.request_queue import Pace
 
 
 def paced(slots: int, *held_s: float, rows: int = 1) -> Pace:
