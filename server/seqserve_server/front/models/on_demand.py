@@ -159,7 +159,8 @@ class OnDemand:
                 await self._deployment.until_settled(unused)
             elif time.monotonic() > end_s:
                 raise ModelUnavailable(
-                    f"{entry.label} is not loaded, and calls or an administrator keep all that are; call again"
+                    f"{entry.label} is not loaded, and calls or an administrator keep all that"
+                    " are; call again"
                 )
             else:
                 await asyncio.sleep(_POLL_S)
