@@ -185,7 +185,7 @@ class OnDemand:
             return _Read(entry, error)
         if num_bytes > self._max_bytes:
             size, most = num_bytes / 1e6, self._max_bytes / 1e6
-            reason = f"{entry.label}: takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
+            reason = f"takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
             return _Read(entry, ArtifactError(reason))
         return _Read(entry, manifest, num_bytes)
 
