@@ -32,7 +32,7 @@ _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
 _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
 # Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
 _NAMED = re.compile(r"<(?:[^\s<>/:]+:)?(?:tableColumn|cacheField)(\s[^<]*)")
-_NAME = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_TEXT_OF_CELL = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 # What an archive says that it is, or a folder in it.
 _MARKS = {
@@ -136,7 +136,7 @@ def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Par
     for part in archive.infolist():
         if re.search(r"(?:tables/|pivotCacheDefinition)[^/]*\.xml$", part.filename):
             for attributes in _NAMED.findall(text_of(archive, part)):
-                names = map("".join, _NAME.findall(attributes))
+                names = map("".join, _TEXT_OF_CELL.findall(attributes))
                 kept.update(folded(html.unescape(name)) for name in names)
     return partial(parse, kept=kept)
 
