@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.documents import html
-from seqserve.documents.archive import opened, parser_within, rewrite, text_of, texts_of
+from seqserve.documents.archive import check, opened, parser_within, rewrite, text_of, texts_of
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
@@ -204,12 +204,12 @@ def _texts(job: Job) -> Mapping[str, str]:
         return {str(number): text for number, text in enumerate(job.texts)}
     kind = format_of(Path(job.form))
     if kind not in ARCHIVES:
-        text, _, _ = decoded(job.content, FALLBACKS.get(kind, ""))
-        return {job.form: text}
+        return {job.form: decoded(job.content, FALLBACKS.get(kind, ""))[0]}
     with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
         texts = texts_of(kind, archive)
         if (size := sum(part.file_size for part in texts)) > _MAX_TEXT:
             raise OptionError(f"{job.form}: has text of {size:,} bytes; {_MAX_TEXT:,} can be read")
+        check(archive)
         return {part.filename: text_of(archive, part) for part in texts}
 
 

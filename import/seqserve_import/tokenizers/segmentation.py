@@ -32,6 +32,9 @@ def read_pieces(path: Path) -> Model:
         model = Model.FromString(read_bytes(path))
     except DecodeError:
         raise CheckpointError(f"{path}: is not a SentencePiece model; {AGAIN}") from None
+    # Protobuf gives the bytes of a text that is damaged.
+    if not all(isinstance(piece.piece, str) for piece in model.pieces):
+        raise CheckpointError(f"{path}: has a piece that is not UTF-8; {AGAIN}")
     if not any(piece.type == Piece.NORMAL for piece in model.pieces):
         raise CheckpointError(f"{path}: has no pieces; {AGAIN}")
     if sum(piece.type == Piece.UNKNOWN for piece in model.pieces) != 1:

@@ -1,6 +1,8 @@
 """Files that are translated after the answer, and kept until they are fetched."""
 
 import asyncio
+import io
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -171,6 +173,20 @@ async def test_status_tells_why_a_document_is_not_translated(
     assert reason in status["error_message"]
     assert result.status_code == 404
     assert status["error_message"] in result.json()["message"]
+
+
+async def test_a_file_whose_picture_is_damaged_is_not_translated() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("word/document.xml", "<w:p><w:t>Good day.</w:t></w:p>")
+        archive.writestr("word/media/a.png", b"picture")
+    damaged = packed.getvalue().replace(b"picture", b"Picture")
+    async with opened_desk() as desk:
+        handle = (await desk.upload(damaged, "a.docx", ENGLISH)).json()
+        await desk.ended()
+        status = await desk.status(handle)
+    assert "word/media/a.png: is no archive that can be read" in status["error_message"]
+    assert not desk.server.requests
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ _ENTRY = re.compile(
     rf"{_SPACE}(?:[#!][^\r\n]*+|(?:{_ESCAPED}|[^\\=: \t\f\r\n])*+{_SPACE}"
     rf"(?:(?P<mark>[=:]){_SPACE})?(?P<value>(?:{_ESCAPED}|[^\\\r\n])*+))\\?(?:{_END}|\Z)"
 )
+# The end of a value, from its end: lines that go on in one that says nothing.
+_IDLE = re.compile(r"(?:[ \t\f]*+(?:\n\r?|\r)\\)*+")
 _PLAIN = rf"{UNICODE}|\\{_END}[ \t\f]*+|\\."
 _QUOTED = r"'[{}][^']*+'"
 _ESCAPE = re.compile(_PLAIN)
@@ -44,7 +46,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
     highest = max(source, default="")
     last = "\x7f" if highest <= "\x7f" else "\xff" if highest <= "\xff" else "\U0010ffff"
     entries = [entry for entry in _ENTRY.finditer(source) if entry["value"]]
-    values = [entry["value"] for entry in entries]
+    values = [_without_idle_lines(entry["value"]) for entry in entries]
     are_messages = any("''" in value and not _ARGUMENT.search(value) for value in values)
     end = 0
     for entry, value in zip(entries, values, strict=True):
@@ -54,8 +56,13 @@ def _parts(source: str) -> Iterator[str | Passage]:
         yield from passages(
             [*message_pieces(value, syntax, others=_QUOTED if is_message else "")], syntax
         )
-        end = entry.end("value")
+        end = entry.start("value") + len(value)
     yield source[end:]
+
+
+def _without_idle_lines(value: str) -> str:
+    idle = _IDLE.match(value[::-1])
+    return value[: len(value) - idle.end()] if idle else value
 
 
 @cache

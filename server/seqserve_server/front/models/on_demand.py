@@ -159,8 +159,8 @@ class OnDemand:
                 await self._deployment.until_settled(unused)
             elif time.monotonic() > end_s:
                 raise ModelUnavailable(
-                    f"{entry.label} is not loaded, and calls or an administrator keep all that are;"
-                    " call again"
+                    f"{entry.label} is not loaded, and calls or an administrator keep all that"
+                    " are; call again"
                 )
             else:
                 await asyncio.sleep(_POLL_S)
@@ -185,7 +185,7 @@ class OnDemand:
             return _Read(entry, error)
         if num_bytes > self._max_bytes:
             size, most = num_bytes / 1e6, self._max_bytes / 1e6
-            reason = f"{entry.label}: takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
+            reason = f"takes {size:.0f} MB, and --max-loaded-mb is {most:.0f}"
             return _Read(entry, ArtifactError(reason))
         return _Read(entry, manifest, num_bytes)
 

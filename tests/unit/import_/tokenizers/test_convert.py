@@ -180,6 +180,7 @@ def damaged_table(model: Model) -> None:
     [
         (b"\xff\xff", r"spiece\.model: is not a SentencePiece model; copy it again"),
         (b"", r"spiece\.model: has no pieces; copy it again"),
+        (b"\x0a\x03\x0a\x01\xff", r"spiece\.model: has a piece that is not UTF-8; copy it again"),
         (changed(other_type), r"spiece\.model: was trained with words .* save the tokenizer as"),
         (changed(suffixes), r"spiece\.model: was trained with treat_whitespace_as_suffix"),
         (changed(no_end), r"its tokenizer has no token </s>; copy it again"),

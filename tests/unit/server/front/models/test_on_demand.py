@@ -273,7 +273,7 @@ async def test_a_version_without_a_manifest_has_failed_before_any_call(tmp_path:
 
 async def test_one_that_never_fits_has_failed_before_any_call(tmp_path: Path) -> None:
     async with lazy(tmp_path, "a", "huge") as server:
-        reason = "huge/1: takes 3 MB, and --max-loaded-mb is 0"
+        reason = "takes 3 MB, and --max-loaded-mb is 0"
         assert server.repository.find("huge").reason == reason
         with pytest.raises(ModelNotLoaded, match=reason):
             await server.ask("huge")
