@@ -33,7 +33,8 @@ examples:
   seqserve import firefox-models --precision int8 --data sentences --licence MPL-2.0
   seqserve import translate-en_de-1_0.argosmodel --precision int8
   seqserve import nllb-200-distilled-600M-ct2-int8 --name nllb
-  seqserve import flan-t5-small --name flan --precision int8 --data questions.txt""",
+  seqserve import flan-t5-small --name flan --precision int8 --data questions.txt
+  seqserve import flan-t5-small --name formal --adapter flan-t5-small-formal""",
 )
 
 if __name__ == "__main__":
