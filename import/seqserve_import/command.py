@@ -24,7 +24,8 @@ main = ArtifactCommand(
         "already are left out."
     ),
     epilog="""\
-families: Marian (OPUS-MT), M2M-100, NLLB, T5 (1.1, Flan, mT5, ByT5, MADLAD), BART, mBART, Pegasus;
+families: Marian (OPUS-MT), M2M-100, SMaLL-100, NLLB, T5 (1.1, Flan, mT5, umT5, ByT5, MADLAD),
+          BART, mBART, Pegasus;
           of files of their own: Marian, the models of Firefox, CTranslate2 (with OpenNMT-py)
 
 examples:

@@ -239,4 +239,5 @@ _FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens, Targets], Template]] = {
     "mbart": _mbart,
     "mt5": _t5,
     "t5": _t5,
+    "umt5": _t5,
 }
