@@ -170,6 +170,11 @@ def _mt5(shape: _Shape) -> Any:
     return model
 
 
+def _umt5(shape: _Shape) -> Any:
+    config = _t5(shape, feed_forward_proj="gated-gelu").config.to_dict()
+    return transformers.UMT5ForConditionalGeneration(transformers.UMT5Config(**config))
+
+
 def _byt5(shape: _Shape) -> Any:
     return _flan(shape, vocab_size=3 + 256 + BYT5_EXTRA + shape.unused_rows)
 
@@ -182,6 +187,7 @@ FAMILIES: dict[str, Callable[[_Shape], Any]] = {
     "t5": _t5,
     "flan": _flan,
     "mt5": _mt5,
+    "umt5": _umt5,
     "byt5": _byt5,
     "madlad": _flan,
     "bart": _bart,
@@ -212,7 +218,7 @@ def make(family: str, seed: int = 0) -> Any:
         _last_of(model, *_LAST_PROJECTIONS).mul_(6.0)
         last = _last_of(model, *_LAST_NORMS)
         last.copy_(torch.randn(last.shape, generator=generator))
-        if family == "t5":
+        if family in ("t5", "umt5"):
             last *= model.config.d_model**0.5  # the network divides by as much
         model.get_output_embeddings().weight[model.config.eos_token_id] *= 1.5
         if model.config.model_type == "marian":
@@ -238,7 +244,7 @@ def save(model: Any, folder: Path) -> None:
     """Writes a checkpoint with a vocabulary of numbered words."""
     config = model.config
     model.save_pretrained(folder)
-    if config.model_type in ("t5", "mt5"):
+    if config.model_type in ("t5", "mt5", "umt5"):
         _write_as_t5_did(model, folder)
     if config.model_type == "marian":
         _edit(folder / "generation_config.json", bad_words_ids=[[config.pad_token_id]])

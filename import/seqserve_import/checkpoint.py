@@ -67,6 +67,11 @@ class Settings:
         """Returns some values as they are, without those that are missing."""
         return {name: self._values[name] for name in names if name in self._values}
 
+    @property
+    def names(self) -> set[str]:
+        """The names of all values."""
+        return set(self._values)
+
     def has(self, name: str) -> bool:
         """Tells whether there is a value."""
         return name in self._values
@@ -122,6 +127,13 @@ class Settings:
                 raise self.wrong(name, "is no list of lists of whole numbers")
         return values
 
+    def numbers_by_name(self, name: str) -> dict[str, float]:
+        """Returns numbers by names, empty if it is missing."""
+        values = self._value(name, dict, {})
+        if not all(type(number) in (int, float) for number in values.values()):
+            raise self.wrong(name, "is no mapping to numbers")
+        return values
+
     def wrong(self, name: str, problem: str) -> CheckpointError:
         """Makes the error of a value."""
         value = self._values.get(name)
@@ -166,7 +178,7 @@ class Checkpoint:
         """How its makers decode. As in ``generate()``, one file alone counts."""
         self._places: dict[str, tuple[Weights, str]] = {}
         for file in weights:
-            opened = _open(file)
+            opened = open_weights(file)
             for name in opened.names():
                 self._add(opened, name)
 
@@ -198,8 +210,10 @@ class Checkpoint:
         Raises:
             CheckpointError: There is none of this name, or it is no floating-point number.
         """
-        file, stored = self._place(name)
-        tensor = file.tensor(stored)
+        return self._floats(*self._place(name))
+
+    def _floats(self, file: Weights, name: str) -> Tensor:
+        tensor = file.tensor(name)
         if not tensor.is_floating_point():
             raise CheckpointError(
                 f"{self.folder}: {name} is of type {tensor.dtype}; take the checkpoint as it was"
@@ -254,8 +268,8 @@ def _refuse_by_name(folder: Path) -> None:
     if adapter.exists():
         base = Settings.read(adapter).text("base_model_name_or_path", "its base model")
         raise CheckpointError(
-            f"{folder}: is an adapter of PEFT to {base:.200}; merge the two with"
-            " merge_and_unload(), write the result with save_pretrained(), and import that"
+            f"{folder}: is an adapter of PEFT to {base:.200}; import the folder of that model with"
+            f" --adapter {folder}"
         )
     snapshots = sorted(path for path in folder.glob("snapshots/*") if path.is_dir())
     if snapshots:
@@ -265,7 +279,12 @@ def _refuse_by_name(folder: Path) -> None:
         )
 
 
-def _open(path: Path) -> Weights:
+def open_weights(path: Path) -> Weights:
+    """Opens a file of weights.
+
+    Raises:
+        CheckpointError: It cannot be read, or holds something else.
+    """
     check_regular(path)
     try:
         return Safetensors(path) if path.suffix == ".safetensors" else TorchFile(path)

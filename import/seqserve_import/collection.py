@@ -14,7 +14,7 @@ from seqserve_import.importing import import_checkpoint
 from seqserve_import.languages import pair_of
 from seqserve_import.options import ImportOptions
 
-_OF_ONE = ("source_language", "target_language", "description")
+_OF_ONE = ("source_language", "target_language", "description", "adapter")
 """Options that describe one model."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

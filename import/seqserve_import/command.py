@@ -24,7 +24,8 @@ main = ArtifactCommand(
         "already are left out."
     ),
     epilog="""\
-families: Marian (OPUS-MT), M2M-100, NLLB, T5 (1.1, Flan, mT5, ByT5, MADLAD), BART, mBART, Pegasus;
+families: Marian (OPUS-MT), M2M-100, SMaLL-100, NLLB, T5 (1.1, Flan, mT5, umT5, ByT5, MADLAD),
+          BART, mBART, Pegasus;
           of files of their own: Marian, the models of Firefox, CTranslate2 (with OpenNMT-py)
 
 examples:
@@ -33,7 +34,8 @@ examples:
   seqserve import firefox-models --precision int8 --data sentences --licence MPL-2.0
   seqserve import translate-en_de-1_0.argosmodel --precision int8
   seqserve import nllb-200-distilled-600M-ct2-int8 --name nllb
-  seqserve import flan-t5-small --name flan --precision int8 --data questions.txt""",
+  seqserve import flan-t5-small --name flan --precision int8 --data questions.txt
+  seqserve import flan-t5-small --name formal --adapter flan-t5-small-formal""",
 )
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Family:
             OptionError: Its table of positions decides.
         """
         config = self.config
-        if config.positions is not PositionScheme.T5:
+        if config.positions not in (PositionScheme.T5, PositionScheme.T5_LAYERS):
             raise OptionError(
                 f"--max-source-length: the positions of this model are a table for"
                 f" {config.max_source_length} tokens; leave the option out"

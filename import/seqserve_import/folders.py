@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seqserve.documents.archive import DAMAGE, opened
+from seqserve_import.adapter import AdaptedCheckpoint
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.ctranslate2.checkpoint import (
     METADATA,
@@ -29,17 +30,24 @@ _MEMBERS = (
 _MAX_PACKAGE_BYTES = 1 << 34
 
 
-def open_checkpoint(folder: Path) -> Checkpoint:
+def open_checkpoint(folder: Path, adapter: Path | None = None) -> Checkpoint:
     """Opens a folder of Hugging Face, Marian, CTranslate2 or Argos.
 
+    Args:
+        folder: The folder.
+        adapter: That of a LoRA of PEFT for it.
+
     Raises:
-        CheckpointError: It is none, or a file is missing or damaged.
+        CheckpointError: It is none, or a file is missing or damaged; or the adapter does not fit.
     """
-    if files := MarianFolder.find(folder):
+    files, model = MarianFolder.find(folder), model_folder(folder)
+    if adapter and (files or model):
+        raise CheckpointError(f"{folder}: takes no --adapter; only a folder of Hugging Face does")
+    if files:
         return MarianCheckpoint(files)
-    if model := model_folder(folder):
+    if model:
         return CTranslate2Checkpoint(folder, model)
-    return Checkpoint(folder)
+    return AdaptedCheckpoint(folder, adapter) if adapter else Checkpoint(folder)
 
 
 def checkpoints_below(folder: Path) -> list[Path]:

@@ -61,7 +61,7 @@ def import_checkpoint(options: ImportOptions) -> Path:
     # Before a long work begins.
     new_place(options.model_repository, options.name, options.model_version)
     torch.set_num_threads(options.threads)
-    checkpoint = open_checkpoint(options.folder)
+    checkpoint = open_checkpoint(options.folder, options.adapter)
     loaded = load(checkpoint, options.max_source_length)
     for note in loaded.notes:
         print(note)
@@ -76,7 +76,7 @@ def import_checkpoint(options: ImportOptions) -> Path:
 
     def open_model() -> Transformer:
         trim_memory()
-        return load_model(open_checkpoint(options.folder), family)
+        return load_model(open_checkpoint(options.folder, options.adapter), family)
 
     try:
         return write_artifact(
@@ -260,13 +260,14 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
     model = loaded.model
     weights = sum(parameter.numel() for parameter in model.parameters())
     kind = checkpoint.config.text("model_type")
+    adapter = f" --adapter {options.adapter.name}" if options.adapter else ""
     return Description(
         name=options.name,
         version=options.model_version,
         description=options.description or f"{kind}, {weights / 1e6:.1f} million weights",
         licence=options.licence,
         provenance=Provenance(
-            command=f"seqserve import {options.folder.name}",
+            command=f"seqserve import {options.folder.name}{adapter}",
             commit=current_commit(),
             data_licence=options.data_licence,
             attribution=options.attribution,

@@ -11,6 +11,7 @@ import langcodes
 from seqserve.language_codes import folded
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint, package_pair
+from seqserve_import.files import read_optional_object
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.tokenizers.languages import TAG, language_of
@@ -25,6 +26,7 @@ _PAIR = re.compile(r"(?<![A-Za-z0-9])(?=([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9]))
 # Firefox joins the two. So do words such as "best", if nothing else in the names repeats them.
 _JOINED = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})([a-z]{2})(?![A-Za-z0-9])")
 _DATED = re.compile(r"^([a-z]{2})([a-z]{2})-\d{9,}$")
+_SMALL_100 = "tokenization_small100.py"
 _T5_TASK = re.compile(r"translation_((?:(?!_to_)\w)++)_to_(\w++)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
@@ -119,14 +121,21 @@ def _none(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
 def _marian(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     """Names the target language by a token before the source: OPUS-MT of several targets."""
     codes = _codes(_MARIAN, tokens)
-    if not codes:
-        return Template()
-    return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
+    return _before_source(codes) if codes else Template()
 
 
 def _m2m100(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
-    """Names the source language before the source, and the target language first in the target."""
-    return _of_both(_languages(tokens))
+    """Names the source language before the source, and the target language first in the target.
+
+    SMaLL-100 has the target language before the source, and nothing in the target. Its own class of
+    tokenizers tells it from the others.
+    """
+    codes = _languages(tokens)
+    folder = checkpoint.folder
+    tokenizer = read_optional_object(folder / "tokenizer_config.json").get("tokenizer_class")
+    if codes and (tokenizer == "SMALL100Tokenizer" or (folder / _SMALL_100).exists()):
+        return _before_source(codes)
+    return _of_both(codes)
 
 
 def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
@@ -162,6 +171,10 @@ def _languages(tokens: Tokens) -> dict[str, str]:
     return {code: token for token in sorted(tokens) if (code := language_of(token))}
 
 
+def _before_source(codes: dict[str, str]) -> Template:
+    return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
+
+
 def _of_both(codes: Mapping[str, str], targets: Mapping[str, str] | None = None) -> Template:
     if not codes:
         return Template()
@@ -178,7 +191,7 @@ def _t5(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     """Names languages as MADLAD does, by a token before the source, or in T5's own words."""
     codes = _codes(TAG, tokens)
     if codes:
-        return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
+        return _before_source(codes)
     names: dict[str, dict[str, str]] = {"source": {}, "target": {}}
     for task, prefix in _t5_tasks(checkpoint.config):
         pair, languages = _T5_TASK.fullmatch(task), _T5_PREFIX.fullmatch(prefix)
@@ -226,4 +239,5 @@ _FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens, Targets], Template]] = {
     "mbart": _mbart,
     "mt5": _t5,
     "t5": _t5,
+    "umt5": _t5,
 }

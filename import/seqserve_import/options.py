@@ -15,6 +15,9 @@ class ImportOptions(ArtifactOptions):
         help="Folder of the checkpoint, as downloaded, an .argosmodel, or a folder of many.",
         positional=True,
     )
+    adapter: Path | None = option(
+        None, help="Folder of a LoRA of PEFT for the checkpoint, which is merged into its weights."
+    )
     name: str = option(
         "",
         help="Name of the model, that clients request; of many, what comes before each. By default"

@@ -58,6 +58,7 @@ class PositionScheme(Enum):
     LEARNED = "learned"
     RELATIVE = "relative"
     T5 = "t5"
+    T5_LAYERS = "t5-layers"
     ROTARY = "rotary"
     ALIBI = "alibi"
 
@@ -187,7 +188,7 @@ class TransformerConfig:
                 raise OptionError(f"model.positions: rotary needs heads of an even size, not {odd}")
             if self.rotary_base <= 1:
                 raise OptionError(f"model.rotary_base is {self.rotary_base}; it must exceed 1")
-        if self.positions is PositionScheme.T5:
+        if self.positions in (PositionScheme.T5, PositionScheme.T5_LAYERS):
             buckets, distance = self.relative_buckets, self.relative_bucket_distance
             if buckets < 4:
                 raise OptionError(f"model.relative_buckets is {buckets}; it must be at least 4")

@@ -1,4 +1,4 @@
-"""Position schemes: seven ways to encode the order of tokens, with one interface.
+"""Position schemes: eight ways to encode the order of tokens, with one interface.
 
 ========== ========================================== ==============================================
 scheme     where it acts                              source
@@ -8,6 +8,7 @@ marian     added to the embeddings                    Junczys-Dowmunt et al. 201
 learned    added to the embeddings                    Gehring et al. 2017; Vaswani et al. 2017, §3.5
 relative   added to keys and values, by distance      Shaw et al. 2018, §3.2
 t5         added to the logits, by bucketed distance  Raffel et al. 2020, §2.1
+t5-layers  as t5, for each layer its own              Chung et al. 2023 (umT5)
 rotary     turns queries and keys                     Su et al. 2021, §3.2
 alibi      added to the logits, falls with distance   Press et al. 2022, §3
 ========== ========================================== ==============================================
@@ -18,6 +19,7 @@ Distances are key position minus query position: the past is negative.
 """
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -186,6 +188,21 @@ class T5Positions(Positions):
         return self.table[self.bucket(distance)].permute(2, 0, 1)  # [H, Q, K]
 
 
+class T5LayerPositions(Positions):
+    """As :class:`T5Positions`, but each layer has numbers of its own."""
+
+    def __init__(self, layers: int, heads: int, buckets: int, distance: int, *, causal: bool):
+        super().__init__()
+        self.of_layers = nn.ModuleList(
+            T5Positions(heads, buckets, distance, causal=causal) for _ in range(layers)
+        )
+
+    def bias(self, layer: int, query: Tensor, start: int, keys: int) -> Tensor:
+        """Looks up the number of each distance's bucket."""
+        positions = cast("T5Positions", self.of_layers[layer])
+        return positions.bias(layer, query, start, keys)  # [H, Q, K]
+
+
 class RotaryPositions(Positions):
     """Turns each pair of a head's dimensions by an angle that grows with the position.
 
@@ -257,9 +274,11 @@ def make_positions(config: TransformerConfig, *, layers: int, causal: bool) -> P
             return RelativePositions(
                 layers, config.heads, config.head_size, config.relative_distance
             )
-        case PositionScheme.T5:
-            buckets, distance = config.relative_buckets, config.relative_bucket_distance
-            return T5Positions(config.heads, buckets, distance, causal=causal)
+        case PositionScheme.T5 | PositionScheme.T5_LAYERS:
+            shape = config.heads, config.relative_buckets, config.relative_bucket_distance
+            if config.positions is PositionScheme.T5:
+                return T5Positions(*shape, causal=causal)
+            return T5LayerPositions(layers, *shape, causal=causal)
         case PositionScheme.ROTARY:
             return RotaryPositions(length, config.head_size, config.rotary_base)
         case PositionScheme.ALIBI:

@@ -22,9 +22,13 @@ from seqserve_model.positions import (
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
+    T5LayerPositions,
     T5Positions,
 )
 from seqserve_model.transformer import Transformer
+
+_BY_DISTANCE = (T5Positions, T5LayerPositions, AlibiPositions)
+"""Schemes whose bias does not depend on the query."""
 
 
 class StepRows(NamedTuple):
@@ -173,16 +177,22 @@ class StepPositions(nn.Module):
         self.dtype = dtype_of(model)
         # The cache holds the begin token too.
         self.capacity = model.config.max_target_length + 1
-        if isinstance(self.scheme, T5Positions | AlibiPositions):
-            self.register_buffer("bias_table", self._bias_by_distance())
-            self.bias_table: Tensor  # [H, C]
+        if isinstance(self.scheme, _BY_DISTANCE):
+            layers = range(model.config.decoder_layers)
+            table = (
+                torch.stack([self._bias_by_distance(layer) for layer in layers])
+                if isinstance(self.scheme, T5LayerPositions)
+                else self._bias_by_distance(0)
+            )
+            self.register_buffer("bias_table", table)
+            self.bias_table: Tensor  # [H, C], or [L, H, C]
 
-    def _bias_by_distance(self) -> Tensor:
+    def _bias_by_distance(self, layer: int) -> Tensor:
         """Gives the bias of a key that lies 0, 1, .. tokens back, ``[H, C]``."""
         size = self.capacity
         shape = (1, self.config.heads, 1, self.config.head_size)
         query = torch.zeros(shape, dtype=self.dtype)
-        bias = self.scheme.bias(0, query, size - 1, size)
+        bias = self.scheme.bias(layer, query, size - 1, size)
         assert bias is not None
         return bias[:, 0].flip(-1).detach()
 
@@ -195,9 +205,11 @@ class StepPositions(nn.Module):
             index = self._distance_index(lengths)[:, None, None]
             index = index.expand(*products.shape[:3], -1)
             bias = products.gather(-1, index) / math.sqrt(self.config.head_size)
-        elif isinstance(scheme, T5Positions | AlibiPositions):
+        elif isinstance(scheme, _BY_DISTANCE):
             back = (lengths.long()[:, None] - torch.arange(self.capacity)).clamp(min=0)  # [B, C]
-            bias = self.bias_table.t()[back].permute(0, 2, 1)[:, :, None]  # [B, H, 1, C]
+            per_layer = isinstance(scheme, T5LayerPositions)
+            table = self.bias_table[layer] if per_layer else self.bias_table
+            bias = table.t()[back].permute(0, 2, 1)[:, :, None]  # [B, H, 1, C]
         else:
             return None
         return operators.first(bias, max_length)

@@ -16,6 +16,7 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
     "m2m_100": m2m100,
     "t5": t5,
     "mt5": t5,
+    "umt5": t5,
     "bart": bart,
     "mbart": mbart,
     "pegasus": pegasus,

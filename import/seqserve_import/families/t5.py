@@ -1,4 +1,4 @@
-"""T5 and its kin: T5 1.1, Flan-T5, mT5, ByT5, MADLAD."""
+"""T5 and its kin: T5 1.1, Flan-T5, mT5, umT5, ByT5, MADLAD."""
 
 from functools import partial
 
@@ -47,10 +47,13 @@ _DECODER = {
     "feed_forward.down":      "layer.2.DenseReluDense.wo",
     "feed_forward_residual.norm": "layer.2.layer_norm",
 }
-_BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+_BUCKETS = "layer.0.SelfAttention.relative_attention_bias.weight"
 _STACKS = {
-    "encoder_positions.table": f"encoder.{_BUCKETS}",
-    "decoder_positions.table": f"decoder.{_BUCKETS}",
+    "encoder_positions.table": f"encoder.block.0.{_BUCKETS}",
+    "decoder_positions.table": f"decoder.block.0.{_BUCKETS}",
+    # umT5's, for each layer.
+    "encoder_positions.of_layers.*.table": f"encoder.block.*.{_BUCKETS}",
+    "decoder_positions.of_layers.*.table": f"decoder.block.*.{_BUCKETS}",
     "encoder_norm":            "encoder.final_layer_norm",
     "decoder_norm":            "decoder.final_layer_norm",
 }
@@ -101,7 +104,7 @@ def t5(checkpoint: Checkpoint) -> Family:
             norm_epsilon=config.real("layer_norm_epsilon", 1e-6),
             projection_bias=False,
             activation=activation,
-            positions=PositionScheme.T5,
+            positions=_positions(config),
             relative_buckets=config.size("relative_attention_num_buckets", 32),
             relative_bucket_distance=config.size("relative_attention_max_distance", 128),
             shared_embeddings=embeddings.shared_embeddings,
@@ -118,6 +121,11 @@ def t5(checkpoint: Checkpoint) -> Family:
         changes=changes,
         unused=(*embeddings.others, _UNUSED),
     )
+
+
+def _positions(config: Settings) -> PositionScheme:
+    is_umt5 = config.text("model_type") == "umt5"
+    return PositionScheme.T5_LAYERS if is_umt5 else PositionScheme.T5
 
 
 def _scales_output(config: Settings) -> bool:

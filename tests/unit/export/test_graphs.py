@@ -71,9 +71,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         "relative_distance": 3,
         "decoder_layers": 2,
     },
-    # As in T5 and in BART: what only models made elsewhere have.
+    # As in umT5 and in BART: what only models made elsewhere have.
     "t5-wide-heads-no-biases-geglu": {
-        "positions": PositionScheme.T5,
+        "positions": PositionScheme.T5_LAYERS,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
         "norm": Norm.RMS,
         "heads": 3,
         "attention_width": 48,

@@ -108,6 +108,15 @@ def test_m2m100_spells_its_codes_with_underscores(folder: Path) -> None:
     assert template.target_languages == {"en": "__en__", "de": "__de__"}
 
 
+@pytest.mark.parametrize("file", ["tokenization_small100.py", "tokenizer_config.json"])
+def test_small100_has_the_target_in_front_of_the_source_alone(folder: Path, file: str) -> None:
+    (folder / file).write_text('{"tokenizer_class": "SMALL100Tokenizer"}')
+    template = template_from(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
+    assert template == Template(
+        source_prefix=["{target}"], target_languages={"en": "__en__", "de": "__de__"}
+    )
+
+
 def test_opus_mt_of_several_targets_has_the_target_in_front(folder: Path) -> None:
     template = template_from(folder, ["</s>", ">>fra<<", ">>por<<"], model_type="marian")
     assert template == Template(

@@ -18,6 +18,7 @@ from seqserve_model.positions import (
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
+    T5LayerPositions,
     T5Positions,
     alibi_slopes,
     distances,
@@ -42,6 +43,7 @@ def scheme(name: str, *, causal: bool = True) -> Positions:
         "learned": lambda: LearnedPositions(LENGTH, W),
         "relative": lambda: RelativePositions(2, H, D, 3),
         "t5": lambda: T5Positions(H, 8, 12, causal=causal),
+        "t5-layers": lambda: T5LayerPositions(2, H, 8, 12, causal=causal),
         "rotary": lambda: RotaryPositions(LENGTH, D, 10_000),
         "alibi": lambda: AlibiPositions(H),
     }
