@@ -218,6 +218,13 @@ def _chunks(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Iterator[bytes]:
         raise _unreadable(_name(archive, part), error) from None
 
 
+def check(archive: zipfile.ZipFile) -> None:
+    """Raises OptionError, which names it, if a part is damaged, as those that stay may be."""
+    for part in archive.infolist():
+        for _ in _chunks(archive, part):
+            pass
+
+
 def _name(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> str:
     return ": ".join(filter(None, (archive.filename, part.filename if part else "")))
 
