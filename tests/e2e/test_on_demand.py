@@ -44,7 +44,7 @@ def test_calls_load_what_they_need_and_the_unused_makes_room(server: ServerProce
         pairs = {(each.source_language, each.target_language) for each in client.language_pairs()}
         assert {("ko", "de"), ("en", "de")} <= pairs
         newest = [model for model in client.models() if "first call" in model.state_reason]
-        assert {model.name for model in newest} == {"en-de", "en-ko", "ko-en"}
+        assert {model.name for model in newest} == {"de-en", "en-de", "en-ko", "ko-en"}
         assert all(model.licence for model in newest)
         assert client.generate(COFFEE).text == "Der Kaffee schmeckt gut."
         assert loaded(client) == {"en-de"}
