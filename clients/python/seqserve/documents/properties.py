@@ -18,7 +18,7 @@ _END = r"(?:\r\n|\r|\n)"
 _SPACE = rf"(?:[ \t\f]|\\{_END})*+"
 _ESCAPED = r"\\(?:\r\n|[\s\S])"
 _ENTRY = re.compile(
-    rf"{_SPACE}(?:[#!][^\r\n]*+|(?:{_ESCAPED}|[^\\=: \t\f\r\n])*+{_SPACE}"
+    rf"{_SPACE}(?:[#!][^\r\n]*+|(?:\\{_END}[ \t\f]*+|{_ESCAPED}|[^\\=: \t\f\r\n])*+{_SPACE}"
     rf"(?:(?P<mark>[=:]){_SPACE})?(?P<value>(?:{_ESCAPED}|[^\\\r\n])*+))\\?(?:{_END}|\Z)"
 )
 # The end of a value, from its end: lines that go on in one that says nothing.

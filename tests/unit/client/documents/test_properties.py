@@ -19,6 +19,8 @@ from .marking import in_capitals, passages_of, sent, written
         ("key a\\\n   b \\\r\n\tc", ["ab c"], "key AB C"),
         ("a=\\ \\tb\\nc\\\\d\\q", ["b\nc\\dq"], "a=\\ \\tB\\nC\\\\DQ"),
         ("a=b\\", ["b"], "a=B\\"),
+        # A key goes on in a line that is indented.
+        ("a\\\n  b=c", ["c"], "a\\\n  b=C"),
         # A value that goes on in a line without a word.
         ("a=b\\\n\nc=d\\\r\n \\\n", ["b", "d"], "a=B\\\n\nc=D\\\r\n \\\n"),
         ("a\\\\=b\n#c\\\nd=e", ["b", "e"], "a\\\\=B\n#c\\\nd=E"),
