@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 from tests.unit.import_.tokenizers import checkpoints
 from tests.unit.import_.tokenizers.comparing import served
 
+from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.files import CheckpointError
+from seqserve_import.importing import load
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -39,6 +42,15 @@ def nllb(folder: Path) -> str:
     return "m2m_100"
 
 
+def mbart(folder: Path) -> str:
+    checkpoints.fairseq(folder, checkpoints.spm())
+    return "mbart"
+
+
+def mbart50(folder: Path) -> str:
+    return mbart(folder)
+
+
 def t5(folder: Path) -> str:
     checkpoints.t5(folder, checkpoints.t5_spm())
     return "t5"
@@ -59,6 +71,7 @@ def bart(folder: Path) -> str:
     return "bart"
 
 
+LANGUAGES = {m2m100: 100, nllb: 202, mbart: 25, mbart50: 52}
 KINDS = [marian, m2m100, nllb, t5, pegasus, byt5, bart]
 
 
@@ -136,6 +149,39 @@ def test_a_language_that_was_added_is_no_text(tmp_path: Path) -> None:
     assert tokenizer.id_of("tyv_Cyrl") == size
     assert tokenizer.is_hidden(size)
     assert size not in tokenizer.encode("a tyv_Cyrl b")
+
+
+@pytest.mark.parametrize("add", ["added_tokens.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    ("kind", "name", "token", "code"),
+    [
+        (m2m100, "M2M100", "__gsw__", "gsw"),
+        (nllb, "M2M100", "tyv_Cyrl", "tyv_Cyrl"),
+        (mbart, "MBart", "eo_XX", "eo_XX"),
+        (mbart50, "MBart", "eo_XX", "eo_XX"),
+    ],
+    ids=["m2m100", "nllb", "mbart", "mbart50"],
+)
+def test_a_model_that_was_taught_a_language_is_imported_with_it(
+    kind: Any, name: str, token: str, code: str, add: str, tmp_path: Path
+) -> None:
+    model_type = kind(tmp_path)
+    # mBART tells from its rows how many languages it has.
+    rows = 2000 if kind is mbart50 else 0
+    size = convert(tmp_path, model_type, rows).get_vocab_size()
+    entry = {str(size): {"content": token, "special": True, "lstrip": False}}
+    decoder = {"added_tokens_decoder": entry}
+    change(tmp_path / add, **({token: size} if add.startswith("added") else decoder))
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=size + 1, d_model=16, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8,
+        max_position_embeddings=32, decoder_start_token_id=2, forced_eos_token_id=None,
+    )  # fmt: skip
+    getattr(transformers, f"{name}ForConditionalGeneration")(config).save_pretrained(tmp_path)
+    template = load(Checkpoint(tmp_path)).template
+    assert template is not None
+    assert template.target_languages[code] == template.source_languages[code] == token
+    assert len(template.target_languages) == LANGUAGES[kind] + 1
 
 
 def test_ids_and_text_are_those_of_transformers(tmp_path: Path) -> None:
