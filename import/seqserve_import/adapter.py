@@ -5,6 +5,7 @@ LoRA" (Kalajdzievski 2023).
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ class AdaptedCheckpoint(Checkpoint):
         stored = {name: name.replace(".base_layer.", ".") for name in self._file.names()}
         for name, plain in stored.items():
             if ".lora_A." in plain:
-                self._update(settings, name)
+                self._update(settings, name, stored)
             elif ".lora_B." not in plain:
                 self._replace(name, plain)
         used = {update.up for update in self._updates.values()}
@@ -92,11 +93,11 @@ class AdaptedCheckpoint(Checkpoint):
         """Tells whether two weights hold the same numbers; one with an update equals no other."""
         return self._updates.keys().isdisjoint({name, other}) and super().are_equal(name, other)
 
-    def _update(self, settings: Settings, down: str) -> None:
+    def _update(self, settings: Settings, down: str, stored: Collection[str]) -> None:
         """Notes both factors of an update: its weights are ``[R, I]`` and ``[O, R]``."""
         module = down.removesuffix(".lora_A.weight")
         up = f"{module}.lora_B.weight"
-        if module == down or up not in self._file.names():
+        if module == down or up not in stored:
             raise self._unfit(down, "is without its lora_B, or of a kind that is not merged")
         own = self._own(down, f"{module}.weight")
         if own.endswith(_TABLES) or (
