@@ -5,6 +5,7 @@ LoRA" (Kalajdzievski 2023).
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ _OTHERS = {
 }  # fmt: skip
 # Others change the weights of the base model too.
 _INITIAL = (True, False, "gaussian", "eva", "orthogonal")
+_PREFIX = "base_model.model."
 _HEAD = "lm_head.weight"
 _TABLES = ("shared.weight", "embed_tokens.weight")
 _LITERAL = re.compile(r"\^?[\w.]+")
@@ -66,7 +68,7 @@ class AdaptedCheckpoint(Checkpoint):
         stored = {name: name.replace(".base_layer.", ".") for name in self._file.names()}
         for name, plain in stored.items():
             if ".lora_A." in plain:
-                self._update(settings, name)
+                self._update(settings, name, stored)
             elif ".lora_B." not in plain:
                 self._replace(name, plain)
         used = {update.up for update in self._updates.values()}
@@ -91,11 +93,11 @@ class AdaptedCheckpoint(Checkpoint):
         """Tells whether two weights hold the same numbers; one with an update equals no other."""
         return self._updates.keys().isdisjoint({name, other}) and super().are_equal(name, other)
 
-    def _update(self, settings: Settings, down: str) -> None:
+    def _update(self, settings: Settings, down: str, stored: Collection[str]) -> None:
         """Notes both factors of an update: its weights are ``[R, I]`` and ``[O, R]``."""
         module = down.removesuffix(".lora_A.weight")
         up = f"{module}.lora_B.weight"
-        if module == down or up not in self._file.names():
+        if module == down or up not in stored:
             raise self._unfit(down, "is without its lora_B, or of a kind that is not merged")
         own = self._own(down, f"{module}.weight")
         if own.endswith(_TABLES) or (
@@ -118,25 +120,21 @@ class AdaptedCheckpoint(Checkpoint):
 
     def _replace(self, stored: str, plain: str) -> None:
         """Takes a weight that was trained as a whole in place of that of the base model."""
-        if plain.endswith(_TABLES):
+        own = plain.removeprefix(_PREFIX)
+        has_table = any(name.endswith(_TABLES) for name in self.names)
+        if own.endswith(_TABLES) or (own == _HEAD and not has_table):
             raise self._unfit(stored, f"is a table of tokens; {_MERGE}")
-        if plain.endswith(f"model.{_HEAD}") and _HEAD not in self.names:
-            # The base has it as one with another table, which stays as it is.
-            tables = [name for name in self.names if name.endswith(_TABLES)]
-            own, shape = _HEAD, self.shape(tables[0])
-        else:
+        # The base may have its output as one with another table, which stays as it is.
+        if own != _HEAD:
             own = self._own(stored, plain)
-            shape = self.shape(own)
-            if own == _HEAD and not any(name.endswith(_TABLES) for name in self.names):
-                raise self._unfit(stored, f"is a table of tokens; {_MERGE}")
-        if self._file.shape(stored) != shape:
-            found = list(self._file.shape(stored))
-            raise self._unfit(stored, f"has the shape {found}, and {own} {list(shape)}")
+            shapes = [list(file.shape(name)) for file, name in ((self._file, stored), (self, own))]
+            if shapes[0] != shapes[1]:
+                raise self._unfit(stored, f"has the shape {shapes[0]}, and {own} {shapes[1]}")
         self._places[own] = self._file, stored
 
     def _own(self, stored: str, plain: str) -> str:
         """Finds the name of a weight in the base model, which may have saved its stacks alone."""
-        name = plain.removeprefix("base_model.model.")
+        name = plain.removeprefix(_PREFIX)
         for own in (name, name.removeprefix("model.")):
             if plain != name and own in self._places:
                 return own
@@ -156,15 +154,13 @@ def _check(settings: Settings) -> None:
     initial = settings.some(["init_lora_weights"]).get("init_lora_weights", True)
     if initial not in _INITIAL:
         raise settings.wrong("init_lora_weights", f"changes the base model too; {_MERGE}")
-    for name in ("rank_pattern", "alpha_pattern"):
-        for pattern in settings.numbers_by_name(name):
-            if not _LITERAL.fullmatch(pattern):
-                raise settings.wrong(name, f"has a pattern that is no name; {_MERGE}")
 
 
 def _of(settings: Settings, name: str, module: str, default: float) -> float:
     """Returns the value of the first pattern that is the end of a module's name."""
     for pattern, value in settings.numbers_by_name(name).items():
+        if not _LITERAL.fullmatch(pattern):
+            raise settings.wrong(name, f"has a pattern that is no name; {_MERGE}")
         is_end = not pattern.startswith("^") and f".{module}".endswith(f".{pattern}")
         if is_end or module == pattern.removeprefix("^"):
             return value
