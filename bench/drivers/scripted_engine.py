@@ -7,6 +7,7 @@ import itertools
 import os
 import socket
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -48,6 +49,7 @@ class ScriptedEngine:
     cache_bytes = queue_depth = low_queue_depth = slots_in_use = unrecorded_steps = 0
     is_broken = False
     gpu_memory = 0, 0
+    paused = nullcontext()
 
     def __init__(self, _: Setup, deliver: Deliver, __: Observer) -> None:
         self._deliver = deliver
