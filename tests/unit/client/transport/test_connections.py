@@ -64,9 +64,10 @@ def pair(
     try:
         while True:
             with transport_to(server.target, connections=2) as transport:
-                grow(transport, server.target, 2)
-                # gRPC may send a call again by itself, so there may be more than two.
-                until(lambda: len(server.peers + other.peers) >= 2)
+                held = grow(transport, server.target, 2)
+                until(lambda: len(server.peers + other.peers) == 2)
+                # gRPC cancels what nobody holds, before it is sent too.
+                held.clear()
                 busy, idle = (server, other) if server.peers else (other, server)
                 client = Client(transport=transport, retry=SOON)
                 client.tokenize("which")
