@@ -91,7 +91,7 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
 
 def test_sdk_of_openai(answers: dict[str, Any]) -> None:
     assert answers["openai_sdk"] == {
-        "models": ["en-de", "en-ko", "ko-en"],
+        "models": ["de-en", "en-de", "en-ko", "ko-en"],
         "model": "en-de",
         "one": ["text_completion", "en-de", KAFFEE, "stop"],
         "is_counted": True,
