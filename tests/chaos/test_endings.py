@@ -79,8 +79,8 @@ def whole(outcomes: list[Result | CallError]) -> list[Result]:
 
 
 async def until_taken(server: ServerProcess) -> None:
-    """Waits until every call has arrived; a batch submits only as many sources as can run."""
-    most = EACH * (2 + SLOTS + BULK)
+    """Waits until every call has arrived; a batch submits what can run, and half as many."""
+    most = EACH * (2 + SLOTS + SLOTS // 2 + BULK)
     await eventually(lambda: server.under_way() == most)
 
 
