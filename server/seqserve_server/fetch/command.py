@@ -17,10 +17,10 @@ from seqserve.errors import NotWritten, OptionError
 from seqserve.files import written_whole
 from seqserve.options import option, parse
 from seqserve_server.artifact.files import FileDigest, atomic_folder, check_digest
-from seqserve_server.artifact.manifest import FILE, Manifest
+from seqserve_server.artifact.manifest import FILE, MAX_BYTES, Manifest
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.fetch.index import Index, table
-from seqserve_server.fetch.source import SHA256, Files, Opening, chunks, fetched
+from seqserve_server.fetch.source import SHA256, Files, Opening, chunks, fetched, read_whole
 
 _EPILOG = """\
 The source holds one version of a model or many, each a folder with its manifest.json, at any depth.
@@ -172,8 +172,7 @@ def _artifacts(files: Files, label: str) -> list[_Artifact]:
 
 
 def _artifact(files: Files, name: str, label: str) -> _Artifact:
-    # A chunk has room for any manifest.
-    content = next(chunks(files[name], f"{label}: {name}"), b"")
+    content = read_whole(files[name], f"{label}: {name}", MAX_BYTES)
     manifest = Manifest.parse(content, f"{label}: {name}")
     folder = posixpath.dirname(name)
     for missing in manifest.files:

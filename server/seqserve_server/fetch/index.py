@@ -28,7 +28,6 @@ from seqserve_server.fetch.source import (
     Files,
     beside,
     check_sha256,
-    chunks,
     is_address,
     opened,
     opening_of,
@@ -211,7 +210,7 @@ def main(argv: list[str]) -> int:
 
 
 def _offer(files: Files, name: str) -> Offer:
-    content = next(chunks(files[name], name), b"")
+    content = read_whole(files[name], name, MAX_BYTES)
     manifest = Manifest.parse(content, name)
     template = manifest.template or Template()
     return Offer(
