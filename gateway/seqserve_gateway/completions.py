@@ -24,7 +24,7 @@ from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import Fields
-from seqserve_gateway.messages import known, object_of
+from seqserve_gateway.messages import compact, known, object_of
 from seqserve_gateway.translation import texts_of
 
 _Facts = dict[str, Any]
@@ -134,7 +134,7 @@ async def _events(
 
 
 def _event(facts: _Facts) -> str:
-    return f"data: {json.dumps(facts, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {compact(facts)}\n\n"
 
 
 async def _refuse_chat(call: Call) -> Response:

@@ -59,7 +59,12 @@ def facts_of(message: Message) -> dict[str, Any]:
 
 def text_of(message: Message) -> str:
     """Writes a message as JSON in one line."""
-    return json.dumps(facts_of(message), ensure_ascii=False, separators=(",", ":"))
+    return compact(facts_of(message))
+
+
+def compact(facts: Mapping[str, Any]) -> str:
+    """Writes JSON in one line without spaces, for answers and events."""
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
 
 def object_of(load: Callable[..., Any]) -> dict[str, Any]:
