@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import grpc
@@ -193,6 +195,72 @@ def test_in_one_bulk_call_as_alone(server: ServerProcess, client: Client) -> Non
             assert isinstance(outcome, Result)
             alone = client.generate(bulk_source_of(number), max_decoding_length=9)
             assert outcome.hypotheses == alone.hypotheses
+    assert server.is_idle()
+
+
+def test_a_bulk_client_of_before_has_one_outcome_a_message(
+    server: ServerProcess, client: Client
+) -> None:
+    short = generation_pb2.GenerationOptions(max_decoding_length=9)
+    requests = [
+        generation_pb2.GenerateBulkRequest(
+            id=number,
+            request=generation_pb2.GenerateRequest(source=bulk_source_of(number), options=short),
+        )
+        for number in range(BULK)
+    ]
+    with grpc.insecure_channel(server.target) as channel:
+        stub = generation_pb2_grpc.GenerationServiceStub(channel)
+        responses = list(stub.GenerateBulk(iter(requests), timeout=PATIENCE_S))
+    assert sorted(each.id for each in responses) == list(range(BULK))
+    assert not any(each.more or each.max_requests for each in responses)
+    now = dict(client.generate_bulk(map(bulk_source_of, range(BULK)), max_decoding_length=9))
+    for each in responses:
+        outcome = now[each.id]
+        if isinstance(outcome, Result):
+            assert [one.text for one in outcome.hypotheses] == [
+                one.text for one in each.outcome.response.hypotheses
+            ]
+        else:
+            assert each.outcome.failure.field == getattr(outcome, "field", None)
+
+
+class OlderServer(generation_pb2_grpc.GenerationServiceServicer):
+    """Knows of one request in a message alone; another server answers it."""
+
+    def __init__(self, target: str) -> None:
+        self._channel = grpc.insecure_channel(target)
+        self._server = grpc.server(ThreadPoolExecutor(2))
+        generation_pb2_grpc.add_GenerationServiceServicer_to_server(self, self._server)
+        self.target = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def GenerateBulk(self, requests: Any, context: Any) -> Any:
+        known = (
+            generation_pb2.GenerateBulkRequest(id=each.id, request=each.request)
+            for each in requests
+        )
+        return generation_pb2_grpc.GenerationServiceStub(self._channel).GenerateBulk(known)
+
+    def close(self) -> None:
+        self._server.stop(None).wait()
+        self._channel.close()
+
+
+def test_a_server_of_before_is_sent_one_request_a_message(
+    server: ServerProcess, client: Client
+) -> None:
+    sources = [bulk_source_of(number) for number in range(BULK)]
+    with closing(OlderServer(server.target)) as older, Client(older.target) as its_client:
+        found = dict(its_client.generate_bulk(sources, max_decoding_length=9))
+    now = dict(client.generate_bulk(sources, max_decoding_length=9))
+    assert found.keys() == now.keys()
+    for number, outcome in now.items():
+        before = found[number]
+        if isinstance(outcome, Result):
+            assert isinstance(before, Result) and before.hypotheses == outcome.hypotheses
+        else:
+            assert str(before) == str(outcome)
     assert server.is_idle()
 
 

@@ -6,7 +6,8 @@
 While ``is_draining``, ``Generate`` and ``GenerateStream`` are refused. In a
 bulk call ``fail`` fails alone, ``later N …`` fails alone N times with UNAVAILABLE, ``busy`` and
 ``end CODE …`` end the call, ``hang`` gets no answer, and ``late`` gets one after the next twenty
-sources, or at the end.
+sources, or at the end. With ``max_requests`` it reads several requests in a message, and answers
+those together.
 """
 
 import threading
@@ -33,7 +34,10 @@ class FakeServer(
     generation_pb2_grpc.GenerationServiceServicer, model_pb2_grpc.ModelServiceServicer
 ):
     def __init__(
-        self, credentials: grpc.ServerCredentials | None = None, target: str = "127.0.0.1:0"
+        self,
+        credentials: grpc.ServerCredentials | None = None,
+        target: str = "127.0.0.1:0",
+        max_message_bytes: int = 1 << 20,
     ) -> None:
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
@@ -45,12 +49,16 @@ class FakeServer(
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self.bulk_calls = 0
+        self.max_requests = 0
+        """Of a message of a bulk call; 0 for a server that knows of one alone."""
+        self.messages: list[Any] = []
+        """The messages of bulk calls."""
         self.is_draining = False
         self._seen: Counter[str] = Counter()
         self._running = 0
         self._lock = threading.Lock()
         self._server = grpc.server(
-            ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 1 << 20)]
+            ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", max_message_bytes)]
         )
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(self, self._server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(self, self._server)
@@ -117,25 +125,33 @@ class FakeServer(
         with self._lock:
             self.bulk_calls += 1
         late: dict[int, Any] = {}
-        hangs = False
-        for count, bulk in enumerate(requests):
-            word, code, *_ = [*bulk.request.source.split(), "", ""]
-            response = generation_pb2.GenerateBulkResponse(
-                id=bulk.id, outcome=self._outcome(bulk.request, context)
-            )
-            if word == "end":
-                fail(context, grpc.StatusCode[code])
-            if word == "late":
-                late[count + 20] = response
-            elif word == "hang":
-                hangs = True
-            else:
-                yield response
-            if count in late:
-                yield late.pop(count)
+        count, hangs, is_told = -1, False, False
+        for message in requests:
+            self.messages.append(message)
+            if self.max_requests and message.max_response_bytes and not is_told:
+                is_told = True
+                yield generation_pb2.GenerateBulkResponse(max_requests=self.max_requests)
+            ready: list[Any] = []
+            for bulk in (message, *message.more) if self.max_requests else (message,):
+                count += 1
+                word, code, *_ = [*bulk.request.source.split(), "", ""]
+                response = generation_pb2.GenerateBulkResponse(
+                    id=bulk.id, outcome=self._outcome(bulk.request, context)
+                )
+                if word == "end":
+                    fail(context, grpc.StatusCode[code])
+                if word == "late":
+                    late[count + 20] = response
+                elif word == "hang":
+                    hangs = True
+                else:
+                    ready.append(response)
+                if count in late:
+                    ready.append(late.pop(count))
+            yield from joined(ready)
         if hangs:
             self.cancelled.wait(3 * PATIENCE_S)
-        yield from late.values()
+        yield from joined([*late.values()]) if self.max_requests else late.values()
 
     def _outcome(self, request: Any, context: Any) -> Any:
         with self._lock:
@@ -224,6 +240,13 @@ class FakeServer(
         if words[0] == "hang" and not context.add_callback(self.cancelled.set):
             # The caller has already gone.
             self.cancelled.set()
+
+
+def joined(responses: list[Any]) -> list[Any]:
+    """Makes one response of several."""
+    for first, *more in [responses] if responses else []:
+        first.more.extend(more)
+    return responses[:1]
 
 
 def fail(context: Any, code: grpc.StatusCode) -> None:

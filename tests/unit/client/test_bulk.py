@@ -38,6 +38,12 @@ Outcomes = list[tuple[int, Result | CallError]]
 Bulk = Callable[..., Outcomes]
 
 
+@pytest.fixture(params=[0, 16], ids=["one-a-message", "several-a-message"])
+def server(server: FakeServer, request: pytest.FixtureRequest) -> FakeServer:
+    server.max_requests = request.param
+    return server
+
+
 @pytest.fixture
 def bulk(connect: Callable[..., Session]) -> Bulk:
     """Returns all outcomes in the order of their arrival."""
@@ -95,6 +101,67 @@ def test_wrong_settings_are_refused_before_anything_is_sent(server: FakeServer, 
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
             bulk(server.target, ["a"], **wrong)
     assert server.requests == []
+
+
+# ---- several requests in a message
+
+
+def test_a_message_has_what_is_at_hand(server: FakeServer, bulk: Bulk) -> None:
+    sources = [f"n {number}" for number in range(400)]
+    assert texts(bulk(server.target, sources, model="m", beam_size=2)) == capitals(sources)
+    sizes = [1 + len(message.more) for message in server.messages]
+    assert server.messages[0].max_response_bytes > 0
+    assert sizes[0] == 1, "it was not known yet whether the server reads several"
+    assert max(sizes) == max(server.max_requests, 1)
+    sent = [each.id for message in server.messages for each in (message, *message.more)]
+    assert sent == list(range(len(sources)))
+    assert {(each.model, each.options.beam_size) for each in server.requests} == {("m", 2)}
+
+
+def test_a_message_has_few_bytes(server: FakeServer, bulk: Bulk) -> None:
+    sources = [f"{number} " + "x" * 9_000 for number in range(100)]
+    assert texts(bulk(server.target, sources)) == capitals(sources)
+    assert max(message.ByteSize() for message in server.messages) <= 64 << 10
+
+
+def test_a_message_is_not_too_large_because_of_several(bulk: Bulk) -> None:
+    server = FakeServer(max_message_bytes=2_000)
+    server.max_requests = 16
+    sources = [*(f"{number} " + "x" * 300 for number in range(100)), "y" * 3_000, "z" * 1_990]
+    outcomes = dict(bulk(server.target, sources))
+    server.stop()
+    assert isinstance(outcomes.pop(100), InvalidArgument)
+    assert {number: str(getattr(each, "text", each)) for number, each in outcomes.items()} == {
+        number: source.upper() for number, source in enumerate(sources) if number != 100
+    }
+
+
+def test_a_source_does_not_wait_for_others(server: FakeServer) -> None:
+    """What is at hand is sent, though the server would read more."""
+    answered = threading.Semaphore(1)
+
+    def slow_input() -> Iterator[str]:
+        for number in range(5):
+            assert answered.acquire(timeout=PATIENCE_S)
+            yield f"n {number}"
+
+    with Client(server.target) as client:
+        for _ in client.generate_bulk(slow_input()):
+            answered.release()
+    assert [len(message.more) for message in server.messages] == [0] * 5
+
+
+def test_each_call_learns_by_itself_how_many_the_server_reads(
+    server: FakeServer, bulk: Bulk
+) -> None:
+    """The next call may reach an older server."""
+    sources = [f"n {number}" for number in range(100)]
+    sources[50] = "busy 1 b"
+    assert texts(bulk(server.target, sources)) == capitals(sources)
+    asked = [bool(message.max_response_bytes) for message in server.messages]
+    again = len(asked) - 1 - asked[::-1].index(True)
+    assert server.bulk_calls == 2 and again > 0
+    assert not server.messages[again].more
 
 
 # ---- calls that break

@@ -72,6 +72,7 @@ class AsyncClient(AsyncModelClient):
         self._transport = transport or AsyncGrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata, connections)
         )
+        self._max_message_bytes = max_message_bytes
         calls, availability = CallGroup(self._transport), Availability(target)
         super().__init__(calls, retry or RetryPolicy(), timeout_s, availability)
 
@@ -165,7 +166,8 @@ class AsyncClient(AsyncModelClient):
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
-        return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
+        limit = self._max_message_bytes
+        return BulkRun(self._calls, template, sources, concurrency, attempts, limit).outcomes()
 
     def stream(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]

@@ -7,6 +7,9 @@ answer, so the input is read only once. If the server cannot answer one request 
 ends the call, and the next one is sent that request again. A request that has more bytes than the
 server takes ends the call too, and is not sent again.
 
+Once the server has said that it reads several requests in a message, a message has all that are at
+hand when the one before it is sent.
+
 One thread reads sources and one waits for answers, because each may be slow while the other is not;
 gRPC sends the requests.
 """
@@ -28,6 +31,11 @@ from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
 
 Request: TypeAlias = generation_pb2.GenerateBulkRequest
+Response: TypeAlias = generation_pb2.GenerateBulkResponse
+# Of a message with several requests, or several outcomes.
+_MOST_BYTES = 64 << 10
+# Of a request after the first one: its tag, and its length.
+_TAG_BYTES = 6
 Outcome: TypeAlias = tuple[int, Result | CallError]
 """The index of a source in the input, from 0, and its result or error."""
 
@@ -42,6 +50,7 @@ class BulkRun:
         sources: Iterable[BulkSource],
         concurrency: int,
         attempts: Attempts,
+        max_message_bytes: int,
     ) -> None:
         """Checks the arguments; ``template`` is the request of every source, without the source."""
         self._calls = group.group()
@@ -51,9 +60,11 @@ class BulkRun:
         self._attempts_at: dict[int, Attempts] = {}
         self._pause_s: float | None = None
         self._max_bytes: int | None = None
+        self._max_response_bytes = min(max_message_bytes, _MOST_BYTES)
+        self._max_requests = 1
         self._window = Semaphore(checked_concurrency(concurrency))
         self._pending = PendingRequests()
-        self._outcomes: Queue[Outcome | BaseException | None] = Queue()
+        self._outcomes: Queue[list[Outcome] | BaseException | None] = Queue()
         self._is_over = False
         self._failure: BaseException | None = None
 
@@ -62,11 +73,12 @@ class BulkRun:
         reader = start(self._read, "seqserve-bulk")
         exchange = start(self._exchange, "seqserve-bulk")
         try:
-            while (outcome := self._outcomes.get()) is not None:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                yield outcome
-                self._window.release()
+            while (outcomes := self._outcomes.get()) is not None:
+                if isinstance(outcomes, BaseException):
+                    raise outcomes
+                for outcome in outcomes:
+                    yield outcome
+                    self._window.release()
         finally:
             self._is_over = True
             self._window.release()
@@ -83,7 +95,7 @@ class BulkRun:
                     request = requests.generate_bulk_request(self._template, number, source)
                     self._check_size(request)
                 except CallError as error:
-                    self._outcomes.put_nowait((number, error))
+                    self._outcomes.put_nowait([(number, error)])
                 else:
                     self._pending.put(request)
         except Failure as error:
@@ -109,16 +121,16 @@ class BulkRun:
             self._outcomes.put_nowait(self._failure)
 
     def _call(self) -> bool:
-        self._pause_s = None
+        self._pause_s, self._max_requests = None, 1
         queue = self._pending.begin()
         first = queue.get()
         if first is None:
             return False
-        sent = _requests_of(first, queue)
+        sent = self._messages(first, queue)
         call = self._calls.call(Method.GENERATE_BULK, sent, self._attempts.begin())
         try:
             for response in call:
-                self._settle(*self._pending.outcome_of(response))
+                self._settle(response)
         except CallError as error:
             if self._refused_by_size(error):
                 return True
@@ -134,6 +146,26 @@ class BulkRun:
         self._calls.wait(self._pause_s)
         return True
 
+    def _messages(self, first: Request, queue: Queue[Request | None]) -> Iterator[Request]:
+        request: Request | None = first
+        while request is not None:
+            message, size = Request(), request.ByteSize()
+            message.CopyFrom(request)
+            most_bytes = min(self._max_bytes or _MOST_BYTES, _MOST_BYTES)
+            if self._max_requests == 1 and size + _TAG_BYTES <= most_bytes:
+                message.max_response_bytes = self._max_response_bytes
+            while True:
+                if queue.empty() or len(message.more) + 1 >= self._max_requests:
+                    yield message
+                    request = queue.get()
+                    break
+                request = queue.get()
+                size += request.ByteSize() + _TAG_BYTES if request else 0
+                if request is None or size > most_bytes:
+                    yield message
+                    break
+                message.more.append(request)
+
     def _check_size(self, request: Request) -> None:
         if self._max_bytes is not None and request.ByteSize() > self._max_bytes:
             raise too_large(request.ByteSize(), self._max_bytes)
@@ -142,36 +174,40 @@ class BulkRun:
         limit = max_bytes_of(error)
         if limit is None:
             return False
-        self._max_bytes = limit
+        is_news, self._max_bytes = self._max_bytes != limit, limit
         refused = self._pending.larger_than(limit)
         for request in refused:
             self._pending.remove(request.id)
-            self._outcomes.put_nowait((request.id, too_large(request.ByteSize(), limit)))
-        return bool(refused)
+            self._outcomes.put_nowait([(request.id, too_large(request.ByteSize(), limit))])
+        # Or several were too large together.
+        return bool(refused) or is_news
 
-    def _settle(self, number: int, outcome: Result | CallError) -> None:
-        delay_s = self._delay_after(number, outcome)
-        if delay_s is None:
-            self._attempts.answered()
-            self._attempts_at.pop(number, None)
-            self._pending.remove(number)
-            self._outcomes.put_nowait((number, outcome))
-        else:
-            self._pause_s = max(self._pause_s or 0.0, delay_s)
-            self._pending.end_call()
+    def _settle(self, response: Response) -> None:
+        settled: list[Outcome] = []
+        answered = [response, *response.more]
+        if response.max_requests:
+            self._max_requests = response.max_requests
+            answered = [each for each in answered if each.HasField("outcome")]
+        try:
+            for each in answered:
+                number, outcome = self._pending.outcome_of(each)
+                delay_s = self._delay_after(number, outcome)
+                if delay_s is None:
+                    self._attempts.answered()
+                    self._attempts_at.pop(number, None)
+                    self._pending.remove(number)
+                    settled.append((number, outcome))
+                else:
+                    self._pause_s = max(self._pause_s or 0.0, delay_s)
+                    self._pending.end_call()
+        finally:
+            self._outcomes.put_nowait(settled)
 
     def _delay_after(self, number: int, outcome: Result | CallError) -> float | None:
         if not isinstance(outcome, CallError):
             return None
         attempts = self._attempts_at.setdefault(number, self._attempts.part())
         return attempts.delay_after(outcome)
-
-
-def _requests_of(first: Request, queue: Queue[Request | None]) -> Iterator[Request]:
-    request: Request | None = first
-    while request is not None:
-        yield request
-        request = queue.get()
 
 
 class PendingRequests:
@@ -218,7 +254,7 @@ class PendingRequests:
                 self._queue.put_nowait(None)
             return self._queue
 
-    def outcome_of(self, response: generation_pb2.GenerateBulkResponse) -> Outcome:
+    def outcome_of(self, response: Response) -> Outcome:
         """Converts a response to a pending request."""
         with self._lock:
             if response.id not in self._requests:

@@ -73,6 +73,7 @@ class Client(ModelClient):
         self._transport = transport or GrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata, connections)
         )
+        self._max_message_bytes = max_message_bytes
         calls, availability = CallGroup(self._transport), Availability(target)
         super().__init__(calls, retry or RetryPolicy(), timeout_s, availability)
 
@@ -164,7 +165,8 @@ class Client(ModelClient):
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
-        return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
+        limit = self._max_message_bytes
+        return BulkRun(self._calls, template, sources, concurrency, attempts, limit).outcomes()
 
     def stream(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]

@@ -295,20 +295,28 @@ class Outcome(_message.Message):
     def __init__(self, response: _Optional[_Union[GenerateResponse, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class GenerateBulkRequest(_message.Message):
-    __slots__ = ("id", "request")
+    __slots__ = ("id", "request", "more", "max_response_bytes")
     ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESPONSE_BYTES_FIELD_NUMBER: _ClassVar[int]
     id: int
     request: GenerateRequest
-    def __init__(self, id: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[GenerateBulkRequest]
+    max_response_bytes: int
+    def __init__(self, id: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ..., more: _Optional[_Iterable[_Union[GenerateBulkRequest, _Mapping]]] = ..., max_response_bytes: _Optional[int] = ...) -> None: ...
 
 class GenerateBulkResponse(_message.Message):
-    __slots__ = ("id", "outcome")
+    __slots__ = ("id", "outcome", "more", "max_requests")
     ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     outcome: Outcome
-    def __init__(self, id: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[GenerateBulkResponse]
+    max_requests: int
+    def __init__(self, id: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., more: _Optional[_Iterable[_Union[GenerateBulkResponse, _Mapping]]] = ..., max_requests: _Optional[int] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("code", "message", "field", "retry_after_ms")

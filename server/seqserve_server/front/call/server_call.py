@@ -22,6 +22,9 @@ from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMe
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord, failure_within
 
+# Of the memory of a caller, for requests of a call that are read together.
+_PARTS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerResources:
@@ -113,10 +116,13 @@ class ServerCall(CallRecord):
 
         Meanwhile the call holds the request, and ``held_bytes`` more.
         """
-        memory = self.resources.answers
+        memory, most = self.resources.answers, self.resources.answers.max_per_caller
+        if self.is_one_of_many and isinstance(request, generation_pb2.GenerateBatchRequest):
+            # Large answers need not wait for each other's memory.
+            most //= _PARTS
         self.held = await memory.reserve(
             self.client_id,
-            size.checked(memory.max_per_caller),
+            size.checked(most),
             held_bytes=self.uncounted_bytes(request) + held_bytes,
             max_wait_s=max_wait_s,
         )
@@ -175,7 +181,7 @@ def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
 class Unreadable(InvalidRequest):
     """A request that protobuf cannot parse; handlers get it in place of the request."""
 
-    def __init__(self, reason: str, id_: int | None) -> None:
-        """Makes the error; ``id_`` is field 1 of a bulk request, or None if it cannot be read."""
+    def __init__(self, reason: str, data: bytes) -> None:
+        """Makes the error; ``data`` is the request as it came."""
         super().__init__("request", reason)
-        self.id = id_
+        self.data = data

@@ -9,15 +9,17 @@ https://protobuf.dev/programming-guides/encoding/.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.wrappers_pb2 import UInt64Value
+from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_health.v1 import health, health_pb2
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.front.call.server_call import Unreadable
 from seqserve_server.front.overload.admission import HELD
 from seqserve_server.front.overload.memory import Reservation
@@ -26,6 +28,8 @@ from seqserve_server.front.telemetry.call_record import failure_of
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
+_REQUEST = generation_pb2.GenerateBulkRequest.REQUEST_FIELD_NUMBER
+_MORE = generation_pb2.GenerateBulkRequest.MORE_FIELD_NUMBER
 _MAKERS: dict[tuple[bool, bool], Any] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
@@ -57,7 +61,7 @@ def tolerant(
         try:
             return deserialize(data)
         except Exception as error:
-            return Unreadable(f"is damaged, or has text that is not UTF-8: {error}", _id_of(data))
+            return Unreadable(f"is damaged, or has text that is not UTF-8: {error}", data)
 
     return read
 
@@ -118,12 +122,52 @@ def encoded(response: Message | bytes) -> bytes:
     return response if isinstance(response, bytes) else response.SerializeToString()
 
 
-def _id_of(data: bytes) -> int | None:
+def salvaged(message: Unreadable) -> list[tuple[generation_pb2.GenerateBulkRequest, bool]]:
+    """Returns the requests of a bulk message that has text that is not UTF-8.
+
+    Each comes with whether it can be read; of those that cannot, only the id is there. Raises the
+    error itself if not even the fields of the message can be read.
+    """
+    fields = _fields_of(message, message.data)
+    more = [value for number, value in fields if number == _MORE and isinstance(value, bytes)]
+    found = []
+    for own in (fields, *(_fields_of(message, data) for data in more)):
+        ids = [value for number, value in own if number == 1 and isinstance(value, int)]
+        sent = [value for number, value in own if number == _REQUEST and isinstance(value, bytes)]
+        each = generation_pb2.GenerateBulkRequest(id=ids[-1] if ids else 0)
+        try:
+            each.request.MergeFromString(b"".join(sent))
+            found.append((each, True))
+        except DecodeError:
+            found.append((each, False))
+    return found
+
+
+def _fields_of(message: Unreadable, data: bytes) -> list[tuple[int, Any]]:
     try:
-        # A message with field 1 alone keeps all other fields unparsed, so bad text does no harm.
-        return UInt64Value.FromString(data).value
+        # A message without fields keeps all unparsed, so bad text does no harm.
+        unknown: Any = UnknownFieldSet(Empty.FromString(data))
     except DecodeError:
-        return None
+        raise message from None
+    return [(field.field_number, field.data) for field in unknown]
+
+
+def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
+    """Encodes a message whose only field is a list of messages that are encoded already."""
+    tag = _varint(field << 3 | 2)
+    pieces: list[bytes | bytearray] = []
+    for item in items:
+        pieces += (tag, _varint(len(item)), item)
+    return b"".join(pieces)
+
+
+def _varint(number: int) -> bytearray:
+    written = bytearray()
+    while number > 127:
+        written.append(number & 127 | 128)
+        number >>= 7
+    written.append(number)
+    return written
 
 
 class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]

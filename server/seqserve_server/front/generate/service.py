@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.wire import encoded_list
 from seqserve_server.front.generate.answer import answer, counted_stream
-from seqserve_server.front.generate.bulk import Bulk, Requests
+from seqserve_server.front.generate.bulk import RESPONSE, Bulk, Messages
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.records import Source, window_of
 from seqserve_server.front.generate.route import Directory, resolve, single_model
@@ -27,7 +29,6 @@ from seqserve_server.front.generate.source import read
 
 _MIN_CONFIDENCE = 0.001
 _MAX_LANGUAGES = 512
-_RESPONSE = generation_pb2.Outcome.RESPONSE_FIELD_NUMBER
 _OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 
@@ -90,7 +91,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     response = each.result()
                     call.count_use(len(request.sources[place]), _tokens_of(response))
                     # Not copied into an outcome first.
-                    data = encoded_list(_RESPONSE, [response.SerializeToString()])
+                    data = encoded_list(RESPONSE, [response.SerializeToString()])
                 except ServiceError as error:
                     # No response, and so no tokens.
                     response = generation_pb2.GenerateResponse()
@@ -100,31 +101,33 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return encoded_list(_OUTCOMES, outcomes)
 
     async def GenerateBulk(
-        self, requests: Requests, call: ServerCall
-    ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
+        self, messages: Messages, call: ServerCall
+    ) -> AsyncGenerator[bytes, None]:
         """Answers each source as soon as it is done; reads on only while few are in flight."""
         models = self._directory.repository.models()
         size = window_of(max((model.engine.capacity.slots for model in models), default=1))
         window = Window(size)
 
-        async def respond(
-            request: generation_pb2.GenerateRequest, request_call: ServerCall
-        ) -> generation_pb2.GenerateResponse:
+        async def read_sources(
+            request: generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest,
+            request_call: ServerCall,
+        ) -> list[Callable[[], Awaitable[generation_pb2.GenerateResponse]]]:
             # A refused request keeps its place among the few, so the caller is not read from:
             # back-pressure is the right effect of a full queue. After a failure the caller would
             # only send the request again.
-            if error := call.quota_error():
-                raise error
+            is_batch = isinstance(request, generation_pb2.GenerateBatchRequest)
+            if is_batch and request.options.source_language == AUTO:
+                return []
             route = await resolve(request, self._directory, request_call, is_bulk=True)
+            if is_batch and not all(hop.options.is_repeatable for hop in route.hops):
+                # Each draws a seed of its own.
+                return []
             job = await read(request, route, request_call, window)
-            response = await answer(job, job.sources[0])
-            call.count_use(len(request.source), _tokens_of(response))
-            return response
+            return [partial(answer, job, source) for source in job.sources]
 
-        bulk = Bulk(call, respond, size, self._draining)
-        async with aclosing(bulk.responses(requests)) as responses:
+        bulk = Bulk(call, read_sources, size, self._draining)
+        async with aclosing(bulk.responses(messages)) as responses:
             async for response in responses:
-                call.record_one_of_many(response.outcome.response)
                 yield response
 
     Score, Attention = _of_one_model(score), _of_one_model(attention)
@@ -153,21 +156,3 @@ def _tokens(source: Source | ServiceError) -> int:
 
 def _tokens_of(response: generation_pb2.GenerateResponse) -> int:
     return response.source_tokens + response.generated_tokens
-
-
-def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
-    """Encodes a message whose only field is a list of messages that are encoded already."""
-    tag = _varint(field << 3 | 2)
-    pieces: list[bytes | bytearray] = []
-    for item in items:
-        pieces += (tag, _varint(len(item)), item)
-    return b"".join(pieces)
-
-
-def _varint(number: int) -> bytearray:
-    written = bytearray()
-    while number > 127:
-        written.append(number & 127 | 128)
-        number >>= 7
-    written.append(number)
-    return written

@@ -11,15 +11,14 @@ from tests.unit.server.front.service import Service, details, failure
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.call.server_call import Unreadable
-from seqserve_server.front.call.wire import tolerant
-from seqserve_server.front.generate.service import encoded_list
+from seqserve_server.front.call.wire import encoded_list, salvaged, tolerant
 
 REQUEST = generation_pb2.GenerateRequest
 BULK = generation_pb2.GenerateBulkRequest
 BAD = b"\xff\xfe\xfa"
 # Tags of fields.
 MODEL, SOURCE, OPTIONS = b"\x0a", b"\x1a", b"\x22"
-ID, REQUEST_OF_BULK = b"\x08", b"\x12"
+ID, REQUEST_OF_BULK, MORE = b"\x08", b"\x12", b"\x1a"
 
 
 def text(tag: bytes, content: bytes) -> bytes:
@@ -70,7 +69,25 @@ def test_any_bytes_give_a_request_or_a_reason(data: bytes, kind: Any) -> None:
 )
 def test_id_of_a_malformed_bulk_request_is_read_if_possible(data: bytes, id_: int | None) -> None:
     unreadable = tolerant(BULK.FromString)(data)
-    assert isinstance(unreadable, Unreadable) and unreadable.id == id_
+    assert isinstance(unreadable, Unreadable)
+    if id_ is None:
+        with pytest.raises(Unreadable):
+            salvaged(unreadable)
+    else:
+        [(found, is_sound)] = salvaged(unreadable)
+        assert (found.id, is_sound) == (id_, False)
+
+
+def test_requests_beside_a_malformed_one_are_read() -> None:
+    sound = BULK(id=9, request=REQUEST(source="good"))
+    bad = ID + b"\x08" + text(REQUEST_OF_BULK, text(SOURCE, BAD))
+    data = bad + text(MORE, sound.SerializeToString()) + text(MORE, ID + b"\x03")
+    unreadable = tolerant(BULK.FromString)(data)
+    assert isinstance(unreadable, Unreadable)
+    assert [(found.id, is_sound) for found, is_sound in salvaged(unreadable)] == [
+        (8, False), (9, True), (3, True)
+    ]  # fmt: skip
+    assert salvaged(unreadable)[1][0] == sound
 
 
 def test_well_formed_bytes_give_the_request() -> None:

@@ -5,6 +5,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 from unittest import mock
 
@@ -132,6 +133,10 @@ async def test_bad_request_has_its_own_failure(service: Service) -> None:
 # A source, and an option, that are no UTF-8.
 NO_TEXT = b"\x1a\x02\xff\xfe"
 NO_TOKEN = b"\x22\x04\x7a\x02\xff\xfe"
+
+
+def unreadable(id_: int) -> bytes:
+    return generation_pb2.GenerateBulkRequest(id=id_).SerializeToString() + b"\x12\x04" + NO_TEXT
 
 
 async def test_request_that_cannot_be_parsed_has_its_own_failure(service: Service) -> None:
@@ -504,12 +509,27 @@ async def answer(asked: Any, call: ServerCall) -> Any:
     return generation_pb2.GenerateResponse(model=asked.source)
 
 
+def reading(answer: Answer) -> Any:
+    """Reads nothing, and has each source answered."""
+
+    async def read(asked: Any, call: ServerCall) -> list[Any]:
+        if isinstance(asked, generation_pb2.GenerateRequest):
+            return [partial(answer, asked, call)]
+        return [partial(answer, request(source), call) for source in asked.sources]
+
+    return read
+
+
 @pytest.fixture
 def make() -> Callable[..., Bulk]:
     def make(answer: Answer = answer, most: int = 3) -> Bulk:
-        return Bulk(ServerCall(path=PATH, request_id="mine"), answer, most, asyncio.Event())
+        call = ServerCall(path=PATH, request_id="mine")
+        return Bulk(call, reading(answer), most, asyncio.Event())
 
     return make
+
+
+parsed = generation_pb2.GenerateBulkResponse.FromString
 
 
 async def these(requests: Iterable[Any]) -> AsyncIterator[Any]:
@@ -564,7 +584,7 @@ async def test_leaving_cancels_requests_under_way(make: Callable[..., Bulk]) -> 
     sources = ["first", "second", "third"]
     requests = these([bulk(number, source) for number, source in enumerate(sources)])
     async with aclosing(make(hang).responses(requests)) as responses:
-        assert (await anext(responses)).id == 0
+        assert parsed(await anext(responses)).id == 0
         await asyncio.sleep(0.01)
     assert sorted(cancelled) == ["second", "third"]
     assert asyncio.all_tasks() == before
@@ -595,7 +615,7 @@ async def test_requests_refused_while_draining_have_no_response(make: Callable[.
     given: list[int] = []
     with pytest.raises(Draining):
         async for response in make(refuse).responses(requests()):
-            given.append(response.id)
+            given.append(parsed(response).id)
     assert given == [0]
 
 
@@ -618,11 +638,11 @@ async def test_a_refusal_counts_under_the_model_of_its_own_request() -> None:
     async def requests() -> AsyncIterator[Any]:
         for number, source in enumerate(["a", "b", "bad"]):
             yield bulk(number, source)
-        yield Unreadable("is not UTF-8", 3)
+        yield Unreadable("is not UTF-8", unreadable(3))
 
-    handled = Bulk(call, resolve, 1, asyncio.Event())
+    handled = Bulk(call, reading(resolve), 1, asyncio.Event())
     async with aclosing(handled.responses(requests())) as responses:
-        assert [response.id async for response in responses] == [0, 1, 2, 3]
+        assert [parsed(response).id async for response in responses] == [0, 1, 2, 3]
     assert [model for model, _ in counted] == ["b", "", ""]
     assert call.model == "b", "the last one that was found stands for the call"
 
@@ -632,9 +652,9 @@ async def test_unreadable_requests_are_bounded_too(make: Callable[..., Bulk]) ->
 
     async def requests() -> AsyncIterator[Any]:
         while True:
-            yield Unreadable("is not UTF-8", next(read))
+            yield Unreadable("is not UTF-8", unreadable(next(read)))
 
     async with aclosing(make(most=2).responses(requests())) as responses:
-        assert (await anext(responses)).outcome.failure.field == "request"
+        assert parsed(await anext(responses)).outcome.failure.field == "request"
         await asyncio.sleep(0.01)
     assert next(read) == 2
