@@ -67,6 +67,8 @@ class _Part:
                 layouts = [self.function("Layout").parse(text) for text in options.layouts]  # type: ignore[attr-defined]
                 facts |= {"layouts": layouts, "folder": options.folder / "scaling"}
             yield from measure(self.function("Plan")(**facts))
+        elif self.scenario == "gateway":
+            yield from measure(options.rounds)
         else:
             yield measure(options.rounds)
 

@@ -40,6 +40,8 @@ from seqserve_server.artifact.manifest import FILE, Manifest
 
 OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
 _MB = 1e6
+# The others refuse nobody.
+_GATEWAY = ("--port", "0", "--timeout-s", "300")
 _PAIR = {"source": "en", "target": "de", "format": "text"}
 Figures = dict[str, float]
 
@@ -70,32 +72,33 @@ class _Running:
     processes: Sequence[ServerProcess]
 
 
-def measure(rounds: int) -> dict[str, Any]:
+def measure(rounds: int) -> Iterator[dict[str, Any]]:
     """Runs the comparison with the shipped model, and with its copy at Marian's base size.
 
-    Returns:
-        For each size of a beam the figures of each server by round, and their resident memory; what
-        HTTP adds to a call alone. The same of the copy is in ``base``.
+    Yields:
+        After each size of a beam all figures so far: of each server by round, and their resident
+        memory; what HTTP adds to a call alone. The same of the copy is in ``base``.
     """
     plan = Plan(rounds=rounds)
     integers, floats = shipped_artifacts()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        report = _report(integers, integers, folder / "shipped", plan)
+        for report in _reports(integers, integers, folder / "shipped", plan):
+            yield report
         copies = base_size_copy.write(floats, folder)
         base_size_copy.give_languages(integers, copies["int8"])
-        report["base"] = _report(copies["int8"], copies["fp32"], folder / "base", plan)
-    return report
+        for base in _reports(copies["int8"], copies["fp32"], folder / "base", plan):
+            yield report | {"base": base}
 
 
-def _report(artifact: Path, weights: Path, folder: Path, plan: Plan) -> dict[str, Any]:
+def _reports(artifact: Path, weights: Path, folder: Path, plan: Plan) -> Iterator[dict[str, Any]]:
     folder.mkdir()
     report: dict[str, Any] = {"model": Manifest.read(artifact).label, "plan": asdict(plan)}
     packages = packages_of(weights, folder)
     for beam_size in plan.beam_sizes:
         with _started(artifact, packages, beam_size, folder) as running:
             report[f"beam_{beam_size}"] = uvloop.run(_measured(running, plan))
-    return report
+        yield report
 
 
 @contextmanager
@@ -112,9 +115,7 @@ def _started(
             return stack.enter_context(ServerProcess(each, place / f"{each.name}.log"))
 
         ours = start(server)
-        gateway = start(
-            Server(OURS, "seqserve", ["gateway", "--target", ours.address, "--port", "0"])
-        )
+        gateway = start(Server(OURS, "seqserve", ["gateway", "--target", ours.address, *_GATEWAY]))
         libre = start(libretranslate_server(packages, beam_size))
         plain = start(plain_server(packages, beam_size))
         yield {
@@ -260,7 +261,8 @@ def tables(report: dict[str, Any]) -> list[Table]:
     """Lays out what :func:`measure` returned: a table for each beam, and what HTTP costs."""
     sizes = report["plan"]["beam_sizes"]
     parts = [report, report["base"]] if "base" in report else [report]
-    return [*(_table(part, size) for part in parts for size in sizes), _cost(report, sizes[0])]
+    known = [(part, size) for part in parts for size in sizes if f"beam_{size}" in part]
+    return [*(_table(part, size) for part, size in known), _cost(report, sizes[0])]
 
 
 def _table(report: dict[str, Any], beam_size: int) -> Table:
