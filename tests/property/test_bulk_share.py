@@ -1,5 +1,7 @@
 """Bulk and single calls share the slots: steps stay short for single calls, and nothing starves."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import Clock
@@ -7,7 +9,8 @@ from tests.clock import Clock
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.queue.scheduler import PATIENCE_S, SHARE, Scheduler
+from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
+from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
 
 WORKERS, SLOTS = 2, 16
@@ -21,6 +24,7 @@ class Slots:
         self.clock = Clock()
         self.scheduler = Scheduler(QueueLimits(max_queue=999), WORKERS, SLOTS, self.clock)
         self.rows: list[list[Request]] = [[] for _ in range(WORKERS)]
+        self.waiting_singles = 0
 
     def submit(self, rows: int, *, is_bulk: bool) -> None:
         options = DecodingOptions(max_decoding_length=5, beam_size=rows)
@@ -28,11 +32,15 @@ class Slots:
             source=[4, 5], options=options, is_bulk=is_bulk, flow_id="bulk" * is_bulk
         )
         self.scheduler.submit(Request(spec))
+        self.waiting_singles += rows * (not is_bulk)
 
     def take(self, worker: int) -> list[Request]:
         busy = count(self.rows[worker])
-        taken = self.scheduler.take(busy=busy, free=PER_WORKER - busy, budget_tokens=999)
+        taken = self.scheduler.take(
+            busy=busy, free=PER_WORKER - busy, budget_tokens=999, worker=worker
+        )
         self.rows[worker] += taken
+        self.waiting_singles -= count([one for one in taken if not one.spec.is_bulk])
         return taken
 
     def finish(self, worker: int) -> None:
@@ -43,8 +51,12 @@ class Slots:
     def bulk_rows(self) -> int:
         return count([one for rows in self.rows for one in rows if one.spec.is_bulk])
 
-    def has_singles(self) -> bool:
-        return any(not one.spec.is_bulk for rows in self.rows for one in rows)
+    def running_singles(self) -> int:
+        return count([one for rows in self.rows for one in rows if not one.spec.is_bulk])
+
+    def singles(self) -> int:
+        """Rows of single calls that run or wait."""
+        return self.running_singles() + self.waiting_singles
 
 
 def count(requests: list[Request]) -> int:
@@ -72,10 +84,14 @@ def test_bulk_keeps_to_its_part_and_everything_is_served(
         elif name == "wait":
             slots.clock.now_s += number * PATIENCE_S / 3
         else:
-            bulk_before, has_singles = slots.bulk_rows(), slots.has_singles()
-            taken = [one for one in slots.take(number) if one.spec.is_bulk]
-            if has_singles and bulk_before:
-                assert not taken or bulk_before + count(taken) <= SLOTS * SHARE
+            bulk_before, singles = slots.bulk_rows(), slots.running_singles()
+            taken = slots.take(number)
+            rows = slots.rows[number]
+            has_single = any(not one.spec.is_bulk for one in rows)
+            if has_single and singles and bulk_before and any(one.spec.is_bulk for one in taken):
+                # No more rows than if bulk kept to its part of all slots.
+                most = math.ceil((slots.singles() + SLOTS * SHARE) / WORKERS)
+                assert count(rows) <= most or slots.bulk_rows() <= SLOTS * SHARE
     # One single call always runs, and still all that waits gets its turn.
     for _ in range(2 * len(operations)):
         slots.submit(1, is_bulk=False)

@@ -19,13 +19,18 @@ class SourceEncoder:
     """Encodes for one worker."""
 
     def __init__(
-        self, runtime: Runtime, scheduler: Scheduler, limits: EncodingLimits, observer: Observer
+        self,
+        runtime: Runtime,
+        scheduler: Scheduler,
+        limits: EncodingLimits,
+        observer: Observer,
+        worker: int = 0,
     ) -> None:
         """Takes the model, and the queue whose next sources may be encoded with new ones."""
         self._runtime = runtime
         self._scheduler = scheduler
         self._limits = limits
-        self._observer = observer
+        self._observer, self._worker = observer, worker
         self._steps_waited = 0
 
     def waits_for_company(self, busy: int) -> bool:
@@ -50,7 +55,7 @@ class SourceEncoder:
         """
         tokens = sum(len(request.spec.source) for request in new)
         left = self._limits.group_tokens - tokens
-        ahead = self._scheduler.take_ahead(left) if left > 0 else []
+        ahead = self._scheduler.take_ahead(left, self._worker) if left > 0 else []
         duration_s = sum(self._encode(group) for group in _grouped_by_length(new + ahead))
         if ahead:
             self._scheduler.note_encoded(ahead)

@@ -73,8 +73,8 @@ class Engine:
         self._scorer = Scorer(runtime, self._score_queue)
         budget = limits.max_source_tokens_per_step
         self._workers = [
-            Worker(runtime, self._scheduler, slots, budget, observer, detokenize)
-            for _ in range(limits.workers)
+            Worker(runtime, self._scheduler, slots, budget, observer, detokenize, number=number)
+            for number in range(limits.workers)
         ]
         # The last one is the scorer's.
         self._heartbeats = [0] * (limits.workers + 1)

@@ -34,17 +34,18 @@ class Worker:
         observer: Observer,
         detokenize: Detokenize,
         *,
+        number: int = 0,
         idle_s: float = 0.05,
     ) -> None:
         """Allocates the slots.
 
         ``max_source_tokens`` are encoded between two steps while rows run. An idle worker looks for
-        late requests every ``idle_s``.
+        late requests every ``idle_s``. Its ``number`` is its place among the workers.
         """
-        self._scheduler = scheduler
+        self._scheduler, self._number = scheduler, number
         encoding = runtime.encoding_limits(max_source_tokens)
         self._max_source_tokens = encoding.budget_tokens
-        self._encoder = SourceEncoder(runtime, scheduler, encoding, observer)
+        self._encoder = SourceEncoder(runtime, scheduler, encoding, observer, number)
         self._observer = observer
         self._idle_s = idle_s
         self._runtime = runtime
@@ -94,7 +95,7 @@ class Worker:
     def step(self) -> Events:
         """Drops rows that must leave, admits requests, and runs one step; returns its events."""
         if not self._rows.busy:
-            self._scheduler.wait_for_work(self._idle_s)
+            self._scheduler.wait_for_work(self._idle_s, self._number)
         began_s = time.perf_counter()
         self._runtime_s = 0.0
         self._drop(time.monotonic())
@@ -156,7 +157,10 @@ class Worker:
         if self._encoder.waits_for_company(busy):
             return
         new = self._scheduler.take(
-            busy=busy, free=self._cache.slots - busy, budget_tokens=self._max_source_tokens
+            busy=busy,
+            free=self._cache.slots - busy,
+            budget_tokens=self._max_source_tokens,
+            worker=self._number,
         )
         if not new:
             return

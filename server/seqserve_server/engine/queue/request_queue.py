@@ -202,7 +202,8 @@ class RequestQueue:
                 raise Draining
             self._add(request)
             request.state = RequestState.WAITING
-            self._changed.notify()
+            # Not every worker may take it.
+            self._changed.notify_all()
 
     def _add(self, request: Request) -> None:
         raise NotImplementedError

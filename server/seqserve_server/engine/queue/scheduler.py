@@ -16,53 +16,12 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.contract.request import Spec
+from seqserve_server.engine.queue.bulk_share import BulkShare, Part
 from seqserve_server.engine.queue.request_queue import RequestQueue
 from seqserve_server.engine.request import Request, RequestState
 
 _MAX_LOOK_AHEAD = 16
 """Waiting requests among which sources to encode ahead are sought."""
-
-SHARE = 0.375
-"""Part of all slots that bulk takes while there are single calls."""
-PATIENCE_S = 1.0
-"""So long after the end of a single call another one is expected."""
-
-
-class BulkShare:
-    """Counts the slots in use, and keeps steps short for single calls.
-
-    The more rows run, the longer a step takes. While single calls come, the sources of bulk calls
-    and batches take three eighths of the slots instead of all: a token of a single call then takes
-    half of the time, and the bulk loses much less than it gave away.
-    """
-
-    def __init__(self, slots: int) -> None:
-        self._slots = slots
-        self._rows = {is_bulk: 0 for is_bulk in (False, True)}
-        self._single_ended_s = -math.inf
-
-    @property
-    def rows(self) -> int:
-        """Slots in use."""
-        return sum(self._rows.values())
-
-    def room(self, now_s: float) -> float:
-        """Counts the slots that bulk may still take, as far as they are free."""
-        bulk_rows = self._rows[True]
-        has_singles = self._rows[False] or now_s < self._single_ended_s + PATIENCE_S
-        # Something of it always runs, however many slots that needs.
-        return self._slots * SHARE - bulk_rows if has_singles and bulk_rows else math.inf
-
-    def begin(self, spec: Spec) -> None:
-        """Takes the slots of a request."""
-        self._rows[spec.is_bulk] += spec.rows
-
-    def end(self, spec: Spec, now_s: float) -> None:
-        """Frees the slots of a request."""
-        self._rows[spec.is_bulk] -= spec.rows
-        if not spec.is_bulk:
-            self._single_ended_s = now_s
 
 
 class Scheduler(RequestQueue):
@@ -76,11 +35,10 @@ class Scheduler(RequestQueue):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(limits, slots, clock)
-        self._workers = workers
         # When each running request started.
         self._started_s: dict[Request, float] = {}
         # Rows are counted, not requests: a beam takes several.
-        self._running = BulkShare(slots)
+        self._running = BulkShare(slots, workers)
         self._cancelled: set[Request] = set()
         # Source tokens of waiting requests that are encoded ahead.
         self._tokens_ahead = 0
@@ -118,7 +76,7 @@ class Scheduler(RequestQueue):
                 self._cancelled.add(request)
             return super().cancel(request)
 
-    def take(self, *, busy: int, free: int, budget_tokens: int) -> list[Request]:
+    def take(self, *, busy: int, free: int, budget_tokens: int, worker: int = 0) -> list[Request]:
         """Hands the next requests to a worker; they run from then on.
 
         The first one is handed out whenever enough slots are free, however long its source is;
@@ -126,13 +84,13 @@ class Scheduler(RequestQueue):
         tokens that are yet to be encoded.
         """
         taken: list[Request] = []
+        self._running.note(worker, busy)
         if not free or not self._queue:
             return taken
         with self._changed:
             now_s = self._clock()
-            share = -(-(self.running + self._rows_to_run(now_s)) // self._workers)
-            while free and busy < share:
-                request, passed = self._next(free, self._running.room(now_s))
+            while free and busy < (part := self._part(worker)).rows:
+                request, passed = self._next(free, part)
                 if request is None:
                     break
                 if request.encoded is None:
@@ -144,11 +102,12 @@ class Scheduler(RequestQueue):
                 rows = request.spec.rows
                 busy += rows
                 free -= rows
+                self._running.note(worker, busy)
             if self._queue:
-                self._changed.notify()
+                self._changed.notify_all()
         return taken
 
-    def take_ahead(self, budget_tokens: int) -> list[Request]:
+    def take_ahead(self, budget_tokens: int, worker: int = 0) -> list[Request]:
         """Gives waiting requests whose sources a worker should encode now, the next ones first.
 
         There are none while slots are free for all that wait. The requests go on waiting; no other
@@ -160,7 +119,10 @@ class Scheduler(RequestQueue):
             return ahead
         with self._changed:
             left = budget_tokens - max(0, self._tokens_ahead - budget_tokens)
+            part = self._part(worker)
             for request in islice(self._queue, _MAX_LOOK_AHEAD):
+                if part.is_apart and request.spec.is_bulk is part.has_singles:
+                    continue
                 if not request.is_encoded_ahead:
                     left -= len(request.spec.source)
                     if left < 0:
@@ -176,7 +138,7 @@ class Scheduler(RequestQueue):
             for request in requests:
                 if request.encoded is None:
                     self._end_ahead(request)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _end_ahead(self, request: Request) -> None:
         """Counts a request no longer that runs, leaves or could not be encoded."""
@@ -184,12 +146,11 @@ class Scheduler(RequestQueue):
             request.is_encoded_ahead = False
             self._tokens_ahead -= len(request.spec.source)
 
-    def _rows_to_run(self, now_s: float) -> float:
-        """Counts the slots that waiting requests would take now if those were free."""
-        singles, bulk = self._queue.rows_of(is_bulk=False), self._queue.rows_of(is_bulk=True)
-        return singles + max(0, min(bulk, self._running.room(now_s)))
+    def _part(self, worker: int) -> Part:
+        waiting = {is_bulk: self._queue.rows_of(is_bulk=is_bulk) for is_bulk in (False, True)}
+        return self._running.part(worker, waiting, self._clock())
 
-    def _next(self, free: float, bulk_room: float) -> tuple[Request | None, list[Request]]:
+    def _next(self, free: float, part: Part) -> tuple[Request | None, list[Request]]:
         """Finds the next request for a worker with ``free`` slots, and those that it passes."""
         passed: list[Request] = []
         for request in self._queue:
@@ -197,9 +158,11 @@ class Scheduler(RequestQueue):
                 # Another worker is encoding it.
                 continue
             rows = request.spec.rows
-            if request.spec.is_bulk and rows > bulk_room:
+            if request.spec.is_bulk and rows > part.bulk_rows:
                 if not self._queue.rows_of(is_bulk=False):
                     break
+                continue
+            if not (request.spec.is_bulk or part.has_singles):
                 continue
             if rows <= free:
                 return request, passed
@@ -263,10 +226,13 @@ class Scheduler(RequestQueue):
                 if answered:
                     self._pace.ended(request.work, request.spec.rows, now_s - started_s)
 
-    def wait_for_work(self, timeout_s: float) -> bool:
+    def wait_for_work(self, timeout_s: float, worker: int = 0) -> bool:
         """Blocks an idle worker until it can take a request; False after the timeout."""
+        self._running.note(worker, 0)
         with self._changed:
-            return self._changed.wait_for(lambda: self._stopped or self._can_begin(), timeout_s)
+            return self._changed.wait_for(
+                lambda: self._stopped or self._can_begin(worker), timeout_s
+            )
 
-    def _can_begin(self) -> bool:
-        return self._next(math.inf, self._running.room(self._clock()))[0] is not None
+    def _can_begin(self, worker: int) -> bool:
+        return self._next(math.inf, self._part(worker))[0] is not None

@@ -13,7 +13,8 @@ from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.engine.packing import CrossKV, EncodedSource
-from seqserve_server.engine.queue.scheduler import PATIENCE_S, SHARE, Scheduler
+from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
+from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request, RequestState
 from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
 
@@ -582,6 +583,52 @@ def test_single_calls_pass_bulk_that_has_its_part() -> None:
     for one in singles:
         scheduler.submit(one)
     assert scheduler.take(busy=3, free=5, budget_tokens=999) == singles
+
+
+def test_single_calls_beside_bulk_run_on_few_workers() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99), workers=2, slots=32)
+    singles = [request(caller="single") for _ in range(4)]
+    for one in [*singles, *bulk(*[1] * 60)]:
+        scheduler.submit(one)
+    quick = scheduler.take(busy=0, free=16, budget_tokens=999)
+    # Half of the single calls, and of three tenths of the slots.
+    assert ([one for one in quick if not one.spec.is_bulk], len(quick)) == (singles, 7)
+    other = scheduler.take(busy=0, free=16, budget_tokens=999, worker=1)
+    assert len(other) == 16 and all(one.spec.is_bulk for one in other)
+    assert scheduler.take(busy=7, free=9, budget_tokens=999) == []
+    # Each encodes ahead what it may take.
+    assert scheduler.take_ahead(3) == []
+    assert all(one.spec.is_bulk for one in scheduler.take_ahead(3, worker=1))
+    late = request(caller="single")
+    scheduler.submit(late)
+    scheduler.finish(other[:4])
+    assert late not in scheduler.take(busy=12, free=4, budget_tokens=999, worker=1)
+    assert late in scheduler.take(busy=7, free=9, budget_tokens=999)
+
+
+def test_many_single_calls_beside_bulk_run_on_all_workers() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99), workers=2, slots=16)
+    for one in [*(request(caller=f"{number}") for number in range(10)), *bulk(*[1] * 60)]:
+        scheduler.submit(one)
+    taken = [
+        scheduler.take(busy=0, free=8, budget_tokens=999, worker=worker) for worker in range(2)
+    ]
+    assert all(any(not one.spec.is_bulk for one in each) for each in taken)
+    assert sum(len(each) for each in taken) <= 10 + 16 * SHARE
+
+
+def test_single_call_does_not_wait_for_a_worker_that_is_full_of_bulk() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99), workers=2, slots=16)
+    for one in bulk(*[1] * 60):
+        scheduler.submit(one)
+    first = scheduler.take(busy=0, free=8, budget_tokens=999)
+    second = scheduler.take(busy=0, free=8, budget_tokens=999, worker=1)
+    single = request(caller="single")
+    scheduler.submit(single)
+    scheduler.finish(second[:2])
+    assert len(first) == 8
+    assert scheduler.take(busy=8, free=0, budget_tokens=999) == []
+    assert scheduler.take(busy=6, free=2, budget_tokens=999, worker=1)[0] is single
 
 
 def test_wide_beam_of_a_bulk_call_runs_beside_single_calls() -> None:
