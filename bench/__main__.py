@@ -67,10 +67,9 @@ class _Part:
                 layouts = [self.function("Layout").parse(text) for text in options.layouts]  # type: ignore[attr-defined]
                 facts |= {"layouts": layouts, "folder": options.folder / "scaling"}
             yield from measure(self.function("Plan")(**facts))
-        elif self.scenario == "gateway":
-            yield from measure(options.rounds)
         else:
-            yield measure(options.rounds)
+            numbers = measure(options.rounds)
+            yield from numbers if self.scenario == "gateway" else [numbers]
 
 
 _PARTS = {
@@ -163,8 +162,7 @@ def main() -> int:
             report.setdefault("provenance", {})[name] = asdict(provenance)
             _write(report, options.report)
         print(f"\n{name}: {part.text}\n\n{document(*_tables(report, name))}", flush=True)
-    minutes = (time.perf_counter() - began_s) / 60
-    print(f"written: {options.report}, after {minutes:.0f} minutes")
+    print(f"written: {options.report}, after {(time.perf_counter() - began_s) / 60:.0f} minutes")
     return 0
 
 
