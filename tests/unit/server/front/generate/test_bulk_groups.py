@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from tests.unit.server.front.security.test_usage import METADATA, limited
 from tests.unit.server.front.service import Service, serving, until
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.generate.bulk import MAX_REQUESTS
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.bulk import MAX_REQUESTS, Bulk
 
 Request, Response = generation_pb2.GenerateBulkRequest, generation_pb2.GenerateBulkResponse
 MOST_BYTES = 64 << 10
@@ -52,7 +55,6 @@ async def test_several_requests_have_several_outcomes(service: Service) -> None:
     found, responses = await answered(service.generation.GenerateBulk(sent))
     assert texts(found) == {number: f"text {number}" for number in range(100)}
     assert [each.max_requests for each in responses] == [MAX_REQUESTS] + [0] * len(responses[1:])
-    assert max(len(each.more) for each in responses) > 0
 
 
 async def test_a_client_that_reads_one_outcome_gets_one(service: Service) -> None:
@@ -64,14 +66,31 @@ async def test_a_client_that_reads_one_outcome_gets_one(service: Service) -> Non
     assert len(responses) == 30
 
 
-async def test_a_response_has_no_more_bytes_than_were_asked_for(service: Service) -> None:
-    requests = [bulk(number, "a" * 40) for number in range(60)]
-    found, responses = await answered(service.generation.GenerateBulk([several(requests, 3000)]))
-    assert len(found) == 60
-    several_outcomes = [each for each in responses if each.more]
-    assert several_outcomes and max(each.ByteSize() for each in several_outcomes) <= 3000
-    _, alone = await answered(service.generation.GenerateBulk([several(requests, 1)]))
-    assert not any(each.more for each in alone)
+@pytest.mark.parametrize(
+    ("max_response_bytes", "outcomes"), [(MOST_BYTES, [60]), (250, [2] * 30), (1, [1] * 60)]
+)
+async def test_outcomes_that_are_ready_together_share_a_response(
+    max_response_bytes: int, outcomes: list[int]
+) -> None:
+    async def read(asked: Any, call: ServerCall) -> list[Any]:
+        def ready(source: str) -> Any:
+            answer: asyncio.Future[Any] = asyncio.Future()
+            answer.set_result(generation_pb2.GenerateResponse(model=source))
+            return answer
+
+        return [partial(ready, source) for source in asked.sources]
+
+    async def messages() -> AsyncIterator[Any]:
+        requests = [bulk(number, "a" * 100) for number in range(10, 70)]
+        yield several(requests, max_response_bytes)
+
+    handled = Bulk(ServerCall(path=PATH, request_id="mine"), read, 60, asyncio.Event())
+    async with aclosing(handled.responses(messages())) as encoded:
+        told, *responses = [Response.FromString(each) async for each in encoded]
+    assert told == Response(max_requests=MAX_REQUESTS)
+    assert [1 + len(each.more) for each in responses] == outcomes
+    several_outcomes = [each.ByteSize() for each in responses if each.more]
+    assert max(several_outcomes, default=0) <= max_response_bytes
 
 
 async def test_the_server_tells_at_once_that_it_reads_several(service: Service) -> None:
