@@ -52,7 +52,7 @@ class BeamBatch:
         continuations = self._continuations(beams, is_longest)
         is_end = self._ends(continuations, lengths, is_longest)
         # Few searches have a hypothesis that ends, as a rule, and most steps have none.
-        ending: list[int] = is_end[:, : self._size].any(axis=1).nonzero()[0].tolist()
+        ending: list[int] = np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist()
         if ending:
             columns = select_next(is_end, ending, self._size)
             chosen = continuations.at(columns)
