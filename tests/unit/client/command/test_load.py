@@ -146,9 +146,7 @@ def test_comparing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_highest_rate(
-    seqserve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_highest_rate(seqserve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_search, "_MOST_UP", 4)
     page = tmp_path / "page.html"
     arguments = ("--find-rate", "--p99", "60000", "--num-prompts", "3", "--num-warmups", "0")
