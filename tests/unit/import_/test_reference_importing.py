@@ -127,7 +127,7 @@ def test_a_weight_that_changed_is_refused(
     ]
     save_file(weights, other / "model.safetensors")
     with pytest.raises(ParityError, match="nothing was written"):
-        again(checkpoint=other)
+        again("--sentences", "30", checkpoint=other)
     assert not list((tmp_path / "models").iterdir())
 
 
@@ -147,7 +147,7 @@ def test_an_artifact_that_does_not_serve_is_not_written(
 ) -> None:
     monkeypatch.setattr(importing, "template_of", lambda *arguments: template)
     with pytest.raises(SeqserveError, match=message):
-        again()
+        again("--sentences", "8")
     assert not list((tmp_path / "models").iterdir())
 
 
