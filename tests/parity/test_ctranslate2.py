@@ -11,6 +11,7 @@ import sentencepiece
 import torch
 from tests import ctranslate2_files, ctranslate2_models
 from tests.checkpoints import TOKENS
+from tests.step_graphs import operators_parsed_once
 from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_import.command import main as import_main
@@ -132,7 +133,9 @@ def test_a_package_of_argos_writes_the_words_of_argos(tmp_path: Path) -> None:
     opennmt(tmp_path / "model", quantization="int8", max_relative_positions=4)
     package = ctranslate2_files.write_package(tmp_path, tmp_path / "model", "en", "de")
     models = tmp_path / "models"
-    assert import_main([str(package), "--model-repository", str(models), "--sentences", "20"]) == 0
+    arguments = [str(package), "--model-repository", str(models), "--sentences", "20"]
+    with operators_parsed_once():
+        assert import_main(arguments) == 0
     pieces = sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / "sentencepiece.model"))
     theirs = ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32")
     peers = Peers(tmp_path / "model")

@@ -71,6 +71,7 @@ class _Watch:
 def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, int]]:
     """Imports a checkpoint at each precision; the small one first, which loads all libraries."""
     import torch
+    from tests.step_graphs import operators_parsed_once, steps_only
 
     from seqserve_export import pipeline
     from seqserve_export.options import Precision
@@ -94,11 +95,12 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
             )
         )
 
-    run(small, "small", Precision.FP32)
+    with steps_only():
+        run(small, "small", Precision.FP32)
     peaks = {}
     # Not fp16: to prove it, a CPU computes it with copies in fp32.
     for precision in (Precision.FP32, Precision.INT8):
-        with _Watch() as watch:
+        with _Watch() as watch, operators_parsed_once():
             run(large, precision.value, precision)
         peaks[precision.value] = watch.anonymous, watch.whole
     return peaks
