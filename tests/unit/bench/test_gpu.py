@@ -43,7 +43,7 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
     [row] = report["served"]
     assert row["callers"] == 2 and row["failed"] == 0 and row["requests_per_s"] > 0
     assert [peer["name"] for peer in beam["peers"]] == names[:3]
-    assert len(tables(report)) == 3
+    assert len(tables(report)) == 4
     # A model that is there is not written again; one that cannot be read fails alone.
     (tmp_path / "marian-base" / "converted" / "model.bin").write_bytes(b"")
     [report] = gpu.measure(dataclasses.replace(plan, cases=cases[:1]))
