@@ -1,0 +1,189 @@
+"""Partial and finished hypotheses, their ranking, and the answer of a request."""
+
+import math
+from typing import Any
+
+import pytest
+from tests.unit.server.engine.decoding.table import (
+    EOS,
+    VOCABULARY_SIZE,
+    make_options,
+    make_request,
+    text_of,
+)
+
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
+from seqserve_server.engine.decoding.constraints import Constraints, End
+from seqserve_server.engine.decoding.hypotheses import (
+    FinishedHypothesis,
+    HypothesisPool,
+    PartialHypothesis,
+    best,
+    rank_of,
+)
+
+EVERYTHING: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
+TOP_TOKENS = [(5, -0.5), (6, -1.0)]
+
+
+def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
+    """Makes a forced prefix and tokens after it; the log-probability of token n is -n."""
+    found = [*[math.nan] * len(prefix), *(-float(token) for token in tokens)]
+    top_tokens = [*[[]] * len(prefix), *([(token, -float(token))] for token in tokens)]
+    return PartialHypothesis([*prefix, *tokens], found, -float(sum(tokens)), top_tokens)
+
+
+def at_maximum_length(some: PartialHypothesis) -> Hypothesis:
+    return some.hypothesis(End(StopReason.LENGTH, len(some.token_ids)), make_options(**EVERYTHING))
+
+
+def test_extending_a_hypothesis_does_not_change_it() -> None:
+    """Two beams may continue the same one."""
+    before = partial(1)
+    one = before.extended(2, -0.5, -1.5, TOP_TOKENS)
+    other = before.extended(3, math.nan, -1.0, [])
+    assert before == ([1], [-1.0], -1.0, [[(1, -1.0)]])
+    assert one == ([1, 2], [-1.0, -0.5], -1.5, [[(1, -1.0)], TOP_TOKENS])
+    assert other.token_ids == [1, 3]
+    assert (other.score, other.top_tokens) == (-1.0, [[(1, -1.0)], []])
+
+
+@pytest.mark.parametrize("prefix", [(), (7, 8)])
+def test_an_end_token_has_a_score_but_does_not_count(prefix: tuple[int, ...]) -> None:
+    end = End(StopReason.EOS, len(prefix) + 2)
+    found = partial(4, 5, 2, prefix=prefix).hypothesis(end, make_options(**EVERYTHING))
+    forced = len(prefix)
+    assert found.token_ids == [*prefix, 4, 5]
+    assert found.score == -11.0
+    assert found.normalized_score == pytest.approx(-11 / (forced + 3))
+    assert found.token_scores == pytest.approx([*[math.nan] * forced, -4, -5, -2], nan_ok=True)
+    assert found.top_tokens == [*[[]] * forced, [(4, -4.0)], [(5, -5.0)], [(2, -2.0)]]
+    assert (found.stop_reason, found.text_length) == (StopReason.EOS, None)
+
+
+def test_a_hypothesis_of_maximum_length_keeps_all_its_tokens() -> None:
+    found = at_maximum_length(partial(4, 5))
+    assert (found.token_ids, found.token_scores) == ([4, 5], [-4.0, -5.0])
+    assert found.normalized_score == pytest.approx(-9 / 2)
+
+
+def test_a_forced_prefix_has_tokens_but_no_scores() -> None:
+    found = at_maximum_length(partial(3, prefix=(7, 8)))
+    assert (found.token_ids, found.score) == ([7, 8, 3], -3.0)
+    assert found.token_scores == pytest.approx([math.nan, math.nan, -3.0], nan_ok=True)
+    assert found.top_tokens == [[], [], [(3, -3.0)]]
+
+
+def test_tokens_after_a_stop_sequence_are_left_out_but_count_in_the_score() -> None:
+    end = End(StopReason.STOP_SEQUENCE, 1, 7)
+    found = partial(4, 5, 6).hypothesis(end, make_options(**EVERYTHING))
+    assert found.token_ids == [4]
+    assert (found.token_scores, found.top_tokens) == ([-4.0], [[(4, -4.0)]])
+    assert found.text_length == 7
+    assert (found.score, found.normalized_score) == (-15.0, -5.0)
+
+
+def test_a_hypothesis_may_end_within_its_prefix() -> None:
+    end = End(StopReason.STOP_SEQUENCE, 1, 2)
+    found = partial(4, 5, prefix=(7, 8)).hypothesis(end, make_options(**EVERYTHING))
+    assert found.token_ids == [7]
+    assert found.token_scores == pytest.approx([math.nan], nan_ok=True)
+    assert found.top_tokens == [[]]
+
+
+def test_only_what_was_requested_is_returned() -> None:
+    end = End(StopReason.EOS, 1)
+    plain = partial(4, 2).hypothesis(end, make_options())
+    assert plain == Hypothesis([4], -6.0, StopReason.EOS, -3.0)
+    without_score = partial(4, 2).hypothesis(
+        end, make_options(return_scores=False, return_token_scores=True)
+    )
+    assert (without_score.score, without_score.normalized_score) == (None, None)
+    assert without_score.token_scores == [-4.0, -2.0]
+
+
+def test_the_score_is_kept_where_coverage_is_added_later() -> None:
+    options = make_options(return_scores=False, coverage_penalty=0.5)
+    found = partial(4, 2).hypothesis(End(StopReason.EOS, 1), options)
+    assert (found.score, found.normalized_score) == (-6.0, -3.0)
+
+
+def test_terms_count_only_in_the_tokens_that_are_kept() -> None:
+    options = make_options(terms=((4, 5), (7, 4), (5,), (6,)))
+    some = partial(4, 5, 6, prefix=(7,))
+    assert some.hypothesis(End(StopReason.LENGTH, 4), options).unmet_terms == []
+    assert some.hypothesis(End(StopReason.EOS, 3), options).unmet_terms == [3]
+    assert some.hypothesis(End(StopReason.STOP_SEQUENCE, 2, 1), options).unmet_terms == [0, 2, 3]
+
+
+@pytest.mark.parametrize("return_scores", [True, False])
+@pytest.mark.parametrize(("penalty", "score"), [(0.0, -6.0), (1.0, -2.0), (2.0, -6 / 9)])
+def test_hypotheses_rank_by_their_score_over_the_length_of_all_generated_tokens(
+    penalty: float, score: float, return_scores: bool
+) -> None:
+    options = make_options(length_penalty=penalty, return_scores=return_scores)
+    for some in (partial(3, 1, 2), partial(4, 2, prefix=(9,))):
+        finished = FinishedHypothesis.of(some, End(StopReason.STOP_SEQUENCE, 1, 1), options)
+        assert finished.rank == (False, 0, pytest.approx(-score))
+        assert finished.hypothesis.token_ids == some.token_ids[:1]
+
+
+def ended(
+    token: int, score: float, unmet: tuple[int, ...] = (), reason: StopReason = StopReason.EOS
+) -> FinishedHypothesis:
+    """Makes a finished hypothesis of one token."""
+    hypothesis = Hypothesis([token], None, reason, unmet_terms=unmet)
+    return FinishedHypothesis(hypothesis, rank_of(hypothesis, score))
+
+
+def tokens_of(found: list[FinishedHypothesis]) -> list[int]:
+    return [entry.hypothesis.token_ids[0] for entry in found]
+
+
+def test_the_best_come_first_and_among_equals_the_one_that_ended_first() -> None:
+    some = [ended(1, -2.0), ended(2, -1.0), ended(3, -2.0), ended(4, -1.0), ended(5, -0.5)]
+    assert tokens_of(best(some, 9)) == [5, 2, 4, 1, 3]
+    assert tokens_of(best(some, 2)) == [5, 2]
+
+
+def test_hypotheses_rank_by_unmet_terms_before_the_score() -> None:
+    some = [ended(1, -0.1, (0, 1)), ended(2, -0.2, (1,)), ended(3, -9.0), ended(4, -0.3, (0,))]
+    assert tokens_of(best(some, 9)) == [3, 2, 4, 1]
+
+
+def test_an_interrupted_hypothesis_ranks_last() -> None:
+    cut = ended(1, -0.1, reason=StopReason.TIME_LIMIT)
+    assert tokens_of(best([cut, ended(2, -9.0, (0,)), ended(3, -5.0)], 9)) == [3, 2, 1]
+
+
+def test_an_interrupted_alternative_keeps_its_rank() -> None:
+    cut = ended(1, -5.0, reason=StopReason.TIME_LIMIT)
+    assert tokens_of(best([ended(2, -0.1).as_alternative(1), cut.as_alternative(0)], 9)) == [1, 2]
+
+
+def test_alternatives_come_in_the_order_of_their_indices() -> None:
+    some = [ended(1, -0.1).as_alternative(2), ended(2, -5.0).as_alternative(0)]
+    some.append(ended(3, -0.2).as_alternative(1))
+    assert tokens_of(best(some, 9)) == [2, 3, 1]
+
+
+def make_pool(num_searches: int, **options: Any) -> HypothesisPool:
+    request = make_request([EOS], make_options(**options))
+    constraints = Constraints(request.options, EOS, range(VOCABULARY_SIZE), text_of)
+    return HypothesisPool(request, constraints, num_searches)
+
+
+def test_the_answer_comes_with_the_last_search_and_has_the_best_of_all() -> None:
+    pool = make_pool(3, num_hypotheses=3)
+    assert pool.add([ended(1, -3.0), ended(2, -1.0)]) == []
+    assert pool.add([]) == []
+    [(request, found)] = pool.add([ended(3, -2.0), ended(4, -4.0)])
+    assert request is pool.request
+    expected = [ended(2, 0.0), ended(3, 0.0), ended(1, 0.0)]
+    assert found == Finished([entry.hypothesis for entry in expected])
+
+
+def test_the_answer_has_all_hypotheses_where_coverage_changes_their_ranking_later() -> None:
+    pool = make_pool(1, num_hypotheses=1, coverage_penalty=0.5)
+    [(_, found)] = pool.add([ended(token, -float(token)) for token in (3, 1, 2)])
+    assert [one.token_ids for one in found.hypotheses] == [[1], [2], [3]]
