@@ -66,6 +66,16 @@ def test_a_target_of_maximum_length_fits() -> None:
     assert make_rows(tokens).output(0, MAX_LENGTH) == [token for token, _ in tokens]
 
 
+def test_a_branch_copies_tokens_and_top_tokens() -> None:
+    rows = make_rows([(5, -0.5), (6, -0.25)], [(7, -1.0), (8, -1.0)])
+    rows.append_top(0, TOP_TOKENS)
+    rows.append_top(0, OTHER_TOP_TOKENS)
+    branch(rows, [0, 0], [3, 1], 2)
+    expected = rows.hypothesis(0, 2)
+    assert expected == ([5, 6], [-0.5, -0.25], 0.0, [TOP_TOKENS, OTHER_TOP_TOKENS])
+    assert rows.hypothesis(3, 2) == rows.hypothesis(1, 2) == expected
+
+
 def test_a_branch_copies_no_more_tokens_than_rows_hold() -> None:
     """A step's cost grows with the tokens stored, not with the capacity."""
     rows = make_rows([(5, -0.5), (6, -0.5), (7, -0.5)], [(1, -1.0), (2, -1.0), (3, -1.0)])
