@@ -11,6 +11,7 @@ from seqserve_server.engine.decoding.beam_step import (
     continue_with,
     rank,
     reorder,
+    select_next,
 )
 
 SETTINGS = settings(deadline=None, max_examples=60)
@@ -67,6 +68,30 @@ def test_replaced_candidates_may_be_fewer_and_missing_ones_do_not_count() -> Non
     continuations.put(1, distinct_continuations(1, 2))
     assert continuations.tokens[:, :2].tolist() == [[100, 101], [100, 101]]
     assert continuations.totals.tolist() == [[300.0, 301.0, 302.0], [300.0, 301.0, -np.inf]]
+
+
+def next_beams(ends: list[bool], beams: int) -> list[int]:
+    """Replaces each continuation that ends by the next that does not, while there is one."""
+    spares = (column for column in range(beams, len(ends)) if not ends[column])
+    return [next(spares, column) if ends[column] else column for column in range(beams)]
+
+
+@SETTINGS
+@given(data=st.data(), beams=st.integers(1, 5), spares=st.integers(0, 6), groups=st.integers(1, 4))
+def test_each_candidate_that_ends_is_replaced_by_the_next_that_does_not(
+    data: st.DataObject, beams: int, spares: int, groups: int
+) -> None:
+    count = beams + spares
+    ends = data.draw(
+        st.lists(
+            st.lists(st.booleans(), min_size=count, max_size=count),
+            min_size=groups,
+            max_size=groups,
+        )
+    )
+    ending = [group for group, row in enumerate(ends) if any(row[:beams])]
+    columns = select_next(np.array(ends), ending, beams)
+    assert columns.tolist() == [next_beams(row, beams) for row in ends]
 
 
 @SETTINGS
