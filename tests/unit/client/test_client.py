@@ -43,9 +43,7 @@ def test_generate(session: Callable[..., Session]) -> None:
     (call,) = run.calls
     assert call.method is Method.GENERATE
     assert call.request == generation_pb2.GenerateRequest(
-        source="hello",
-        model="m",
-        options=generation_pb2.GenerationOptions(max_decoding_length=3),
+        source="hello", model="m", options=generation_pb2.GenerationOptions(max_decoding_length=3)
     )
     assert call.timeout_s == pytest.approx(30.0, abs=5.0)
 
@@ -113,9 +111,7 @@ def test_a_stream_is_retried_before_its_first_message(session: Callable[..., Ses
     assert len(run.calls) == 3
 
 
-def test_a_stream_is_never_retried_after_its_first_message(
-    session: Callable[..., Session],
-) -> None:
+def test_a_stream_is_never_retried_after_its_first_message(session: Callable[..., Session]) -> None:
     run = session([stream_of("ab")[0], BROKEN], stream_of("ab"))
     with pytest.raises(Unavailable, match="RST_STREAM"):
         run.stream("ab")

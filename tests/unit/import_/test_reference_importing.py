@@ -206,10 +206,7 @@ def test_what_the_makers_chose_is_kept(
 
 
 def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
-    again: Callable[..., Manifest],
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    again: Callable[..., Manifest], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Path(shutil.copytree(folder, tmp_path / "other"))
     settings = json.loads((other / "generation_config.json").read_text())
