@@ -16,6 +16,8 @@ FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
 # Files of tests in two processes, in the order of their names: what takes longest comes first.
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Folders of which `make test` runs nothing at first: to import them takes seconds.
+APART := $(addprefix --ignore tests/,chaos deploy docker foreign parity release soak)
 
 .DEFAULT_GOAL := help
 
@@ -37,8 +39,8 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 
 # In the second run two files take most of the time, so a process that is done takes tests of the other.
 test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, also against other engines and of the README: 20 to 40 minutes on two cores.
-	$(BIN)/pytest $(SIDE_BY_SIDE)
-	$(BIN)/pytest -m parity --numprocesses 2 --dist worksteal
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(APART)
+	$(BIN)/pytest -m parity $$(grep -rl mark.parity tests --include 'test_*.py' | sort) --numprocesses 2 --dist worksteal
 	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py
 
 fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.

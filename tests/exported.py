@@ -7,6 +7,7 @@ until a source file or a library that it came from has another content.
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import importlib.metadata
 import json
@@ -233,6 +234,8 @@ def keep(cache: Path, name: str, export: Callable[[Path], None], *, waits: bool 
             return True
         draft = cache / f"{name}.draft"
         shutil.rmtree(draft, ignore_errors=True)
+        # An export collects garbage several times; what is there before it is none.
+        gc.freeze()
         with keeping_decoder(draft / _TRACED):
             export(draft / "models")
         (draft / _STAMP).write_text(json.dumps(_stamp(_loaded_sources()), indent=1))

@@ -11,8 +11,8 @@ from tests.support.process import MODELS, members, until
 
 from seqserve_server import Offline
 
-LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(2400)]
-TOO_LONG = 1800
+LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(1400)]
+TOO_LONG = 1100
 
 pytestmark = pytest.mark.slow
 

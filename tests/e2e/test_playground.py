@@ -63,10 +63,7 @@ def address(rig: Rig) -> Iterator[str]:
     command = [sys.executable, "-m", "seqserve", "playground"]
     arguments = ["--target", rig.server.target, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        command + arguments,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         yield process.stdout.readline().split()[3]

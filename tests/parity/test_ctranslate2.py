@@ -11,6 +11,8 @@ import sentencepiece
 import torch
 from tests import ctranslate2_files, ctranslate2_models
 from tests.checkpoints import TOKENS
+from tests.step_graphs import operators_parsed_once
+from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_import.command import main as import_main
 from seqserve_import.folders import open_checkpoint
@@ -62,15 +64,21 @@ class Peers:
         if open_checkpoint(folder).config.flag("add_source_eos", False):
             self.words = [row[:-1] for row in self.words]
 
-    def log_probs(self, source: list[int], target: list[int]) -> list[float]:
-        """Scores a target and its end, by torch."""
+    def log_probs(self, targets: list[list[int]]) -> list[list[float]]:
+        """Scores a target of each source and its end, by torch."""
         config = self.ours.model.config
-        forced = torch.tensor([[config.bos_id, *target]])
+
+        def padded(rows: list[list[int]]) -> torch.Tensor:
+            tensors = [torch.tensor(row) for row in rows]
+            return pad_sequence(tensors, batch_first=True, padding_value=config.pad_id)
+
+        lengths = torch.tensor([len(source) for source in self.sources])
+        forced = padded([[config.bos_id, *target] for target in targets])
+        wanted = padded([[*target, config.eos_id] for target in targets])
         with torch.inference_mode():
-            logits = self.ours.model(torch.tensor([source]), torch.tensor([len(source)]), forced)
-        [rows] = logits.log_softmax(-1)
-        wanted = torch.tensor([*target, config.eos_id])
-        return rows.gather(-1, wanted[:, None])[:, 0].tolist()
+            logits = self.ours.model(padded(self.sources), lengths, forced)
+        found = logits.log_softmax(-1).gather(-1, wanted[..., None])[..., 0].tolist()
+        return [row[: len(target) + 1] for row, target in zip(found, targets, strict=True)]
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)
@@ -86,12 +94,10 @@ def test_scores_are_equal(peers: Peers) -> None:
     targets = [ids[:-1] for ids in map(tokenizer.encode_target, peers.texts[1:] + peers.texts[:1])]
     words = [tokenizer.tokens(target) for target in targets]
     scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
-    differences = []
-    for source, target, theirs in zip(peers.sources, targets, scored, strict=True):
-        ours = peers.log_probs(source, target)
-        assert ours == pytest.approx(theirs.log_probs, abs=2e-4)
-        differences.append(ours)
-    assert len({round(row[0], 5) for row in differences}) > SENTENCES / 4, "sources do not matter"
+    ours = peers.log_probs(targets)
+    for row, theirs in zip(ours, scored, strict=True):
+        assert row == pytest.approx(theirs.log_probs, abs=2e-4)
+    assert len({round(row[0], 5) for row in ours}) > SENTENCES / 4, "sources do not matter"
 
 
 def test_greedy_search_writes_the_same_tokens(peers: Peers) -> None:
@@ -119,15 +125,17 @@ def test_rounded_weights_are_read_as_what_they_stand_for(tmp_path: Path, quantiz
     target = peers.ours.tokenizer.encode_target(peers.texts[1])[:-1]
     words = [peers.ours.tokenizer.tokens(target)] * SENTENCES
     scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
-    for source, theirs in zip(peers.sources, scored, strict=True):
-        assert peers.log_probs(source, target) == pytest.approx(theirs.log_probs, abs=2e-4)
+    for row, theirs in zip(peers.log_probs([target] * SENTENCES), scored, strict=True):
+        assert row == pytest.approx(theirs.log_probs, abs=2e-4)
 
 
 def test_a_package_of_argos_writes_the_words_of_argos(tmp_path: Path) -> None:
     opennmt(tmp_path / "model", quantization="int8", max_relative_positions=4)
     package = ctranslate2_files.write_package(tmp_path, tmp_path / "model", "en", "de")
     models = tmp_path / "models"
-    assert import_main([str(package), "--model-repository", str(models), "--sentences", "20"]) == 0
+    arguments = [str(package), "--model-repository", str(models), "--sentences", "20"]
+    with operators_parsed_once():
+        assert import_main(arguments) == 0
     pieces = sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / "sentencepiece.model"))
     theirs = ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32")
     peers = Peers(tmp_path / "model")

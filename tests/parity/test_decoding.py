@@ -20,6 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -405,20 +406,37 @@ class HuggingFace:
         )
 
     @torch.inference_mode()
-    def generate(self, source: list[int], prefix: Sequence[int] = (), **options: Any) -> Any:
+    def generate(
+        self, sources: Sequence[list[int]], prefix: Sequence[int] = (), **options: Any
+    ) -> Any:
+        """Generates for sources of one length, which need no padding."""
         return self.theirs.generate(
-            torch.tensor([source]),
+            torch.tensor(sources),
             self._config(**options),
-            attention_mask=torch.ones(1, len(source), dtype=torch.long),
-            decoder_input_ids=torch.tensor([[MARIAN.bos_id, *prefix]]),
+            attention_mask=torch.ones(len(sources), len(sources[0]), dtype=torch.long),
+            decoder_input_ids=torch.tensor([[MARIAN.bos_id, *prefix]] * len(sources)),
             return_dict_in_generate=True,
             output_scores=True,
         )
 
-    def outputs(self, found: Any) -> list[list[int]]:
-        """Returns the tokens between the begin token and the end token."""
-        rows = [row[1:] for row in found.sequences.tolist()]
-        return [row[: row.index(MARIAN.eos_id)] if MARIAN.eos_id in row else row for row in rows]
+    def generate_all(self, **options: Any) -> list[tuple[list[list[int]], list[float]]]:
+        """Returns the outputs for each source, and their scores if they are of a beam search.
+
+        An output is the tokens between the begin token and the end token.
+        """
+        found: dict[int, tuple[list[list[int]], list[float]]] = {}
+        count = options.get("num_return_sequences", 1)
+        places = sorted(range(len(self.sources)), key=lambda place: len(self.sources[place]))
+        for _, group in groupby(places, key=lambda place: len(self.sources[place])):
+            group = list(group)
+            answer = self.generate([self.sources[place] for place in group], **options)
+            rows = [row[1:] for row in answer.sequences.tolist()]
+            outputs = [row[: (*row, MARIAN.eos_id).index(MARIAN.eos_id)] for row in rows]
+            scores = answer.sequences_scores.tolist() if "num_beams" in options else []
+            for index, place in enumerate(group):
+                some = slice(index * count, (index + 1) * count)
+                found[place] = outputs[some], scores[some]
+        return [found[place] for place in range(len(self.sources))]
 
 
 @pytest.fixture(scope="module")
@@ -464,11 +482,10 @@ def test_transformers_finds_the_same_beams(
     settings = {"num_beams": 4, "early_stopping": True, "renormalize_logits": True} | theirs
     different = 0
     answers = marian.ours.decode(marian.sources, options)
-    for source, answer in zip(marian.sources, answers, strict=True):
-        found = marian.generate(source, num_return_sequences=options.num_hypotheses, **settings)
-        if outputs_of(answer) == marian.outputs(found):
+    found = marian.generate_all(num_return_sequences=options.num_hypotheses, **settings)
+    for answer, (outputs, expected) in zip(answers, found, strict=True):
+        if outputs_of(answer) == outputs:
             scores = [one.normalized_score for one in answer.hypotheses]
-            expected = found.sequences_scores.tolist()
             assert scores == pytest.approx(expected, abs=1e-4, rel=1e-6)
         else:
             different += 1
@@ -508,8 +525,8 @@ def test_transformers_gives_the_same_greedy_tokens(
 ) -> None:
     options = DecodingOptions(max_decoding_length=20, **ours)
     answers = marian.ours.decode(marian.sources, options)
-    found = [marian.outputs(marian.generate(source, **theirs)) for source in marian.sources]
-    different = sum(outputs_of(a) != b for a, b in zip(answers, found, strict=True))
+    pairs = zip(answers, marian.generate_all(**theirs), strict=True)
+    different = sum(outputs_of(answer) != outputs for answer, (outputs, _) in pairs)
     assert different <= MAX_DIFFERENT
 
 
@@ -530,7 +547,7 @@ def test_transformers_samples_from_the_same_distribution(
     source = marian.sources[5]
     torch.manual_seed(5)
     found = marian.generate(
-        source,
+        [source],
         do_sample=True,
         num_return_sequences=NUM_SAMPLES,
         max_new_tokens=1,

@@ -157,10 +157,7 @@ def decoded(
 ) -> list[str]:
     """Translates in the server's engine as Marian does, without the unknown token."""
     limit = DecodingOptions(
-        max_decoding_length=LONGEST,
-        suppressed=((UNKNOWN,),),
-        shortlist=shortlist,
-        beam_size=beam,
+        max_decoding_length=LONGEST, suppressed=((UNKNOWN,),), shortlist=shortlist, beam_size=beam
     )
     with LocalEngine(artifact) as engine:
         answers = engine.decode([engine.encode(text) for text in texts], limit)

@@ -64,8 +64,7 @@ ROW_SCALED = pytest.param("tiny_row_scaled_artifact", marks=pytest.mark.parity)
 
 
 @pytest.fixture(
-    scope="module",
-    params=["tiny_artifact", "tiny_int8_artifact", ROW_SCALED, "tiny_ssru_artifact"],
+    scope="module", params=["tiny_artifact", "tiny_int8_artifact", ROW_SCALED, "tiny_ssru_artifact"]
 )
 def every(request: pytest.FixtureRequest) -> Runtime:
     """Models of other precisions and decoders."""

@@ -82,12 +82,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         rows=st.sampled_from([1, 1, 1, 2, 4]),
     )
     def submit(
-        self,
-        length: int,
-        patience_s: int | None,
-        client: str,
-        priority: Priority,
-        rows: int,
+        self, length: int, patience_s: int | None, client: str, priority: Priority, rows: int
     ) -> Request:
         spec = GenerateSpec(
             source=[4] * length,

@@ -23,10 +23,7 @@ from tests.support.process import MODELS, PATIENCE_S, ServerProcess, until
 from tests.support.swapping import publish
 
 from seqserve import AsyncClient, ModelState
-from seqserve.open_inference import (
-    open_inference_pb2,
-    open_inference_pb2_grpc,
-)
+from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 from .test_memory import DURATION_S, WORDS

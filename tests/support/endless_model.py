@@ -52,11 +52,7 @@ def export_endless(repository: Path, tokenizer: Tokenizer, description: Descript
 
 
 def copy_version(
-    repository: Path,
-    models: Path,
-    version: int,
-    original: str = f"{NAME}/1",
-    **changes: Any,
+    repository: Path, models: Path, version: int, original: str = f"{NAME}/1", **changes: Any
 ) -> Path:
     """Copies a version of a model as another, with some values of its manifest changed."""
     folder = models / Path(original).parent / str(version)

@@ -35,11 +35,7 @@ def gateway_of(target: str, *options: str) -> Iterator[Gateway]:
     command = [sys.executable, "-m", "seqserve", "gateway", "--target", target, "--port", "0"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("SEQSERVE_")}
     with subprocess.Popen(
-        [*command, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=own,
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         try:

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import grpc
@@ -42,10 +42,12 @@ _READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+), models: .+"
 
 def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Waits for a state that must come, and fails if it does not."""
-    deadline_s = time.monotonic() + patience_s
+    deadline_s, pause_s = time.monotonic() + patience_s, 0.01
     while not is_so():
         assert time.monotonic() < deadline_s, "the state was not reached"
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        # What takes long is asked less often: to be asked takes time of a server.
+        pause_s = min(1.2 * pause_s, 0.05)
 
 
 async def eventually(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -204,11 +206,18 @@ class ServerProcess:
 
     def value(self, sample_name: str, **labels: str) -> float:
         """Scrapes now and sums the samples with this name and these labels."""
+        return self._sum([sample_name], labels)
+
+    def _sum(self, names: Sequence[str], labels: Mapping[str, str]) -> float:
+        begins = tuple(f"seqserve_{name}{end}" for name in names for end in " {")
+        page = self.get("/metrics")[1].splitlines()
+        # Of hundreds of lines only these are read, for tests scrape again and again.
+        lines = "".join(f"{line}\n" for line in page if line.startswith(begins))
         return sum(
             sample.value
-            for family in text_string_to_metric_families(self.get("/metrics")[1])
+            for family in text_string_to_metric_families(lines)
             for sample in family.samples
-            if sample.name == f"seqserve_{sample_name}" and labels.items() <= sample.labels.items()
+            if labels.items() <= sample.labels.items()
         )
 
     def calls_by_code(self) -> Counter[str]:
@@ -225,7 +234,7 @@ class ServerProcess:
 
     def under_way(self) -> float:
         """Counts the rows that run and the requests that wait."""
-        return self.rows_in_use() + self.value("queue_depth")
+        return self._sum(["slots_in_use", "queue_depth"], {})
 
     def is_idle(self) -> bool:
         return not self.under_way()

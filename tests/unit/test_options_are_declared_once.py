@@ -9,10 +9,7 @@ from seqserve.declarations import DECLARATIONS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("clients/python", "server/seqserve_server", "proto")
-GENERATED = (
-    "clients/python/seqserve/v1",
-    "clients/python/seqserve/open_inference",
-)
+GENERATED = ("clients/python/seqserve/v1", "clients/python/seqserve/open_inference")
 # Has a field of the same name in manifests.
 OF_MANIFESTS = ("server/seqserve_server/artifact/template.py",)
 # Choose what an answer holds, so the code that builds and prints answers names them.
@@ -27,7 +24,7 @@ OF_ANSWERS = {
 }
 # Are common words too.
 AMBIGUOUS = {
-    *("glossary", "keep", "patience", "seed", "segmentation", "shortlist", "temperature", "terms"),
+    *("glossary", "keep", "patience", "seed", "segmentation", "shortlist", "temperature", "terms")
 }
 # Are fields of the requests to score too.
 OF_SCORES = {"source_language", "target_language"}

@@ -88,10 +88,7 @@ def openai_sdk(url: str) -> Any:
     sampling = {"model": "en-de", "prompt": SOURCE, "temperature": 1.0, "top_p": 0.9, "n": 3}
     samples = [client.completions.create(**sampling, seed=7) for _ in range(2)]
     stream = client.completions.create(
-        model="en-de",
-        prompt=[SOURCE, SOURCE],
-        stream=True,
-        stream_options={"include_usage": True},
+        model="en-de", prompt=[SOURCE, SOURCE], stream=True, stream_options={"include_usage": True}
     )
     *chunks, last = stream
     parts = [choice for chunk in chunks for choice in chunk.choices]

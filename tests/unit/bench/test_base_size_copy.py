@@ -37,9 +37,7 @@ def model() -> Transformer:
 
 
 @torch.no_grad()
-def test_logits_stay_and_added_tokens_have_none(
-    model: Transformer,
-) -> None:
+def test_logits_stay_and_added_tokens_have_none(model: Transformer) -> None:
     larger = enlarged(model, LARGE).double()
     source = torch.randint(4, SMALL.vocabulary_size, (3, 9))
     target = torch.randint(4, SMALL.vocabulary_size, (3, 7))

@@ -26,24 +26,24 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
 ) -> None:
     monkeypatch.setitem(random_artifact.SHAPES, "Marian base", TINY)
     monkeypatch.setattr(gpu_served, "_SECONDS", 1.0)
-    cases = [Case("Marian base", rows) for rows in (2, 1)]
+    monkeypatch.setattr(gpu_served, "_SOURCES", 5_000)
+    labels = ["marian-base:2", "marian-base:1", "marian-base:2:beam", "marian-base:2:served"]
+    cases = [Case.parse(label) for label in labels]
     plan = Plan(device="cpu", rounds=1, cases=cases, folder=tmp_path)
     for report in gpu.measure(plan):
         json.dumps(report)
-    assert [case["label"] for case in report["cases"]] == ["marian-base:2", "marian-base:1"]
-    first = report["cases"][0]
+    assert [case["label"] for case in report["cases"]] == labels[:3]
+    first, _, beam = report["cases"]
     names = [peer["name"] for peer in first["peers"]]
     assert names == ["seqserve fp16", "CTranslate2 fp32", "CTranslate2 int8", "transformers fp32"]
     assert not first["failed"]
     assert all(peer["lengths"] == [LENGTH] for peer in first["peers"])
     assert first["step"]["steps"] >= LENGTH - 2
     assert 0 < first["step"]["outside_share"] < 1
-    [served] = gpu.measure(dataclasses.replace(plan, cases=[Case.parse("marian-base:2:served")]))
-    [row] = served["served"]
+    [row] = report["served"]
     assert row["callers"] == 2 and row["failed"] == 0 and row["requests_per_s"] > 0
-    [beams] = gpu.measure(dataclasses.replace(plan, cases=[Case.parse("marian-base:2:beam")]))
-    assert [peer["name"] for peer in beams["cases"][0]["peers"]] == names[:3]
-    assert len(tables({**report, "served": served["served"]})) == 3
+    assert [peer["name"] for peer in beam["peers"]] == names[:3]
+    assert len(tables(report)) == 4
     # A model that is there is not written again; one that cannot be read fails alone.
     (tmp_path / "marian-base" / "converted" / "model.bin").write_bytes(b"")
     [report] = gpu.measure(dataclasses.replace(plan, cases=cases[:1]))

@@ -4,14 +4,7 @@ import json
 import math
 
 import pytest
-from bench.requests import (
-    HighestRate,
-    Run,
-    Series,
-    check_answers,
-    highest_rate,
-    steady_rate,
-)
+from bench.requests import HighestRate, Run, Series, check_answers, highest_rate, steady_rate
 from bench.scenarios import online
 
 from seqserve.load.answer import Answer

@@ -43,11 +43,7 @@ def answer(
 
 
 def hypothesis(
-    text: str,
-    rank: int,
-    options: generation_pb2.GenerationOptions,
-    *,
-    is_aligned: bool = True,
+    text: str, rank: int, options: generation_pb2.GenerationOptions, *, is_aligned: bool = True
 ) -> generation_pb2.Hypothesis:
     words = text.split()
     message = generation_pb2.Hypothesis(

@@ -135,10 +135,7 @@ CALLS = "generate translate score attention tokenize models load plan"
     ],
 )
 def test_every_command_tells_of_them(
-    name: str,
-    variable: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, "x")
     with pytest.raises(SystemExit):

@@ -31,11 +31,7 @@ MARKUP = st.lists(
 def test_numbers() -> None:
     assert HeatMap([[0.0, 1.0], [0.256, 0.744]], ["a", "bcd"], ["x", "tokens"]).text(
         Style.NUMBERS
-    ) == [
-        "       x tokens",
-        "a   0.00   1.00",
-        "bcd 0.26   0.74",
-    ]
+    ) == ["       x tokens", "a   0.00   1.00", "bcd 0.26   0.74"]
 
 
 def test_shades() -> None:

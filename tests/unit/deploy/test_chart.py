@@ -82,10 +82,7 @@ def test_its_memory_is_that_of_a_plan() -> None:
     [answers] = re.findall(r"SEQSERVE_MAX_ANSWER_MB \| default (\d+)", formula)
     [main, front] = re.findall(r"add (\d+) \(mul (\d+) \$fronts\) \$answers", formula)[0]
     assert (int(main) + int(front), int(answers)) == (capacity.FRONT_MI, capacity.ANSWERS_MI)
-    assert default("memory") == {
-        "versions": capacity.VERSIONS,
-        "versionMi": capacity.VERSION_MI,
-    }
+    assert default("memory") == {"versions": capacity.VERSIONS, "versionMi": capacity.VERSION_MI}
 
 
 def test_its_version_is_that_of_the_server() -> None:

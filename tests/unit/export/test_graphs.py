@@ -40,10 +40,7 @@ VOCABULARY_SIZE, EOS = 384, 2
 
 # Each scheme of positions, and beside it each other choice at least once.
 SHAPES: dict[str, dict[str, Any]] = {
-    "sinusoidal-post-norm": {
-        "norm_position": NormPosition.POST,
-        "decoder_layers": 2,
-    },
+    "sinusoidal-post-norm": {"norm_position": NormPosition.POST, "decoder_layers": 2},
     "learned-rms-gelu-apart": {
         "positions": PositionScheme.LEARNED,
         "norm": Norm.RMS,
@@ -226,10 +223,7 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
 )
 @pytest.mark.usefixtures("without_scorer")
 def test_exported_steps_equal_torch(
-    shape: dict[str, Any],
-    tmp_path: Path,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
+    shape: dict[str, Any], tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
 ) -> None:
     model = make_model(**shape)
     folder = write_artifact(

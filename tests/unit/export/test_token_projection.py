@@ -103,12 +103,7 @@ def drawn(seed: int, count: int) -> np.ndarray:
     seed=st.integers(0, 2**32),
 )
 def test_scores_depend_neither_on_other_tokens_nor_on_other_rows(
-    project: Project,
-    rows: np.ndarray,
-    scores: np.ndarray,
-    count: int,
-    chosen: list[int],
-    seed: int,
+    project: Project, rows: np.ndarray, scores: np.ndarray, count: int, chosen: list[int], seed: int
 ) -> None:
     tokens = drawn(seed, count)
     some, whole = project(rows[chosen], tokens)

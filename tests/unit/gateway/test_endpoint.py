@@ -40,9 +40,7 @@ async def test_endpoint_answers_with_the_server(client: AsyncClient) -> None:
     assert (answer.status_code, answer.json()) == (200, {"text": "A B"})
 
 
-async def test_error_of_a_call_is_written_in_the_shape_of_the_form(
-    client: AsyncClient,
-) -> None:
+async def test_error_of_a_call_is_written_in_the_shape_of_the_form(client: AsyncClient) -> None:
     headers = {"x-request-id": "mine"}
     body = {"q": "fail RESOURCE_EXHAUSTED"}
     answer = await client.post("/shout", json=body, headers=headers)

@@ -133,11 +133,7 @@ def test_tag_within_a_sentence_does_not_divide_it() -> None:
     ("text", "options", "texts"),
     [
         # Elements beside which there is no text are structure, in which there is structure.
-        (
-            "<title>My house</title><par>It is <b>big</b>.</par>",
-            {},
-            ["My house", "It is big."],
-        ),
+        ("<title>My house</title><par>It is <b>big</b>.</par>", {}, ["My house", "It is big."]),
         ("<a><b>one</b> <c>two</c></a>", {}, ["one", "two"]),
         ("see <x><y>one</y> <z>two</z></x>", {}, ["see one two"]),
         ("<t>one</t> <t>two</t>", {"has_outline": False}, ["one two"]),

@@ -73,9 +73,7 @@ async def test_stream_is_an_event_for_each_message(client: AsyncClient) -> None:
     assert events_of(got.text) == [("message", facts) for facts in expected]
 
 
-async def test_stream_that_fails_at_once_is_an_error_and_no_stream(
-    client: AsyncClient,
-) -> None:
+async def test_stream_that_fails_at_once_is_an_error_and_no_stream(client: AsyncClient) -> None:
     got = await client.post("/v1/generate:stream", json={"source": "fail NOT_FOUND"})
     assert (got.status_code, got.json()["code"]) == (404, "NOT_FOUND")
 

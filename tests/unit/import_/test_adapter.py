@@ -10,12 +10,12 @@ import torch
 from safetensors.numpy import load_file, save_file
 from tests.unit.import_.conftest import MakeCheckpoint
 
+from seqserve_import import importing
 from seqserve_import.adapter import AdaptedCheckpoint
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.collection import import_all
 from seqserve_import.files import CheckpointError
 from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import load
+from seqserve_import.importing import import_checkpoint, load
 from seqserve_import.options import ImportOptions
 
 CONFIG = {"peft_type": "LORA", "r": 2, "lora_alpha": 6, "base_model_name_or_path": "org/base"}
@@ -104,14 +104,26 @@ def test_an_output_that_was_trained_leaves_the_embeddings_as_they_are(
     torch.testing.assert_close(after.target_embedding.weight, before.target_embedding.weight)
 
 
-def test_the_imported_model_is_the_adapted_one(tmp_path: Path, base: Path) -> None:
+def test_the_imported_model_is_the_adapted_one(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     adapter = write(tmp_path / "formal", factors(base, QUERY, 2))
+    written: list[Any] = []
+
+    def write_artifact(*arguments: Any, **_: Any) -> Path:
+        written[:] = arguments
+        return tmp_path
+
+    monkeypatch.setattr(importing, "write_artifact", write_artifact)
     options = ImportOptions(
         folder=base, adapter=adapter, name="m", model_repository=tmp_path / "models", sentences=4
     )
-    assert "ready to serve" in import_all(options)
-    manifest = (tmp_path / "models/m/1/manifest.json").read_text()
-    assert f"seqserve import {base.name} --adapter formal" in manifest
+    assert import_checkpoint(options) == tmp_path
+    open_model, _, _, description, _ = written
+    adapted = load(AdaptedCheckpoint(base, adapter)).model.state_dict()
+    torch.testing.assert_close(open_model().state_dict(), adapted, atol=0, rtol=0)
+    command = description.provenance.command
+    assert command.startswith(f"seqserve import {base.name} --adapter formal")
 
 
 SQUARE = np.ones((2, 2), np.float32)

@@ -61,9 +61,7 @@ def test_checkpoints_are_found_at_any_depth_but_not_within_one(tmp_path: Path) -
     assert checkpoints_below(first) == []
 
 
-def test_models_are_called_by_their_paths_where_they_do_not_tell_their_pair(
-    tmp_path: Path,
-) -> None:
+def test_models_are_called_by_their_paths_where_they_do_not_tell_their_pair(tmp_path: Path) -> None:
     folders = [firefox(tmp_path / "tiny" / "a b", "ende"), firefox(tmp_path / "base", "ende")]
     # Without content a checkpoint tells nothing.
     assert names_of(tmp_path, folders, prefix="ff-") == ["ff-tiny-a-b", "ff-base"]
@@ -120,11 +118,7 @@ def test_sentences_are_those_of_the_source_language(
     for name in ("en.txt", "de.tsv"):
         (sentences / name).touch()
     run(tmp_path / "all", data=sentences)
-    assert used == {
-        "en-de": sentences / "en.txt",
-        "de-en": sentences / "de.tsv",
-        "fr-en": None,
-    }
+    assert used == {"en-de": sentences / "en.txt", "de-en": sentences / "de.tsv", "fr-en": None}
     with pytest.raises(OptionError, match="name a folder with a file for each source language"):
         run(tmp_path / "all", data=sentences / "en.txt")
 

@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_model.data import (
-    Pair,
-    normalise,
-    read_pairs,
-    sentence_key,
-    split_pairs,
-    write_pairs,
-)
+from seqserve_model.data import Pair, normalise, read_pairs, sentence_key, split_pairs, write_pairs
 
 
 def write(path: Path, content: bytes) -> Path:

@@ -38,9 +38,7 @@ def test_nothing_is_tied_where_not_asked(make_config: MakeConfig) -> None:
     assert len({id(table.weight) for table in tables}) == 3
 
 
-def test_tokens_enter_and_leave_with_variance_one(
-    make_config: MakeConfig,
-) -> None:
+def test_tokens_enter_and_leave_with_variance_one(make_config: MakeConfig) -> None:
     config = make_config(vocabulary_size=2_000, width=128, positions=PositionScheme.T5)
     model = Transformer(config).eval()
     tokens = torch.randint(0, 2_000, (8, 12))

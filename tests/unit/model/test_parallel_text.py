@@ -80,10 +80,7 @@ def test_a_file_that_is_not_held_out_is_only_trained_on() -> None:
 
 def test_a_prefix_is_put_before_the_sources_of_its_file(folder: Path) -> None:
     write_pairs(folder / "c", [Pair(f"source {number}", f"other {number}") for number in range(50)])
-    files = [
-        {"path": "a", "prefix": "en: "},
-        {"path": "c", "prefix": "de: ", "held_out": False},
-    ]
+    files = [{"path": "a", "prefix": "en: "}, {"path": "c", "prefix": "de: ", "held_out": False}]
     found = split(files=files, validation_pairs=5, test_pairs=5)
     held_out = found.validation + found.test
     assert all(pair.source.startswith("en: source ") for pair in held_out)

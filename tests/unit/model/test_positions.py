@@ -161,11 +161,7 @@ def test_alibi_slopes_are_those_of_the_paper() -> None:
 
 def test_alibi_falls_to_both_sides_in_the_encoder() -> None:
     bias = AlibiPositions(2).bias(0, torch.zeros(1, 2, 3, D), 0, 3)
-    assert bias[0].tolist() == [
-        [0, -0.0625, -0.125],
-        [-0.0625, 0, -0.0625],
-        [-0.125, -0.0625, 0],
-    ]
+    assert bias[0].tolist() == [[0, -0.0625, -0.125], [-0.0625, 0, -0.0625], [-0.125, -0.0625, 0]]
 
 
 # What all schemes owe

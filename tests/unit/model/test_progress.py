@@ -40,11 +40,7 @@ def test_a_log_gets_a_line_now_and_then(
     ],
 )
 def test_time_left_reads_well(
-    clock: Clock,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    seconds: int,
-    text: str,
+    clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: int, text: str
 ) -> None:
     shown = Progress(tmp_path, step=0, max_steps=100 + seconds)
     clock.now_s += 100

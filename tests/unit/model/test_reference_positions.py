@@ -10,12 +10,7 @@ from transformers.models.marian.modeling_marian import MarianSinusoidalPositiona
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from seqserve_model.attention import attention_weights, causal_mask
-from seqserve_model.positions import (
-    AlibiPositions,
-    RotaryPositions,
-    T5Positions,
-    sinusoids,
-)
+from seqserve_model.positions import AlibiPositions, RotaryPositions, T5Positions, sinusoids
 
 B, H, D, W = 2, 4, 6, 24
 LENGTH = 16

@@ -4,14 +4,7 @@ from seqserve_model.recipe import OptimizerRecipe
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"),
-    [
-        (1, 0.01),
-        (50, 0.5),
-        (100, 1.0),
-        (400, 0.5),
-        (900, 1 / 3),
-    ],
+    ("step", "expected"), [(1, 0.01), (50, 0.5), (100, 1.0), (400, 0.5), (900, 1 / 3)]
 )
 def test_warmup_then_inverse_square_root(step: int, expected: float) -> None:
     optimizer = OptimizerRecipe(learning_rate=1.0, warmup_steps=100, decay_steps=0)

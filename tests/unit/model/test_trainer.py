@@ -54,9 +54,7 @@ def examples_of(trainer: Trainer) -> Examples:
 
 
 @pytest.mark.usefixtures("double")
-def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
-    make_trainer: MakeTrainer,
-) -> None:
+def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(make_trainer: MakeTrainer) -> None:
     trainer = make_trainer()
     model, batch = trainer.model.eval(), examples_of(trainer).batch([0, 1, 2])
     logits = model(batch.source, batch.source_lengths, batch.target_in)

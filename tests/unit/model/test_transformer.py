@@ -45,9 +45,7 @@ def name_of(shape: Shape) -> str:
 
 every_scheme = pytest.mark.parametrize("shape", SCHEMES, ids=name_of)
 every_scheme_and_cell = pytest.mark.parametrize(
-    "shape",
-    [*SCHEMES, SSRU, {**SSRU, "positions": PositionScheme.RELATIVE}],
-    ids=name_of,
+    "shape", [*SCHEMES, SSRU, {**SSRU, "positions": PositionScheme.RELATIVE}], ids=name_of
 )
 
 
@@ -191,12 +189,7 @@ def test_right_padding_never_matters(
 @settings(deadline=None, max_examples=15)
 @torch.no_grad()
 def test_future_tokens_never_influence(
-    make_model: MakeModel,
-    make_tokens: MakeTokens,
-    shape: Shape,
-    now: int,
-    later: int,
-    seed: int,
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape, now: int, later: int, seed: int
 ) -> None:
     model = make_model(**shape)
     torch.manual_seed(seed)
@@ -251,10 +244,7 @@ def test_equal_tokens_differ_by_distance_only(make_model: MakeModel, positions: 
 @pytest.mark.parametrize("norm_position", NormPosition)
 @torch.no_grad()
 def test_record_holds_the_weights_of_the_same_pass(
-    make_model: MakeModel,
-    make_tokens: MakeTokens,
-    shape: Shape,
-    norm_position: NormPosition,
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape, norm_position: NormPosition
 ) -> None:
     model = make_model(**shape, norm_position=norm_position, decoder_layers=3)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)

@@ -81,12 +81,7 @@ def test_a_recurrent_decoder_has_no_attention_to_draw(seqserve: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "sign"),
-    [
-        ({}, "\x1b[48;5;"),
-        ({"NO_COLOR": "1"}, "▓"),
-        ({"TERM": "dumb"}, "▓"),
-    ],
+    ("environ", "sign"), [({}, "\x1b[48;5;"), ({"NO_COLOR": "1"}, "▓"), ({"TERM": "dumb"}, "▓")]
 )
 def test_a_terminal_gets_colours_or_shades(
     seqserve: Run, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], sign: str

@@ -30,8 +30,7 @@ REQUESTS: list[tuple[list[str], Any]] = [
     (
         ["generate", "--stream", "b", "--max-decoding-length", "9", "--min-decoding-length", "0"],
         pb.GenerateRequest(
-            source="b",
-            options=pb.GenerationOptions(max_decoding_length=9, min_decoding_length=0),
+            source="b", options=pb.GenerationOptions(max_decoding_length=9, min_decoding_length=0)
         ),
     ),
 ]

@@ -174,46 +174,34 @@ def test_interrupted_while_it_is_loaded(module: str) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("when", ["a clean-up", "a destructor"])
-def test_an_interrupt_that_gets_lost_ends_the_command_too(when: str) -> None:
-    program = (
-        "import signal, sys, types\n"
-        "import seqserve.__main__\n"
-        "from seqserve.command.main import COMMANDS, Command\n"
-        "class Destroyed:\n"
-        "    def __del__(self):\n"
-        "        signal.raise_signal(signal.SIGINT)\n"
-        "def main(argv):\n"
-        f"    if {when!r} == 'a destructor':\n"
-        "        Destroyed()\n"
-        "    try:\n"
-        "        signal.raise_signal(signal.SIGINT)\n"
-        "    finally:\n"
-        "        raise AttributeError('half made')\n"
-        "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
-        "COMMANDS['try'] = Command(module='trial', help='tries')\n"
-        "sys.argv = ['seqserve', 'try']\n"
-        "seqserve.__main__.run()\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+LOST = {
+    "a clean-up": "    try:\n        interrupt()\n    finally:\n        raise KeyError('half')\n",
+    "a destructor": "    Destroyed()\n    raise KeyError('half')\n",
+    "a library": "    swallow()\n    return 0\n",
+    "a half loaded library": "    swallow()\n    raise SeqserveError('torch is half loaded')\n",
+}
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("after", ["return 0", "raise SeqserveError('torch is half loaded')"])
-def test_an_interrupt_that_a_library_swallows_ends_the_command_too(after: str) -> None:
+@pytest.mark.parametrize("where", LOST)
+def test_an_interrupt_that_gets_lost_ends_the_command_too(where: str) -> None:
     program = (
         "import signal, sys, types\n"
         "import seqserve.__main__\n"
         "from seqserve.command.main import COMMANDS, Command\n"
         "from seqserve.errors import SeqserveError\n"
-        "def main(argv):\n"
+        "def interrupt():\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "class Destroyed:\n"
+        "    def __del__(self):\n"
+        "        interrupt()\n"
+        "def swallow():\n"
         "    try:\n"
-        "        signal.raise_signal(signal.SIGINT)\n"
+        "        interrupt()\n"
         "    except BaseException:\n"
         "        pass\n"
-        f"    {after}\n"
+        "def main(argv):\n"
+        f"{LOST[where]}"
         "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
         "COMMANDS['try'] = Command(module='trial', help='tries')\n"
         "sys.argv = ['seqserve', 'try']\n"

@@ -138,10 +138,7 @@ def test_any_file_stays_to_the_byte_and_is_xml_when_translated(texts: list[str])
             '/* "x" = "y"; */\r\nKEY_1="«b»";// "c" = "d";',
         ),
         ('"a \\"b\\" = c" /* d */ = /* e */ "f" ;', '"a \\"b\\" = c" /* d */ = /* e */ "«f»" ;'),
-        (
-            '"a" = "\\tb \\"c\\" \\U00e4\\n%1$@ d\\n";',
-            '"a" = "\\t«b \\"c\\" ä\\n»%1$@ «d»\\n";',
-        ),
+        ('"a" = "\\tb \\"c\\" \\U00e4\\n%1$@ d\\n";', '"a" = "\\t«b \\"c\\" ä\\n»%1$@ «d»\\n";'),
         ('"a" = "%#@files@: %d";"b";', None),
         ("/* nothing */", None),
         ("", None),

@@ -148,7 +148,7 @@ DOCUMENTS: dict[Format, st.SearchStrategy[str]] = {
     ),
 }
 GENTLE: dict[Format, Callable[[str], str]] = {
-    Format.MARKDOWN: lambda text: re.sub(r"`[^`]*`|\{[^}]*\}", " ", text),
+    Format.MARKDOWN: lambda text: re.sub(r"`[^`]*`|\{[^}]*\}", " ", text)
 }
 
 

@@ -3,6 +3,7 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from tests.clock import Clock
 
 from seqserve._transport.balance import Balancer, Opened, Place
 from seqserve.errors import (
@@ -16,14 +17,6 @@ from seqserve.errors import (
 
 BUSY = 32
 DRAINING = Unavailable("UNAVAILABLE", "draining")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Numbered(Balancer[int]):

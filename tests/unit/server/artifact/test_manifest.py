@@ -100,11 +100,7 @@ def test_self_test_may_be_missing(artifact: Path) -> None:
 
 MALFORMED: list[tuple[str, Any, str]] = [
     ("format", 1, r"format is 1; this server reads format 3.*Export the model again"),
-    (
-        "format",
-        2,
-        r"format is 2; this server reads format 3: convert it with `seqserve upgr",
-    ),
+    ("format", 2, r"format is 2; this server reads format 3: convert it with `seqserve upgr"),
     ("format", "1", r"format is '1'"),
     ("format", True, r"format is True"),
     ("format", DELETE, r"format is None"),

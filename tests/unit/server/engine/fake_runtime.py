@@ -26,11 +26,7 @@ from seqserve_server.artifact.records import Provenance
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.candidate_step import Table
-from seqserve_server.engine.decoder_state import (
-    CrossAttentionCache,
-    TargetState,
-    allocate_state,
-)
+from seqserve_server.engine.decoder_state import CrossAttentionCache, TargetState, allocate_state
 from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits, starts_of
 from seqserve_server.engine.runtime import doubling
 from seqserve_server.engine.shortlist import Shortlist

@@ -133,8 +133,7 @@ def test_answer_with_attention_is_counted_once_the_attention_is_there() -> None:
     answer = Finished([Hypothesis([4, 5, 6], -1.0, StopReason.EOS)])
     first = Request(
         GenerateSpec(
-            source=[5, 2],
-            options=DecodingOptions(max_decoding_length=3, return_attention=True),
+            source=[5, 2], options=DecodingOptions(max_decoding_length=3, return_attention=True)
         )
     )
     first.timeline.encode_began_s = 1.0

@@ -153,11 +153,7 @@ def test_hypotheses_are_ranked_by_coverage_too(
 ) -> None:
     source, wanted = [5, 6, 7, EOS], 3
     options = replace(
-        OPTIONS,
-        beam_size=4,
-        coverage_penalty=0.5,
-        num_hypotheses=wanted,
-        return_attention=shown,
+        OPTIONS, beam_size=4, coverage_penalty=0.5, num_hypotheses=wanted, return_attention=shown
     )
     ended = [
         ([19, 226, 15], StopReason.EOS),

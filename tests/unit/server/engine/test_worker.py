@@ -68,23 +68,12 @@ class Stepper:
         self.notes = Notes()
         self.scheduler = Scheduler(QueueLimits(max_queue=100))
         self.worker = Worker(
-            self.runtime,
-            self.scheduler,
-            slots,
-            budget_tokens,
-            self.notes,
-            detokenize,
-            idle_s=0.0,
+            self.runtime, self.scheduler, slots, budget_tokens, self.notes, detokenize, idle_s=0.0
         )
         self.events: list[tuple[Request, Event]] = []
 
     def submit(
-        self,
-        *source: int,
-        longest: int = 10,
-        shortest: int = 0,
-        scored: bool = True,
-        **more: Any,
+        self, *source: int, longest: int = 10, shortest: int = 0, scored: bool = True, **more: Any
     ) -> Request:
         options = DecodingOptions(
             max_decoding_length=longest, min_decoding_length=shortest, return_scores=scored
@@ -609,9 +598,7 @@ def test_rows_run_on_if_all_sources_of_a_step_fail() -> None:
     stepper.assert_empty()
 
 
-def test_fault_while_a_row_joins_a_hole_loses_no_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fault_while_a_row_joins_a_hole_loses_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     stepper = Stepper()
     running = stepper.run_long(5, 6, 7)
     stepper.scheduler.cancel(running[0])

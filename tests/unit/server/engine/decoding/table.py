@@ -14,11 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.server.engine.fake_runtime import (
-    FakeRuntime,
-    make_manifest,
-    write_allowed_logits,
-)
+from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest, write_allowed_logits
 from tests.unit.server.engine.requests import generation
 
 from seqserve_server.artifact.manifest import Architecture, Limits, SpecialTokens

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.server.engine.decoding.table import (
     EOS,
@@ -16,11 +17,14 @@ from tests.unit.server.engine.decoding.table import (
     after,
     decode,
     log,
+    make_options,
     outputs_of,
     top_tokens_of,
 )
 
 from seqserve_server.contract.events import Hypothesis, StopReason
+from seqserve_server.engine.decoding.logits import RankedTokens
+from seqserve_server.engine.decoding.proposals import alternative
 
 each_beam_size = pytest.mark.parametrize("beam_size", [1, 2])
 
@@ -133,3 +137,20 @@ def test_the_search_of_an_alternative_ends_once_its_own_best_beam_ends() -> None
     single = SingleRequest(table, length_penalty=0.0, **options)
     assert outputs_of(single.finish()) == [[A], [B]]
     assert single.num_steps == 2
+
+
+def first_tokens(found: RankedTokens, **options: Any) -> list[tuple[int, Any] | None]:
+    """Gives the first token of each of four alternatives."""
+    some = make_options(return_alternatives=True, num_hypotheses=4, **options)
+    return [alternative(found, index, some) for index in range(4)]
+
+
+def test_an_alternative_of_exactly_the_minimum_probability_stays() -> None:
+    level = RankedTokens(np.array([7, 5, 6]), np.array([0.0, 0.0, -1e-3]))
+    found = first_tokens(level, min_alternative_expansion_prob=1.0)
+    assert found == [(7, 0.0), (5, 0.0), None, None]
+
+
+def test_a_suppressed_token_is_no_alternative() -> None:
+    suppressed = RankedTokens(np.array([7, 5, 6]), np.array([0.0, -80.0, -1e30]))
+    assert first_tokens(suppressed) == [(7, 0.0), (5, -80.0), None, None]

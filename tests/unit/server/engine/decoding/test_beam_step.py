@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +13,6 @@ from seqserve_server.engine.decoding.beam_step import (
     reorder,
     select_next,
 )
-from seqserve_server.engine.packing import Array
-from seqserve_server.engine.step import MASKED_LOGIT
 
 SETTINGS = settings(deadline=None, max_examples=60)
 SEEDS = st.integers(0, 2**32)
@@ -47,24 +44,6 @@ def test_continuations_are_ranked_as_by_a_stable_sort(
         assert list(zip(*ranked.of(group), strict=True)) == best
 
 
-def test_a_suppressed_token_does_not_count() -> None:
-    found = rank(
-        np.array([[-1.0, -2.0]]),
-        np.array([[[7, 8], [7, 8]]]),
-        np.array([[[-3.0, MASKED_LOGIT]] * 2]),
-    )
-    assert found.totals.tolist() == [[-4.0, -5.0, -np.inf, -np.inf]]
-    assert found.tokens.tolist() == [[7, 7, 8, 8]]
-
-
-def test_slices_of_larger_arrays_are_ranked_too() -> None:
-    """The graph may list more top tokens than a beam needs."""
-    listed = np.arange(12).reshape(1, 2, 6)
-    found = rank(np.zeros((1, 2)), listed[..., :4], -listed[..., :4].astype(float))
-    assert found.tokens.tolist() == [[0, 1, 2, 3]]
-    assert found.totals.tolist() == [[0.0, -1.0, -2.0, -3.0]]
-
-
 def test_beams_that_continue_with_a_forced_token_keep_their_scores() -> None:
     scores = np.array([-1.0, -2.0, -np.inf])
     forced = continue_with(scores, 7, math.nan)
@@ -82,15 +61,6 @@ def distinct_continuations(groups: int, count: int) -> Continuations:
     parts = (100 * part + np.arange(groups * count).reshape(groups, count) for part in range(4))
     beams, tokens, found, totals = parts
     return Continuations(beams, tokens, found.astype(float), totals.astype(float))
-
-
-def test_candidates_are_selected_by_column_and_by_search() -> None:
-    continuations = distinct_continuations(2, 3)
-    some = continuations.at(np.array([[2, 0], [1, 1]]))
-    assert some.beams.tolist() == [[2, 0], [4, 4]]
-    assert some.totals.tolist() == [[302.0, 300.0], [304.0, 304.0]]
-    assert continuations.of(1).tokens.tolist() == [103, 104, 105]
-    assert continuations.of(np.array([False, True])).tokens.tolist() == [[103, 104, 105]]
 
 
 def test_replaced_candidates_may_be_fewer_and_missing_ones_do_not_count() -> None:
@@ -144,30 +114,3 @@ def test_each_next_beam_gets_its_parents_content_with_the_fewest_copies(
     assert not set(moves.sources.tolist()) & set(moves.targets.tolist())
     distinct = sum(len(set(row)) for row in parents.tolist())
     assert len(moves.sources) == len(moves.targets) == rows.size - distinct
-
-
-@pytest.mark.parametrize(
-    ("parents", "rows", "copies"),
-    [
-        ([0, 1, 2], [6, 4, 5], {}),
-        # Only the order changes.
-        ([2, 0, 1], [5, 6, 4], {}),
-        # The first child keeps its parent's row.
-        ([1, 1, 2], [4, 6, 5], {6: 4}),
-        ([2, 2, 2], [5, 6, 4], {6: 5, 4: 5}),
-        ([2, 0, 2], [5, 6, 4], {4: 5}),
-    ],
-)
-def test_the_first_child_of_a_beam_keeps_its_row(
-    parents: list[int], rows: list[int], copies: dict[int, int]
-) -> None:
-    moves = reorder(np.array([[6, 4, 5]]), np.array([parents]))
-    assert moves.rows.tolist() == [rows]
-    assert dict(zip(moves.targets.tolist(), moves.sources.tolist(), strict=True)) == copies
-
-
-def test_reordering_does_not_change_its_arguments() -> None:
-    rows, beams = np.array([[3, 1], [0, 2]]), np.array([[1, 1], [0, 0]])
-    before: list[Array] = [rows.copy(), beams.copy()]
-    reorder(rows, beams)
-    np.testing.assert_array_equal([rows, beams], before)

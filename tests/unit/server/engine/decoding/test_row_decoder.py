@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -196,6 +197,15 @@ def test_greedy_search_takes_the_most_probable_token() -> None:
     assert found.score == log(0.6, 0.7)
     assert found.normalized_score == pytest.approx((found.score or 0) / 3)
     assert found.stop_reason is StopReason.EOS
+
+
+def test_after_a_forced_prefix_the_graphs_own_choice_is_taken() -> None:
+    rig = Rig()
+    rig.join([0], always({A: 0.6, B: 0.4}), prefix=(C,))
+    rig.step()
+    with mock.patch.object(rig.cache, "top_tokens", side_effect=AssertionError):
+        rig.step()
+    assert rig.output(0) == (C, A)
 
 
 def samples(count: int, seed: int = 7, **options: Any) -> list[Hypothesis]:

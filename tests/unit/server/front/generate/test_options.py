@@ -290,10 +290,7 @@ def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
         ("target_prefix_tokens", {"target_prefix_tokens": ["</s>"]}),
         ("suppress_tokens", {"target_prefix": "ab", "suppress_tokens": ["b"]}),
         ("suppress_tokens", {"suppress_tokens": ["a", "b"], "end_tokens": ["b"]}),
-        (
-            "suppress_tokens",
-            {"suppress_sequences": [Tokens(tokens=["b"])], "end_tokens": ["b"]},
-        ),
+        ("suppress_tokens", {"suppress_sequences": [Tokens(tokens=["b"])], "end_tokens": ["b"]}),
         ("suppress_sequences", {"suppress_sequences": [Tokens()]}),
         ("coverage_penalty", {"coverage_penalty": 0.1}),
         (

@@ -34,11 +34,6 @@ def test_a_token_of_the_language_is_no_word_of_the_source(place: str) -> None:
         rows[0][each] = 0.1
     hypothesis = Hypothesis([UNK], -1.0, StopReason.EOS, attention=packed(*rows))
     found = written(
-        model,
-        "xyz",
-        source,
-        Finished([hypothesis]),
-        replace_unknowns=True,
-        source_language="en",
+        model, "xyz", source, Finished([hypothesis]), replace_unknowns=True, source_language="en"
     )
     assert found.hypotheses[0].text == "y"

@@ -13,12 +13,7 @@ from tests.support.logged import logged
 from seqserve_server.artifact.files import files_of
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.front.models import folders
-from seqserve_server.front.models.folders import (
-    MODELS,
-    Listing,
-    list_folders,
-    standard_repository,
-)
+from seqserve_server.front.models.folders import MODELS, Listing, list_folders, standard_repository
 from seqserve_server.front.models.loader import check_inside
 
 
@@ -102,11 +97,7 @@ def test_folder_that_is_not_for_us_hides_no_other(
     ids=["may not be looked at", "disk fails"],
 )
 def test_repository_that_cannot_be_read_is_no_empty_one(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    function: str,
-    places: list[str],
-    error: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, places: list[str], error: int
 ) -> None:
     folder(tmp_path, "m", "1")
     for place in places:

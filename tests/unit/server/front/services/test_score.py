@@ -50,8 +50,4 @@ async def test_flood_of_one_caller_leaves_others_served() -> None:
         assert refused == 11
         service.runtime.may_score.set()
         await shows(service, 0)
-    assert outcomes == {
-        ("loud", "OK"): 6,
-        ("loud", "RESOURCE_EXHAUSTED"): 11,
-        ("quiet", "OK"): 1,
-    }
+    assert outcomes == {("loud", "OK"): 6, ("loud", "RESOURCE_EXHAUSTED"): 11, ("quiet", "OK"): 1}
