@@ -73,11 +73,11 @@ class FetchOptions:
         has_variable=False,
     )
     model_repository: Path = option(
-        Path("models"), help="Folder of models to write to; made if there is none."
+        Path("models"), help="Folder of models to write to; created if it is missing."
     )
     max_gb: float = option(
         8.0,
-        help="Most that is downloaded, and most that an archive may unpack to, in GB.",
+        help="Maximum size of a download, and of an unpacked archive, in GB.",
         minimum=0,
         maximum=1e6,
     )

@@ -64,8 +64,12 @@ def _fault(declared: Declaration, value: Any) -> str | None:
     return None if fits else declared.bounds
 
 
+def _flag_or_value(word: re.Match[str]) -> str:
+    return flag_of(word[0]) if word[0] in DECLARATIONS else word[0]
+
+
 def _help(declared: Declaration) -> str:
-    text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: flag_of(name[0]), declared.text)
+    text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", _flag_or_value, declared.text)
     if declared.name in NEED_JSON:
         return f"With --json: {text[0].lower()}{text[1:]}"
     if declared.name == SCORES:
@@ -120,8 +124,8 @@ class ConnectionOptions:
     # Less than in a program, for somebody may look at it.
     connect_timeout_s: float = _connection(
         1.0,
-        help="Seconds for which to try a server that was never reached, inf for no limit. One that"
-        " was reached before is waited for as long as --timeout-s allows.",
+        help="Seconds to keep trying a server that was never reached, inf for no limit. If it was"
+        " reached before, only --timeout-s limits the wait.",
         minimum=0,
     )
     max_attempts: int | None = _connection(
@@ -132,13 +136,13 @@ class ConnectionOptions:
     )
     connections: int | None = _connection(
         None,
-        help="Maximum number of connections to each server; by default 8, and one until many calls"
-        " are under way.",
+        help="Maximum number of connections to each server; by default 8, but one until many"
+        " calls are in flight.",
         minimum=1,
     )
 
     tls: bool = _connection(
-        False, help="Encrypt the connection; every option --tls-... does so too."
+        False, help="Encrypt the connection; implied by every other --tls-... option."
     )
     tls_ca: Path | None = _connection(
         None,

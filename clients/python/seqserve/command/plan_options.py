@@ -36,37 +36,38 @@ class PlanOptions(GenerateCallOptions):
     """The options of ``seqserve plan``."""
 
     rate: float = option(
-        help="Requests a second that the servers must bear together.", minimum=0.001, maximum=1e9
+        help="Requests a second that all servers together must handle.", minimum=0.001, maximum=1e9
     )
     p99_ms: float | None = option(
         None,
-        help="Milliseconds within which 99 of 100 requests must be answered; required, but with"
-        " --report that of the report.",
+        help="Milliseconds within which 99 of 100 requests must be answered; required, unless"
+        " --report has it.",
         minimum=0.001,
     )
     headroom: float = option(
         0.7,
-        help="Share of its highest rate that each server gets: the rest is for bursts, for a server"
-        " that fails, and for what a short measurement does not show.",
+        help="Share of its highest rate that each server gets. The rest is for bursts, for a"
+        " failed server, and for the error of a short measurement.",
         minimum=0.05,
         maximum=1,
     )
 
     target: str = _measured(
         "",
-        help="Address of the server to measure, host:port; by default one is started here for as"
-        " long, which needs the extra server.",
+        help="Address of the server to measure, host:port; by default the command starts one"
+        " here, which needs the extra server.",
     )
     report: Path | None = _measured(
         None,
-        help="Measure nothing: a file of `seqserve load --find-rate --p99 MS --save-result`.",
+        help="Plan from a result instead of measuring: a file of `seqserve load --find-rate --p99"
+        " MS --save-result`.",
         # Its variable is one letter away from that of a port.
         has_variable=False,
     )
     cores: int | None = _measured(
         None,
-        help="Cores of the server that is measured, which each replica gets too; one that starts"
-        " here is kept to as many, by default all of this machine.",
+        help="Cores of the measured server; each replica gets as many. A server that is started"
+        " here is limited to them, by default to all of this machine.",
         minimum=1,
     )
     # Their variables are options of a server on this machine.
@@ -85,8 +86,7 @@ class PlanOptions(GenerateCallOptions):
 
     duration: float = option(
         60.0,
-        help="Seconds that the search takes, more or less; with more its end is less a matter of"
-        " luck.",
+        help="Approximate length of the search in seconds; a longer one is more exact.",
         minimum=1,
         group="load",
     )

@@ -96,7 +96,7 @@ class TranslateOptions(GenerateCallOptions):
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
     report: Path | None = option(
         None,
-        help="File to write what was translated, copied and left, and why, as JSON.",
+        help="File for a report as JSON: what was translated, copied and left, and why.",
         has_variable=False,
     )
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
@@ -115,7 +115,7 @@ class TranslateOptions(GenerateCallOptions):
     )
     concurrency: int = option(
         BULK_CONCURRENCY,
-        help="Maximum number of passages under way: fewer leave more room for others.",
+        help="Maximum number of passages in flight: fewer leave more room for others.",
         minimum=1,
         maximum=1024,
     )
@@ -149,7 +149,7 @@ def main(argv: list[str]) -> int:
         TranslateOptions,
         argv,
         prog="seqserve translate",
-        description="Translates documents, and keeps all that is not their text.",
+        description="Translates the text of documents and keeps everything else.",
         epilog=_EPILOG,
         hidden=options_outside("languages", "beam search"),
     )

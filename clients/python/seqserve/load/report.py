@@ -52,7 +52,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         share = result["completed"] / sent
         lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
     lines += _errors(result)
-    return [*lines, *(line for each in warnings_of(result) for line in ("", f"Beware: {each}."))]
+    return [*lines, *(line for each in warnings_of(result) for line in ("", f"Warning: {each}."))]
 
 
 def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -61,7 +61,7 @@ def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("request_rate") is not None:
         return [("load", f"open loop, {result['request_rate']:,.4g} requests a second")]
     if result.get("max_concurrency"):
-        return [("load", f"closed loop, {result['max_concurrency']:,} requests under way")]
+        return [("load", f"closed loop, {result['max_concurrency']:,} requests in flight")]
     return []
 
 

@@ -86,7 +86,7 @@ def test_goodput_counts_what_keeps_every_limit() -> None:
     ("settings", "words"),
     [
         ({"request_rate": 10.0}, "open loop, 10 requests a second"),
-        ({"request_rate": None, "max_concurrency": 32}, "closed loop, 32 requests under way"),
+        ({"request_rate": None, "max_concurrency": 32}, "closed loop, 32 requests in flight"),
         ({"request_rate": None, "trace": "day.txt"}, "open loop, the moments of day.txt"),
     ],
 )
