@@ -258,8 +258,9 @@ def _rates(report: dict[str, Any]) -> Table:
             ]
             for peer in report["peers"]
         ],
-        f"In time is {report['plan']['slo_factor']:g} times the median of {report['base']} with one"
-        " request at a time; where p99 first leaves it, linear between the rates measured.",
+        f"The limit of p99 is {report['plan']['slo_factor']:g} times the median of {report['base']}"
+        " with one request at a time. The rate at which p99 first exceeds it is interpolated"
+        " between the measured rates.",
     )
 
 
