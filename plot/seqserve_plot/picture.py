@@ -28,7 +28,8 @@ from seqserve.pictures import BLUE, COLOURS, GREY, ORANGE, SERIES, themed
 Matrix = Any
 """An array ``[R, C]`` of numbers, as numpy or torch has it."""
 
-_COLUMN_WIDTH, _ROW_HEIGHT = 4.2, 3.6
+# Two columns are about as wide as a phone, so that labels stay legible.
+_COLUMN_WIDTH, _ROW_HEIGHT = 3.2, 2.9
 _SUFFIXES = (".png", ".svg")
 DEFAULT = "DejaVu Sans"
 """It comes with matplotlib, so a picture without other letters is the same everywhere."""
