@@ -212,7 +212,8 @@ def report_of(model: str, series: Sequence[Series], plan: Plan) -> dict[str, Any
 
 
 def tables(report: dict[str, Any]) -> list[Table]:
-    """Lays out what :func:`measure` returned: latency by rate, then the rates that servers bear."""
+    """Lays out the result of :func:`measure`: latency by rate, then the highest rates of
+    servers."""
     return [_latencies(report), _rates(report)]
 
 

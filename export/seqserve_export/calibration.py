@@ -114,9 +114,7 @@ def choose_scales(
         kept[scales] = agreement(score_targets(model, sources[:_SENTENCES], targets))
     static, row = kept[Scales.STATIC], kept[Scales.ROW]
     chosen = Scales.ROW if row - static > _MAX_LOSS else Scales.STATIC
-    reason = (
-        f"static ones choose {static:.1%} of the tokens that fp32 chooses, those of rows {row:.1%}"
-    )
+    reason = f"static scales choose {static:.1%} of fp32's tokens, row scales {row:.1%}"
     return chosen, reason
 
 

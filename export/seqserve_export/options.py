@@ -26,7 +26,7 @@ class Precision(Enum):
 
 
 class Scales(Enum):
-    """Where the scale of a projection's input comes from."""
+    """The origin of the scale of a projection's input."""
 
     STATIC = "static"
     """From calibration: the fewest operations."""
@@ -40,7 +40,7 @@ class Caches(Enum):
     FLOAT = "float"
     """fp32: faster for short rows of a small model."""
     INT8 = "int8"
-    """A quarter of the memory: faster where caches outgrow those of the processor."""
+    """A quarter of the memory: faster if caches outgrow the processor's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class ArtifactOptions:
         """Returns what the manifest recommends: the options named, over what the model comes with.
 
         Raises:
-            OptionError: There is no such option, or its value is wrong.
+            OptionError: The option does not exist, or its value is wrong.
         """
         named = {name: _json_or_text(text) for name, text in (self.recommend or {}).items()}
         recommended = {**defaults, **named}

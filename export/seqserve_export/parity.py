@@ -51,7 +51,7 @@ class Candidate(NamedTuple):
 
 
 def choose_self_test(candidates: Sequence[Candidate]) -> SelfTest | None:
-    """Chooses the sentence with the largest of the smallest margins; None where there is none.
+    """Chooses the sentence with the largest of the smallest margins; None without sentences.
 
     It has a target that is not empty and not shorter than the median.
     """
@@ -69,8 +69,8 @@ _MAX_SCORED_LOGITS = 1 << 24
 """Of one run of the scorer graph: 64 MB, and it holds a few times as much."""
 
 OpenModel = Callable[[], Transformer]
-"""Opens a model in evaluation mode. Called anew whenever it is needed, so that it is in memory only
-then."""
+"""Opens a model in evaluation mode. Called each time the model is needed, so that it is in memory
+only then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class HeldOut:
 
 
 class Proof(NamedTuple):
-    """What a proof measured, and the sentence of the self-test that it chose."""
+    """The measurements of a proof, and the sentence that it chose for the self-test."""
 
     verification: Verification
     self_test: SelfTest | None

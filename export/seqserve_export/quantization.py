@@ -65,11 +65,11 @@ class Calibration:
     caches: dict[str, tuple[Tensor, Tensor]]
     """Largest key and value of each channel ``[H, D]``, by the name of a decoder's attention."""
     targets: list[list[int]] = field(default_factory=list)
-    """What the model decoded meanwhile from each source, without end tokens."""
+    """The model's output for each source, without end tokens."""
 
 
 class QuantizedLinear(nn.Module):
-    """A projection K → N in eight bits, in the place of an ``nn.Linear``."""
+    """A projection K → N in eight bits, which replaces an ``nn.Linear``."""
 
     weight: Tensor  # int8 [N, K]
     weight_scale: Tensor  # [N]
@@ -159,13 +159,13 @@ class QuantizedLinear(nn.Module):
         return product * scale if self.bias is None else product * scale + self.bias
 
     def _row_scale(self, x: Tensor) -> Tensor:
-        # Counted from the first axis: from the last, ONNX Runtime errs where there are no rows.
+        # Counted from the first axis: counted from the last, ONNX Runtime is wrong without rows.
         largest = (x.abs() if self.zero_point else x).amax(x.dim() - 1, keepdim=True)
         return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=MIN_SCALE)
 
 
 class QuantizedEmbedding(nn.Module):
-    """An embedding table of V rows in eight bits, in the place of an ``nn.Embedding``."""
+    """An embedding table of V rows in eight bits, which replaces an ``nn.Embedding``."""
 
     weight: Tensor  # uint8 [V, W], 128 for zero
     weight_scale: Tensor  # [V, 1]

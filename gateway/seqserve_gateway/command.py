@@ -107,7 +107,7 @@ class GatewayOptions(ConnectionOptions):
     )
     max_requests: int = _listener(
         512,
-        help="Maximum number of requests at a time; further ones are refused with 429.",
+        help="Maximum number of requests at a time; further ones get 429.",
         minimum=1,
     )
     max_body_bytes: int = _listener(
@@ -264,7 +264,7 @@ def _check(options: GatewayOptions) -> None:
             raise OptionError(f"{flag}: {most} is less than --processes, {options.processes}")
     has_token = options.token_file is not None or options.token is not None
     if options.lend_token and not has_token:
-        raise OptionError("--lend-token: there is no token; --token-file names its file")
+        raise OptionError("--lend-token: needs a token; name its file with --token-file")
     if options.token_file is not None and not options.lend_token:
         raise OptionError(
             "--token-file: has no effect, because callers bring their own tokens; add --lend-token"
@@ -273,9 +273,9 @@ def _check(options: GatewayOptions) -> None:
     is_open = not is_loopback(options.host) and options.tls_certificate is None
     if is_open and not options.insecure:
         raise OptionError(
-            f"--host: other machines reach {options.host}, and connections are not encrypted. Give"
-            " --tls-certificate and --tls-key; or --insecure if the network itself keeps strangers"
-            " out, or a proxy before the gateway encrypts"
+            f"--host: other machines can reach {options.host}, and connections are not encrypted."
+            " Give --tls-certificate and --tls-key; or --insecure if the network itself keeps"
+            " strangers out, or a proxy before the gateway encrypts"
         )
 
 

@@ -1,7 +1,7 @@
 """DeepL's API: ``/v2/translate``, ``/document``, ``/languages``, ``/usage`` and ``/glossaries``.
 
-The server's operator alone changes glossaries. The id of one is its name with its languages, like
-that of its file: ``products.en-de``.
+Only the server's operator changes glossaries. An id is the name with the languages, as in the file
+name: ``products.en-de``.
 
 Source: the public description of the API, https://developers.deepl.com/docs, and what its clients
 send.
@@ -41,14 +41,14 @@ _REGIONS = {
 _FORMALITIES = ("default", "prefer_more", "prefer_less", "more", "less")
 # Pairs of languages whose forms the server knows.
 _FORMAL = (("en", "de"),)
-# What a translation would depend on, and no model reads.
+# Fields that should change a translation, but that no model reads.
 _WITHOUT_EFFECT = ("context", "custom_instructions", "style_id", "translation_memory_id")
 _XML_TAGS = {
     "ignored": "ignore_tags",
     "splitting": "splitting_tags",
     "non_splitting": "non_splitting_tags",
 }
-# Where there is no quota: some clients divide by the limit.
+# Used without a quota, because some clients divide by the limit.
 _NO_LIMIT = 1_000_000_000_000
 
 
@@ -212,7 +212,7 @@ async def _entries(call: Call) -> Response:
 
 
 async def _pairs(call: Call) -> Response:
-    # Over a pivot there is no glossary.
+    # A pivot does not support glossaries.
     _fields(call)
     pairs = await call.client.language_pairs(timeout_s=call.left_s)
     codes = {

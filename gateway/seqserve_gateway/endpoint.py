@@ -64,7 +64,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What all forms share: the server, limits and metrics."""
+    """The server, the limits and the metrics that all forms share."""
 
     upstream: Upstream
     admission: Admission

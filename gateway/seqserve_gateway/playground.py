@@ -44,7 +44,7 @@ examples:
 class PlaygroundOptions(ConnectionOptions):
     """The options of ``seqserve playground``."""
 
-    # Not --host and --port: their variables are those of a server on this machine.
+    # Not --host and --port, because their variables configure a server on this machine.
     listen: str = option(
         "127.0.0.1:8080",
         help="Address of the page, host:port; 0 takes a free port. If other machines can reach"

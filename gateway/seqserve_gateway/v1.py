@@ -103,7 +103,7 @@ def _from_query(call: Call, message: Message) -> Message:
     for name, value in values.items():
         field = message.DESCRIPTOR.fields_by_name.get(name)
         if field is None:
-            raise refusal(name, "there is no such parameter")
+            raise refusal(name, "unknown parameter")
         is_text = field.cpp_type == field.CPPTYPE_STRING
         if not (is_text or _is_number(value)):
             raise refusal(name, "must be a whole number")
@@ -194,7 +194,8 @@ def _answer(call: MethodDescriptor) -> dict[str, Any]:
             " event named `error` comes last, with a problem as `data`."
         )
         data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
-        # OpenAPI 3.1 has no schema for the parts of a stream; this is that of one event, as in 3.2.
+        # OpenAPI 3.1 has no schema for the parts of a stream; this is the schema of one event, as
+        # in 3.2.
         schema = {
             "type": "object",
             "properties": {"event": {"type": "string"}, "data": data},

@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare(rows: Iterable[Row], out: Path) -> Counts:
-    """Cleans rows and writes them as TSV; it is an error if there is no row."""
+    """Cleans rows and writes them as TSV; raises an error without rows."""
     counts = Counts()
     place = replaceable(out)
     draft = place.with_name(f"{place.name}.tmp")

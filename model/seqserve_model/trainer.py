@@ -62,7 +62,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpora:
-    """What a training reads."""
+    """The data of a training run."""
 
     training: Examples
     validation: Examples

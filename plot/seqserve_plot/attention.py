@@ -48,7 +48,7 @@ def draw(result: AttentionResult, kind: Kind) -> Figure:
 
 
 def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResult:
-    """Computes the attention of a source and its target, by default that of greedy search.
+    """Computes the attention of a source and its target, by default greedy search's output.
 
     The graphs are those that a server runs; the text goes in as it is, without the tokens that
     some imported models put around it.

@@ -154,7 +154,7 @@ def check_name(path: Path) -> None:
     if path.suffix.lower() not in _SUFFIXES:
         raise OptionError(f"--out: {path} must end in {' or '.join(_SUFFIXES)}")
     if not path.parent.is_dir():
-        raise OptionError(f"--out: {path.parent} is no folder; make it first")
+        raise OptionError(f"--out: {path.parent} is not a folder; make it first")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -53,7 +53,7 @@ def digest_of(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What calls with tokens of one name may use in a day or a month, in UTC."""
+    """A limit on the usage of one token name in a day or a month, in UTC."""
 
     kind: str
     """``"requests"``, ``"characters"`` or ``"tokens"``."""
@@ -85,7 +85,7 @@ class TokenEntry:
     name: str = ""
     """Name of the owner, for the log; empty if the line has none."""
     quotas: tuple[Quota, ...] = ()
-    """What calls of this name may use."""
+    """Quotas of this name."""
 
     def __post_init__(self) -> None:
         if not self.scopes:
@@ -138,7 +138,7 @@ def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str]
 
 
 def token_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Returns the token of a call from its metadata; empty if there is none."""
+    """Returns the token in a call's metadata; empty without one."""
     for key, value in metadata:
         if key == _KEY and isinstance(value, str):
             bearer = _VALUE.fullmatch(value)

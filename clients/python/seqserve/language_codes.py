@@ -1,9 +1,9 @@
 """Codes of languages, which have several forms: ``en``, ``eng``, ``en-US``, ``eng_Latn``.
 
 A code is folded by rule, without a library: subtags are divided by ``-`` or ``_``, and case does
-not count (BCP 47, RFC 5646, section 2.1). The language has its two letters of ISO 639-1 where there
-are some. A subtag of four letters is the script. A region is left out, except that of Chinese,
-which tells the script.
+not count (BCP 47, RFC 5646, section 2.1). A language has its two-letter code of ISO 639-1 if it has
+one. A subtag of four letters is the script. A region is left out, except for Chinese, where it
+determines the script.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ COLOURS = {
     "accent": Colour("#2257bf", "#7aa5ff"),
     "warm": Colour("#a85a12", "#e9a763"),
 }
-"""What lies below, boxes on it, text, text of less weight, borders, and two that catch the eye."""
+"""Background, boxes, text, secondary text, borders, and two accents."""
 
 BLUE, ORANGE, GREY = "#4a7fe0", "#d4873b", "#808894"
 """Legible on both grounds, for what cannot follow the reader, such as cells of a picture."""
@@ -69,7 +69,7 @@ class Style(Enum):
 
 # Of the 256 colours of terminals: black, violet, red, orange, yellow.
 _COLOURS = (16, 17, 53, 90, 126, 162, 198, 203, 209, 215, 221, 229)
-# What goes before, into and after a cell, from weight 0 to weight 1.
+# The text before, in and after a cell, from weight 0 to weight 1.
 _INKS = {
     Style.COLOURS: [(f"\x1b[48;5;{colour}m", " ", "\x1b[0m") for colour in _COLOURS],
     Style.SHADES: [("", shade, "") for shade in " ░▒▓█"],

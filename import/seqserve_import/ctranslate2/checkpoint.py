@@ -17,7 +17,7 @@ from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 MODEL_TYPE = "ctranslate2"
 """Stands for the ``model_type`` of Hugging Face."""
 METADATA = "metadata.json"
-"""What Argos says of a package."""
+"""The metadata of an Argos package."""
 VOCABULARIES = tuple(
     f"{side}_vocabulary.{kind}"
     for side in ("shared", "source", "target")
@@ -59,8 +59,8 @@ class CTranslate2Checkpoint(Checkpoint):
         """Reads the settings and finds the weights.
 
         Args:
-            folder: With the tokenizer; that of the package, if it is one of Argos.
-            model: With ``model.bin``.
+            folder: Folder with the tokenizer; the package's, if it is an Argos package. model:
+            Folder with ``model.bin``.
 
         Raises:
             CheckpointError: A file is damaged, or of a kind that cannot be imported.

@@ -37,7 +37,7 @@ def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets; None if it is that of sources."""
     separate = folder / TARGET_VOCABULARY
     source, target = folder / "source.spm", folder / "target.spm"
-    if separate.exists():  # ids of added tokens are those of sources
+    if separate.exists():  # added tokens have the ids of sources
         return side(target, in_order_of_ids(separate, read_object(separate)), rows)
     if read_pieces(source) == read_pieces(target):
         return None

@@ -43,7 +43,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _MAX_NUMBER = (1 << 31) - 1
 """Maximum of version numbers, sizes and lengths."""
 MAX_BYTES = 1 << 20
-"""Of a manifest; that of a large model has some kilobytes."""
+"""Maximum size of a manifest; a large model's has some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""``seqserve corpus``: generates from every text of a corpus, on engines of its own."""
+"""``seqserve corpus``: generates from every text of a corpus, without a server."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def append(self, row: int, token: int) -> int:
-        """Gives a row the next token without a step; returns its length."""
+        """Appends the next token to a row without a step; returns its length."""
         self.tokens[row] = token
         self.lengths[row] += 1
         self._rows_measured = 0

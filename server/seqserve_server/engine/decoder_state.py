@@ -1,4 +1,4 @@
-"""What the decoder's layers keep of each row: keys and values, or states of recurrent layers.
+"""The decoder state of each row: keys and values, or states of recurrent layers.
 
 Each class holds one buffer for all layers, and the parts of it by the names that the decoder graph
 gives its inputs. The first axis of a part is the row; a row is copied and cleared no further than
@@ -87,7 +87,7 @@ class CellState:
 
 
 TargetState: TypeAlias = SelfAttentionCache | CellState
-"""What a row has read of its target."""
+"""The state of a row after the target tokens that it has read."""
 
 
 class CrossAttentionCache:
@@ -152,7 +152,7 @@ def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 class StateTypes(NamedTuple):
-    """What allocates each part of the state: in the memory of the host, or elsewhere."""
+    """Allocators of each part of the state, in the memory of the host or elsewhere."""
 
     target: Callable[[Architecture, int, int, np.dtype[Any], Allocate], SelfAttentionCache]
     cross: Callable[[Architecture, int, int, np.dtype[Any], Allocate], CrossAttentionCache]

@@ -18,8 +18,8 @@ READ = "read_"
 class DraftReader:
     """Reads drafts for any number of threads.
 
-    The graph has packed weights of its own, which most models never need. It takes as long to open
-    as many steps, so a thread does that, and drafts that come before are not read.
+    The graph has its own packed weights, which most models never need. Opening it takes as long as
+    many steps, so a thread does it; drafts that arrive earlier are not read.
     """
 
     def __init__(self, open_graph: Callable[[], ort.InferenceSession]) -> None:

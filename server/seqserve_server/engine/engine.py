@@ -78,7 +78,7 @@ class Engine:
         ]
         # The last one is the scorer's.
         self._heartbeats = [0] * (limits.workers + 1)
-        # What each thread does before its first step; None is the last of it.
+        # Work of each thread before its first step; None marks the end.
         self._tasks: list[SimpleQueue[Callable[[], None] | None]] = [
             SimpleQueue() for _ in range(limits.workers)
         ]
@@ -138,7 +138,7 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Queues a request; its events go to ``deliver``.
 
-        Raises QueueFull if it may not wait, NoScorer if the model cannot do what is asked for, and
+        Raises QueueFull if it may not wait, NoScorer if the model lacks the graph for it, and
         Draining once the engine was stopped.
         """
         queue = self._queue_of(request)

@@ -58,7 +58,7 @@ class Shortlist:
     def candidates(self, source: Sequence[int], needed: Iterable[int], size: int) -> Array:
         """Lists the tokens that a request may choose, rising, int64 ``[N]``.
 
-        They include those needed; ``size`` is that of the vocabulary.
+        They include the needed tokens; ``size`` is the size of the vocabulary.
         """
         is_listed = np.zeros(size, np.bool_)
         is_listed[self.frequent] = True

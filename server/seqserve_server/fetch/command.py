@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
             label = f"{options.source}: {offer.label}"
             _tell(place(offer.files(options.source), label, repository))
     elif options.names or options.languages or options.list:
-        raise OptionError("source: is no index (.json), so it has no names to choose or list")
+        raise OptionError("source: is not an index (.json), so it has no names to choose or list")
     else:
         with fetched(options.source, options.sha256, max_bytes) as files:
             _tell(place(files, options.source, repository))

@@ -281,7 +281,7 @@ class ServeOptions:
         """Returns the number of front processes; if not given, it follows from the cores."""
         if self.max_loaded_mb:
             if (self.front_processes or 1) > 1:
-                raise OptionError("--front-processes: there is one only with --max-loaded-mb")
+                raise OptionError("--front-processes: must be 1 with --max-loaded-mb")
             return 1
         further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
         by_cores = min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1

@@ -14,10 +14,10 @@ class Detokenizer(Protocol):
         """Decodes ids to text without control tokens."""
 
     def is_byte(self, id_: int) -> bool:
-        """Tells whether a token is one byte of a character."""
+        """Returns whether a token is one byte of a character."""
 
     def is_hidden(self, id_: int) -> bool:
-        """Tells whether :meth:`decode` omits a token."""
+        """Returns whether :meth:`decode` omits a token."""
 
 
 class TextStream:

@@ -200,7 +200,7 @@ class Tokenizer:
         return Spelling(self._reads)
 
     def _reads(self, character: str) -> bool:
-        """Tells whether a source may have a character, as it is or as the tokenizer changes it."""
+        """Returns whether the vocabulary has a character, as it is or changed by the tokenizer."""
         if self.alphabet.spells(character):
             return True
         changed = self._source.normalized(character)
@@ -219,11 +219,11 @@ class Tokenizer:
         return TextStream(self, max((len(stop) - 1 for stop in stops), default=0))
 
     def is_byte(self, id_: int) -> bool:
-        """Tells whether a token is one byte of a character that the vocabulary does not have."""
+        """Returns whether a token is one byte of a character that the vocabulary does not have."""
         return id_ in self._target.byte_ids
 
     def is_hidden(self, id_: int) -> bool:
-        """Tells whether :meth:`decode` omits a token."""
+        """Returns whether :meth:`decode` omits a token."""
         return id_ in self._target.hidden_ids
 
 

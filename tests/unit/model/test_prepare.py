@@ -90,8 +90,8 @@ def test_a_zip_must_hold_one_text(tmp_path: Path, members: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.zip", b"PK\3\4 cut", r"a\.zip: is no zip archive, or damaged; download it again"),
-        ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is no text: line 2 has a byte of zero"),
+        ("a.zip", b"PK\3\4 cut", r"a\.zip: is not a zip archive, or damaged; download it again"),
+        ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is not text: line 2 has a byte of zero"),
     ],
 )
 def test_what_is_no_text_is_refused(

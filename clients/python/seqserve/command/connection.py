@@ -215,7 +215,8 @@ class ModelCallOptions(ConnectionOptions):
     """The server and the model."""
 
     model: str | None = option(
-        None, help="Name of the model; by default that of the languages, or the server's default."
+        None,
+        help="Name of the model; by default the model of the languages, or the server's default.",
     )
     model_version: int | None = option(
         None, help="Version of the model; by default the highest valid one.", minimum=1

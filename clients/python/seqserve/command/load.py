@@ -197,7 +197,7 @@ def result_in(path: Path, option: str) -> Mapping[str, Any]:
     except ValueError:
         raise errors.OptionError(f"{name}: is not JSON") from None
     if not isinstance(facts, dict) or "request_throughput" not in facts:
-        raise errors.OptionError(f"{name}: is no result of a load")
+        raise errors.OptionError(f"{name}: is not a result of a load")
     return facts
 
 

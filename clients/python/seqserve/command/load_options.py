@@ -32,7 +32,7 @@ the load."""
 
 
 class Backend(Enum):
-    """What a server speaks."""
+    """Protocol of a server."""
 
     GRPC = "grpc"
     OPEN_INFERENCE = "open-inference"

@@ -15,7 +15,7 @@ class Command(NamedTuple):
 
     module: str
     help: str
-    """What the command does, in one line."""
+    """Description of the command in one line."""
     extra: str = ""
     """Extra of the distribution with the dependencies; empty if it needs only the client."""
     function: str = "main"
@@ -172,7 +172,7 @@ def _dispatch(arguments: list[str]) -> int:
     near = nearest(name, [*COMMANDS], least=len("gen"))
     guess = f"; did you mean {near!r}?" if near else ""
     return process.fail(
-        2, f"there is no command {name!r}{guess}", "`seqserve --help` lists the commands."
+        2, f"unknown command {name!r}{guess}", "`seqserve --help` lists the commands."
     )
 
 

@@ -150,7 +150,7 @@ def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan
     if replica.cores is None:
         yield f"as many cores as {where}, and as fast; set their number with --cores"
     else:
-        yield f"cores as fast as those of {where}, {replica.cores} for each server"
+        yield f"{replica.cores} cores for each server, as fast as the cores of {where}"
     if measured.is_here:
         yield "the load generator ran there too, so a server by itself handles a little more"
     yield "a network as fast as the one between this command and the server"

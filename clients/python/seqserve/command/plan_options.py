@@ -123,20 +123,20 @@ class PlanOptions(GenerateCallOptions):
 
     @property
     def known_cores(self) -> int | None:
-        """Cores of the server; None where nobody says so."""
+        """Cores of the server; None if they are unknown."""
         is_here = self.is_started and self.report is None
         return self.cores or (available_cores() if is_here else None)
 
     @contextmanager
     def load_options(self) -> Generator[LoadOptions, None, None]:
-        """Starts a server if there is none, and yields the load that measures it."""
+        """Starts a server unless a target is given, and yields the load that measures it."""
         call = {each.name for each in fields(GenerateCallOptions)}
         load = {name: getattr(self, name) for name in (*call, *_LOAD)}
         load |= {"find_rate": True, "p99": self.p99_ms, "duration": self.duration / _PROBES}
         if not self.is_started:
             yield LoadOptions(**load)
             return
-        # What guards another server has no place here.
+        # TLS and tokens of another server do not apply here.
         guards = [name for name in load if name.startswith(("tls", "token"))]
         with local_server(self._flags(), cores=self.known_cores) as target:
             yield LoadOptions(**{**load, **dict.fromkeys(guards), "target": target})
@@ -165,7 +165,7 @@ def local_server(flags: Sequence[str], *, cores: int | None = None) -> Iterator[
     ports = ("--port", "0", "--metrics-port", "0", "--log-level", "warning")
     variables = os.environ.items()
     own = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
-    # What ends this process ends the server too.
+    # A signal that ends this process ends the server too.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryFile() as log:

@@ -30,8 +30,8 @@ class TokenOptions:
     name: str = option("", help="Name of its owner, which the server logs with every call.")
     scope: list[Scope] = option(
         [Scope.GENERATE],
-        help="What it allows: generate to call models, admin to change what is served. By default"
-        " generate.",
+        help="Scope of the token: generate to call models, admin to change the served models. By"
+        " default generate.",
     )
     quota: list[str] = option(
         [],

@@ -59,11 +59,11 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   docx, pptx, xlsx, odt, odp, ods, epub
               office documents and books, which need --out
 
-Markup, code, times, placeholders such as {name} and %s, what has no letter, line ends, encoding and
-byte order mark stay. Without FILES it translates standard input to standard output.
+Markup, code, times, placeholders such as {name} and %s, texts without a letter, line endings,
+encoding and byte order mark stay. Without FILES it translates standard input to standard output.
 
-While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
-command takes them from there and goes on. OUT is there when it is complete.
+While it works, a hidden file in the folder of OUT keeps the translations. After a break, run the
+same command again to continue. OUT appears when it is complete.
 
 Options of `seqserve generate` for search, sampling, lengths and constraints apply too, such as
 --length-penalty and --suppress-tokens; `seqserve generate --help` explains them.

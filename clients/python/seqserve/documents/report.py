@@ -1,4 +1,4 @@
-"""What became of the texts of a document: translated, copied on purpose, or left."""
+"""The report of a document's texts: translated, copied on purpose, or left."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

@@ -59,8 +59,8 @@ _TABLE = Table(
 def parse(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for each source that has no target, or an empty one.
 
-    A target that is made has the state ``needs-review-translation`` in version 1.2; in version 2
-    its segment has the state ``translated``. What has ``translate="no"`` stays.
+    A new target has the state ``needs-review-translation`` in version 1.2; in version 2 its segment
+    has the state ``translated``. Elements with ``translate="no"`` stay.
     """
     return joined_passages(_parts(_TABLE.read("".join(lines)), True))
 

@@ -21,7 +21,7 @@ class _Received:
     error: str = ""
     """Name of the status; empty where it went well."""
     details: str = ""
-    """What the server said of the error."""
+    """The server's description of the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ _WARM_UPS_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Which requests are sent. Equal loads send the same, in as many processes as may be."""
+    """The requests to send. Equal loads send the same requests, in any number of processes."""
 
     sources: Sequence[str]
     """Texts to draw from."""

@@ -34,7 +34,7 @@ class Axis:
     high: float
     is_log: bool = False
     ticks: Sequence[tuple[float, str]] = ()
-    """Values and their names; chosen by the range if there are none."""
+    """Values and their names; if empty, the range determines them."""
 
     def share(self, value: float) -> float:
         """Returns the place of a value, from 0 at the low end to 1; values beyond are at an end."""

@@ -50,7 +50,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     lines = [*aligned(rows), "", *_times(result)]
     if result["failed"] and result["completed"]:
         share = result["completed"] / sent
-        lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
+        lines.append(f"Only {share:.1%} of the requests were answered; the times are theirs.")
     lines += _errors(result)
     return [*lines, *(line for each in warnings_of(result) for line in ("", f"Warning: {each}."))]
 

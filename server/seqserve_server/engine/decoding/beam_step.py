@@ -65,7 +65,7 @@ def _row_starts(rows: int, length: int) -> Array:
 
 @cache
 def _is_earlier(beams: int) -> Array:
-    """Tells for each pair of beams whether the second comes before the first, ``[B, B]``."""
+    """Returns for each pair of beams whether the second comes before the first, ``[B, B]``."""
     return np.tri(beams, k=-1, dtype=np.bool_)
 
 

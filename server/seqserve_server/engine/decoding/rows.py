@@ -18,7 +18,7 @@ NEVER = np.iinfo(np.int32).max
 
 
 class RowState:
-    """What one row belongs to, and what is no array."""
+    """The request of one row, and its state outside of arrays."""
 
     __slots__ = (
         *("beams", "constraints", "index", "is_improbable", "needs_proposals"),
@@ -28,8 +28,8 @@ class RowState:
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
         """Reads the options of the request, whose hypotheses the pool collects.
 
-        ``index`` is that of the row's search in the request, ``beams`` are the rows of that search,
-        best first: one list for all of them.
+        ``index`` is the index of the row's search in the request. ``beams`` are the rows of that
+        search, best first: one list that they all share.
         """
         self.pool = pool
         self.index = index
@@ -41,7 +41,7 @@ class RowState:
             processors_of(pool.options) if self.needs_proposals else ()
         )
         self.outputs: StepOutputs | None = None
-        """What it needs of each step, once that has been requested."""
+        """Outputs of each step that it needs, once they have been requested."""
         self.is_improbable = False
         """Whether it is an alternative that is too improbable."""
 
@@ -197,7 +197,7 @@ class Rows:
         self.log_probabilities[rows, lengths - 1] = log_probabilities
 
     def append_best(self, count: int, lengths: Array, tokens: Array) -> None:
-        """Appends one token to each of the leading rows, where nobody asks for its probability."""
+        """Appends one token to each of the leading rows, if no request needs its probability."""
         self._flat_tokens[self._before[:count] + lengths] = tokens
 
     def append_top(self, row: int, top_tokens: TopTokens) -> None:

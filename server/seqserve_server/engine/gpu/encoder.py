@@ -80,8 +80,7 @@ class DeviceEncoder:
         """Records all shapes that have some; to be called in the thread that will encode.
 
         Args:
-            longest: Most tokens of a source.
-            end_token: What a source is made of.
+            longest: Maximum tokens of a source. end_token: The token that test sources consist of.
         """
         self._plans, self._thread, self._most = {}, threading.get_ident(), longest
         for shape in shapes(longest):
@@ -262,7 +261,8 @@ def packed_inputs(
     Args:
         sources: Token ids, none of them empty.
         names: Inputs of the graph.
-        longest: Length of the padded batch; by default that of the longest source, rounded up.
+        longest: Length of the padded batch; by default the length of the longest source, rounded
+        up.
 
     Returns:
         As :func:`pack`, and ``token_offset`` int32 ``[B, S]``, the places in the flattened padded

@@ -51,7 +51,7 @@ class BulkShare:
         """Counts the slots that bulk may still take, as far as they are free."""
         bulk_rows = self._rows[True]
         has_singles = self._rows[False] or now_s < self._single_ended_s + PATIENCE_S
-        # Something of it always runs, however many slots that needs.
+        # At least one of its requests always runs, however many slots that needs.
         return self._slots * SHARE - bulk_rows if has_singles and bulk_rows else math.inf
 
     def begin(self, spec: Spec) -> None:
@@ -149,11 +149,12 @@ class Scheduler(RequestQueue):
         return taken
 
     def take_ahead(self, budget_tokens: int) -> list[Request]:
-        """Gives waiting requests whose sources a worker should encode now, the next ones first.
+        """Returns the waiting requests whose sources a worker should encode now, the next ones
+        first.
 
-        There are none while slots are free for all that wait. The requests go on waiting; no other
-        worker takes them until :meth:`note_encoded`. The budget is for their source tokens, and for
-        those that wait encoded.
+        The list is empty while slots are free for all waiting requests. The requests keep waiting;
+        no other worker takes them until :meth:`note_encoded`. The budget is for their source
+        tokens, and for those that wait encoded.
         """
         ahead: list[Request] = []
         if self._queue.rows <= self._slots - self.running:

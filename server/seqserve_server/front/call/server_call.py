@@ -25,7 +25,7 @@ from seqserve_server.front.telemetry.call_record import CallRecord, failure_with
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerResources:
-    """What all calls of a server share."""
+    """State that all calls of a server share."""
 
     answers: FairMemory = field(default_factory=FairMemory)
     """Memory for answers."""
@@ -50,7 +50,7 @@ class ServerCall(CallRecord):
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     resources: ServerResources = field(default_factory=ServerResources)
-    """What the calls of the server share."""
+    """State that the calls of the server share."""
     held: Reservation | None = None
     """Memory for the answer."""
     is_one_of_many: bool = False
@@ -128,7 +128,7 @@ class ServerCall(CallRecord):
         return 2 * request.ByteSize() if self.is_one_of_many else 0
 
     def release_memory(self) -> None:
-        """Gives back the memory of an answer that the caller has, or will not get."""
+        """Releases the memory of an answer that the caller has received, or will not receive."""
         if self.held is not None:
             self.held.release()
             self.reservations.discard(self.held)
@@ -168,7 +168,7 @@ _JITTER_S = 0.005
 
 
 def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
-    """Tells whether a cancelled call had reached its deadline, if it has one."""
+    """Returns whether a cancelled call had reached its deadline, if it has one."""
     return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s
 
 

@@ -156,8 +156,8 @@ _UNSPACED = re.compile(
 class TextJoiner:
     """The text of all answers, as it grows.
 
-    White space comes back as it was. Where a script without spaces has none between two segments,
-    and neither of their answers is in such a script, one space is added.
+    White space comes back as it was. If two segments of a script without spaces touch, and neither
+    answer is in such a script, the answers get a space between them.
     """
 
     def __init__(self, source: str) -> None:

@@ -49,7 +49,7 @@ class Glossaries:
     """The glossaries in a folder; used in the event loop, except where it blocks."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Reads nothing before :meth:`open`; without a folder there are no glossaries."""
+        """Reads nothing before :meth:`open`; without a folder it stays empty."""
         self._folder = folder
         self._files: dict[str, GlossaryFile] = {}
         self._seen: Files = ()

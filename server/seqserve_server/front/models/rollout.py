@@ -71,7 +71,7 @@ class Rollout:
         """Called when a version, or its engine, begins or stops taking calls."""
         self._scanner = Scanner(loader.repository, repository)
         self.deployment = Deployment(loader, metrics, drain_timeout_s)
-        """What loads and unloads."""
+        """Object that loads and unloads versions."""
         self.deployment.on_change = lambda: self.on_change()
         self.deployment.on_settled = self._apply
         self._on_demand: OnDemand | None = None

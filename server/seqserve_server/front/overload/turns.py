@@ -25,7 +25,7 @@ Cooperative: TypeAlias = Generator[None, None, Result]
 
 # Texts that are read at once; they take about a millisecond.
 _FEW_CHARACTERS = 1024
-# What the tokens of a text take, of scripts whose characters have several each.
+# Memory for the tokens of a character, in scripts with several tokens a character.
 _CHARACTER_BYTES = 64
 
 
@@ -54,7 +54,7 @@ class Turns:
             raise
 
     def give(self) -> None:
-        """Ends a turn, and begins that of the next caller."""
+        """Ends a turn, and begins the next caller's."""
         while self._waiting:
             # Nobody has two turns in a row while others wait.
             others = (caller for caller in self._waiting if caller != self._last_caller)

@@ -31,7 +31,7 @@ class Measure(NamedTuple):
     number: Decimal
 
     def equals(self, other: "Measure") -> bool:
-        """Tells whether another number is this one in another unit, perhaps rounded."""
+        """Returns whether another number is this one in another unit, perhaps rounded."""
         if self.kind != other.kind or self.size == other.size:
             return False
         value, others = self._value, other._value
@@ -83,7 +83,7 @@ def sizes_in(text: str, kind: str) -> set[Decimal]:
 
 
 class Difference(NamedTuple):
-    """A quantity that a translation lacks, has too much, or has in the place of another one."""
+    """A quantity that a translation lacks, has too much, or has in place of another one."""
 
     source: Quantity | None
     """The quantity of the source; None if the translation has one that the source lacks."""

@@ -67,7 +67,7 @@ _CENTURIES = range(1000, 2101, 100)
 
 
 def has_digit(text: str) -> bool:
-    """Tells whether a text has a digit, of any script."""
+    """Returns whether a text has a digit, of any script."""
     return _DIGIT.search(text) is not None
 
 
@@ -136,7 +136,7 @@ def squashed(text: str) -> str:
 
 
 def _parts(text: str, begin: int, end: int, kind: str) -> Iterator[Quantity]:
-    """Yields the parts of a date, or of what is no number."""
+    """Yields the parts of a date, or of what is not a number."""
     for match in re.finditer(r"\d+", text[begin:end]):
         span = begin + match.start(), begin + match.end()
         readings = _of_integer(text, *span, kind)

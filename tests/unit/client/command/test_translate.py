@@ -83,7 +83,7 @@ def test_a_file_of_an_unknown_format_is_refused_before_any_is_translated(
     other, out = tmp_path / "a.toml", tmp_path / "out"
     other.write_text('a = "b"\n')
     status, _, err = seqserve("translate", str(file), str(other), "-o", str(out))
-    assert status == 2 and "a.toml: .toml is no format that is known; --format text" in err
+    assert status == 2 and "a.toml: .toml is not a format that is known; --format text" in err
     assert not server.requests and not out.exists()
     assert seqserve("translate", str(other), "--format", "text") == (0, 'A = "B"\n', "")
 
@@ -310,7 +310,7 @@ def test_a_pipe_or_a_link_is_not_taken_for_a_journal(
     ):
         make(journal)
         status, _, err = seqserve(*argv, str(tmp_path / "b.md"))
-        assert status == 2 and f"b.md: the journal {journal.name} beside it: {reason}" in err
+        assert status == 2 and f"b.md: its journal {journal.name}: {reason}" in err
         journal.unlink()
         # Under another name it is the user's.
         old = tmp_path / "b.txt.journal"

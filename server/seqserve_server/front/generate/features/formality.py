@@ -70,7 +70,7 @@ class _Formality(Feature):
     def read(self, part: Part) -> Part:
         decoding = part.decoding
         has_others = self._others.search(part.text.lower())
-        # What the caller wants in an answer may be in the other form.
+        # The caller's own terms and prefix may have the other form.
         wanted = (decoding.prefix, *decoding.terms)
         suppressed = [
             ids
