@@ -168,7 +168,7 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
 def _job_of(fields: Fields, texts: Sequence[str]) -> Job:
     handling = fields.text("tag_handling", "")
     if handling not in ("", "html", "xml"):
-        raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
+        raise refusal("tag_handling", f"{handling} is not supported; use html or xml")
     options: dict[str, object] = {
         argument: [name.strip() for each in fields.texts(field) for name in each.split(",")]
         for argument, field in _XML_TAGS.items()

@@ -132,7 +132,7 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 def suffix_of(file: File, field: str) -> str:
     """Returns the suffix of a file, in lower case; refuses one that is not translated."""
     if (suffix := Path(file.name).suffix.lower()) not in ("", *SUFFIXES):
-        reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
+        reason = f"the format of {file.name} is not supported; use one of {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
     return suffix
 

@@ -53,7 +53,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["genrate", "text"]) == 2
-    assert "no command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
+    assert "unknown command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
     assert main(["gen"]) == 2
     assert "no command 'gen'; did you mean 'generate'?" in capsys.readouterr().err
     assert main(["xyz"]) == 2

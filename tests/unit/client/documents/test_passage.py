@@ -140,8 +140,8 @@ REFUSED = [
     (Format.JSON, "[" * 100_000, "line 1 begins JSON that is too deep"),
     (Format.CSV, "id,name\n1,a\n", "line 1 has no column 'text'; --column names one of id, name"),
     (Format.CSV, "", "line 1 has no column 'text', because it is empty"),
-    (Format.CSV, 'text\na\n"b', "line 3 has a cell whose quotes"),
-    (Format.CSV, 'text\n"a" b\n', "line 2 has a cell whose quotes"),
+    (Format.CSV, 'text\na\n"b', "line 3 has a cell with text outside its quotes"),
+    (Format.CSV, 'text\n"a" b\n', "line 2 has a cell with text outside its quotes"),
     (Format.XLIFF, "<xliff>\n<file></xliff>", "line 2 is not well-formed XML: mismatched tag"),
     (Format.XLIFF, "<resources/>", "begins XML of 'resources', not of 'xliff'"),
     (Format.ANDROID, "<xliff/>", "line 1 begins XML of 'xliff', not of 'resources'"),
@@ -184,7 +184,7 @@ def test_the_suffix_tells_the_format(name: str, kind: Format) -> None:
 @pytest.mark.parametrize("suffix", [".toml", ".ass", ".pdf", ".doc"])
 def test_an_unknown_suffix_is_refused(suffix: str) -> None:
     with pytest.raises(
-        OptionError, match=rf"a\{suffix}: \{suffix} is not a format .*--format text"
+        OptionError, match=rf"a\{suffix}: \{suffix} is not a known format .*--format text"
     ):
         format_of(Path(f"a{suffix}"))
 

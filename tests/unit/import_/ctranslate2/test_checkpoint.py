@@ -272,7 +272,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         pass
     package.write_bytes(b"PK")
     with (
-        pytest.raises(SeqserveError, match="is not an archive that can be read"),
+        pytest.raises(SeqserveError, match="is not a readable archive"),
         unpacked(package),
     ):
         pass
