@@ -14,7 +14,7 @@ from seqserve_model.transformer import Transformer
 
 _BATCH_ROWS = 16
 _MAX_TOKENS, _MAX_LOGITS = 128, 1 << 23
-"""Of what is projected onto the vocabulary at a time; logits are in memory four times."""
+"""Maximum of one projection onto the vocabulary; logits are in memory four times."""
 
 
 class TargetScores(NamedTuple):

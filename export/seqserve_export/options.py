@@ -21,7 +21,7 @@ class Precision(Enum):
 
     FP32 = "fp32"
     FP16 = "fp16"
-    """Of the caches too: for GPUs. A CPU computes it more slowly than fp32."""
+    """Caches too are fp16: for GPUs. A CPU computes it more slowly than fp32."""
     INT8 = "int8"
 
 

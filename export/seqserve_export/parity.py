@@ -66,7 +66,7 @@ def choose_self_test(candidates: Sequence[Candidate]) -> SelfTest | None:
 
 _ROWS = 16
 _MAX_SCORED_LOGITS = 1 << 24
-"""Of one run of the scorer graph: 64 MB, and it holds a few times as much."""
+"""Maximum of one run of the scorer graph: 64 MB, and it needs a few times as much."""
 
 OpenModel = Callable[[], Transformer]
 """Opens a model in evaluation mode. Called each time the model is needed, so that it is in memory

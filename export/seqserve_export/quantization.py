@@ -31,7 +31,7 @@ from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 
 _MIDDLE, _MAX_UINT8 = 128, 255
-"""Of an unsigned integer: the zero point of signed inputs, and the largest value."""
+"""Values of an unsigned integer: the zero point of signed inputs, and the maximum."""
 
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
@@ -61,7 +61,7 @@ class Calibration:
     """Ranges of a model's inputs and caches on real text."""
 
     inputs: dict[str, Range]
-    """Of each projection, by its name in the model."""
+    """Input range of each projection, by its name in the model."""
     caches: dict[str, tuple[Tensor, Tensor]]
     """Largest key and value of each channel ``[H, D]``, by the name of a decoder's attention."""
     targets: list[list[int]] = field(default_factory=list)

@@ -32,7 +32,7 @@ RICH_BATCH = 12
 """Most texts if answers have more than a text, and take much memory."""
 _RICH = ("return_alignment", "return_token_scores")
 _BATCHES = 2
-# Of a batch, so that its texts find memory together.
+# Limit of a batch, so that all of its texts find memory.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
 JSON = "application/json"

@@ -87,7 +87,7 @@ async def _complete(call: Call) -> Response:
     completed = partial(_completed, count, columns > 0)
     if fields.get("stream"):
         if fields.get("stream_options", {}).get("include_usage"):
-            # Of every event; only the last one knows it.
+            # Every event has the field; only the last one knows the usage.
             head["usage"] = None
         return Streamed(_events(call, prompts, options, completed, head), "text/event-stream")
 

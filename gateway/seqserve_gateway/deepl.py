@@ -128,7 +128,7 @@ async def _languages(call: Call) -> Response:
 
 async def _usage(call: Call) -> Response:
     _fields(call)
-    # Of the period that has a quota; of the month where none has, or both have.
+    # The period with a quota; the month if neither or both have one.
     periods = sorted(
         await call.client.usage(timeout_s=call.left_s),
         key=lambda each: (each.max_characters > 0, each.period == "month"),

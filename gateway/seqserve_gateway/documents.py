@@ -199,7 +199,7 @@ def attachment(file: File, report: str = "") -> Response:
 
 def report_of(facts: dict[str, Any]) -> str:
     """Writes what became of the texts of a file, for a header: the last of its lists may lack."""
-    # Of a long header, proxies such as nginx refuse the whole answer.
+    # If a header is too long, proxies such as nginx refuse the whole answer.
     while len(report := json.dumps(facts)) > _LONGEST_REPORT and (
         texts := facts["texts_warned"] or facts["texts_left"]
     ):

@@ -69,7 +69,7 @@ class Reading:
         """Reads nothing yet; errors name the field of the request."""
         self._call, self._job, self._field = call, job, field
         self.characters = 0
-        """Of what is translated, once it was read."""
+        """Characters of the translated texts, once they were read."""
         size = sum(_TEXT + len(text) for text in job.texts)
         self._is_short = job.form == "plain" and size <= _LONG
 

@@ -51,7 +51,7 @@ _COMMENTS: dict[str, str] = json.loads((RESOURCES / "comments.json").read_text("
 """Comments of the protos by the full name of what they describe; ``make proto`` writes them."""
 _EXAMPLE = {"source": "The coffee tastes good.", "options": {"beam_size": 4}}
 _OPTIONS = generation_pb2.GenerationOptions.DESCRIPTOR.full_name
-# Of an answer; the bounds of the options limit a request.
+# Numbers in answers; in requests the bounds of the options apply.
 _NUMBER: Schema = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 # 64 bits are a text where JSON is written, because not every reader of numbers has so many.
 _LONG: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+$"}

@@ -26,7 +26,7 @@ T = TypeVar("T")
 MAX_SIZE, MAX_WIDTH, MAX_LAYERS = 1 << 22, 1 << 14, 1 << 9
 """Maximum of width, layers and other sizes of a network: several times any model's."""
 MAX_POSITIONS = 1 << 14
-"""Of a table of positions."""
+"""Maximum length of a table of positions."""
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 _OTHERS = {

@@ -18,7 +18,7 @@ from seqserve.errors import SeqserveError
 
 AGAIN = "copy it again from where the checkpoint is from"
 MAX_BYTES = 1 << 32
-"""Of a file that is read at once, expanded: weights of Marian."""
+"""Maximum expanded size of a file that is read at once, such as Marian's weights."""
 MAX_TEXT_BYTES = 1 << 28
 """Maximum of settings and vocabularies; the largest tokenizers take a tenth."""
 

@@ -13,7 +13,7 @@ from seqserve.output import width_of
 from seqserve_model.attention import causal_mask, padding_mask
 from seqserve_plot.picture import grid, heat_map, name_cells
 
-# Of a token in a cell, of a letter of its name, of the title and the margins, in inches.
+# Sizes in inches: a token's cell, a letter of its name, the title and the margins.
 _TOKEN, _LETTER, _REST, _SMALLEST = 0.22, 0.09, 0.5, 1.8
 # Narrow enough that labels are legible on a phone.
 _MASK, _MASKS_A_ROW = (1.9, 2.1), 3

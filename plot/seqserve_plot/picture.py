@@ -43,12 +43,12 @@ def _map(name: str, *stops: tuple[float, str]) -> LinearSegmentedColormap:
 
 
 AMOUNT = _map("amount", (0, _CLEAR_BLUE), (1, BLUE))
-"""Of numbers from little to much: the ground shows through where there is little."""
+"""Colours for amounts: the ground shows through small ones."""
 _AROUND_ZERO = (0.5, _CLEAR_ORANGE), (0.5, _CLEAR_BLUE)
 SIGN = _map("sign", (0, ORANGE), *_AROUND_ZERO, (1, BLUE))
-"""Of negative and positive numbers, with the ground at 0."""
+"""Colours for negative and positive numbers, with the ground at 0."""
 ANGLE = _map("angle", (0, GREY), (0.25, ORANGE), *_AROUND_ZERO, (0.75, BLUE), (1, GREY))
-"""Of angles from -π to π, which are the same."""
+"""Colours for angles: -π and π are the same."""
 
 _INK, _FAINT, _LINE = (COLOURS[name].light for name in ("ink", "faint", "line"))
 
@@ -170,7 +170,7 @@ def save(figure: Figure, path: Path) -> None:
         text.set_parse_math(False)
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if is_svg else {"Software": None}
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
-        # Of an SVG the reader has the fonts; matplotlib only measures its text.
+        # The reader of an SVG has the fonts; matplotlib only measures its text.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         try:
             figure.savefig(path, metadata=metadata, dpi=150)

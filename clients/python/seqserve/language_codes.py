@@ -16,16 +16,16 @@ from typing import NamedTuple
 AUTO = "auto"
 """Stands for the language that the server detects."""
 _MAX_CHARACTERS = 35
-"""Of a code; RFC 5646, section 4.4.1."""
+"""Maximum length of a code; RFC 5646, section 4.4.1."""
 
 
 class Language(NamedTuple):
     """A language, whatever form its code has."""
 
     name: str
-    """Of ISO 639, in two letters if there are some."""
+    """Code of ISO 639, in two letters if it has a short form."""
     script: str
-    """Of ISO 15924, ``Hans``; empty if the code does not say."""
+    """Code of ISO 15924, such as ``Hans``; empty if the language code has none."""
 
     def may_be(self, other: Language) -> bool:
         """Returns whether two codes may mean one language: their scripts do not contradict."""

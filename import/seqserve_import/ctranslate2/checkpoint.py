@@ -72,7 +72,7 @@ class CTranslate2Checkpoint(Checkpoint):
         path = model / "config.json"
         self.config = Settings(path, {**read_optional_object(path), "model_type": MODEL_TYPE})
         self.package = _package(folder)
-        """Of Argos; empty for any other model."""
+        """Metadata of the Argos package; empty for any other model."""
         self.vocabularies = _vocabularies(model, self.config)
         self.generation = Settings(path, self._generation())
         self.recommended = self._recommended()

@@ -29,7 +29,7 @@ _BFLOAT16 = "<u2"
 _INTEGERS = ("i1", "<i2")
 _SCALE = "weight_scale"
 _OLD_INT16_SCALE = 1000.0
-"""Of files that are older than the scale of each variable."""
+"""Scale of old files, which lack a scale for each variable."""
 _MAX_RANK, _SMALLEST_VARIABLE, _SMALLEST_ALIAS = 4, 9, 4
 
 _FUSED = re.compile(r"(.*/(self_attention|attention)/linear_([012]))/(weight|bias)")

@@ -106,7 +106,7 @@ def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.T
 
 
 _MIN_SHARE = 0.9
-"""Of sentences whose tokens are equal. Divisions of the same score may fall either way."""
+"""Minimum share of sentences with equal tokens. Divisions of equal score may differ."""
 
 
 def check_tokens(

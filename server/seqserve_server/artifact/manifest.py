@@ -53,14 +53,14 @@ class Architecture:
     encoder_layers: int
     decoder_layers: int
     heads: int
-    """Of each attention of the decoder."""
+    """Heads of each attention of the decoder."""
     head_size: int
     vocabulary_size: int
     """Tokens of targets."""
     config: dict[str, Any]
     """Full configuration of the torch model."""
     encoder_heads: int | None = None
-    """Of each attention of the encoder; None for as many as the decoder has."""
+    """Heads of each attention of the encoder; None for as many as in the decoder."""
     source_vocabulary_size: int | None = None
     """Tokens of sources if they have a separate vocabulary; None for a joint one."""
     cell_width: int | None = None

@@ -28,7 +28,7 @@ class Verification:
     torch: str
     onnxruntime: str
     mean_logprob_difference: float | None = None
-    """Of the same tokens; None in artifacts of older releases."""
+    """Difference for the same tokens; None in artifacts of older releases."""
     logprob_sensitivity: float | None = None
     """Mean by which a change of last bits moves torch's own; measured only where it matters."""
 
@@ -90,7 +90,7 @@ class Quantization:
     """How an int8 model rounds."""
 
     scales: str
-    """Of the inputs of projections: ``static``, from calibration, or ``row``, at run time."""
+    """Scales of projection inputs: ``static``, from calibration, or ``row``, at run time."""
     caches: str
     """Type of the K/V caches: ``float`` or ``int8``."""
     reason: str = ""

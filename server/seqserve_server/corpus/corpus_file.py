@@ -21,7 +21,7 @@ class Answer(NamedTuple):
 
 
 NOTHING = Answer(None)
-"""Of a place in the corpus that has no text."""
+"""The answer to a place without a text."""
 
 
 def failed(fault: str) -> Answer:

@@ -34,7 +34,7 @@ class SlotCache:
         self.tokens = np.zeros((slots, 1), np.int64)
         """Newest token of each row: what the next step reads, ``[B, 1]``."""
         self.log_probabilities = np.zeros(slots, np.float32)
-        """Of these tokens, ``[B]``, where the last step computed them."""
+        """Log-probabilities of these tokens, ``[B]``, if the last step computed them."""
         self.lengths = np.zeros(slots, np.int32)
         """Tokens that each row has read, and so has generated, ``[B]``."""
         self.source_lengths = np.zeros(slots, np.int32)

@@ -19,21 +19,21 @@ from seqserve_server.engine.step import MASKED_LOGIT
 # more than all of it, which is packed.
 _MAX_SHARE, _SHARE_OF_OTHERS = 1 / 4, 1 / 16
 _MAX_BYTES = 128 << 20
-"""Of the weights of all candidates."""
+"""Maximum size of the weights of all candidates."""
 
 
 class Table(NamedTuple):
     """Weights of every token; a step gets the weights of candidates."""
 
     input: str
-    """Of the step's graph, and the output of the one that gathers them."""
+    """Input of the step's graph, and output of the graph that gathers the weights."""
     shape: tuple[int, int]
-    """Of a group: ``[64, N]``, or ``[N, 64]`` where it is turned."""
+    """Shape of a group: ``[64, N]``, or ``[N, 64]`` if it is transposed."""
     dtype: np.dtype[Any]
 
     @property
     def bytes(self) -> int:
-        """Of all weights of a group."""
+        """Size of all weights of a group."""
         return self.dtype.itemsize * math.prod(self.shape)
 
 

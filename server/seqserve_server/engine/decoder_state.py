@@ -109,7 +109,7 @@ class CrossAttentionCache:
         last = np.dtype("f4") if dtype == np.int8 else dtype
         size = (2 * shape.decoder_layers, slots, 1, shape.heads * shape.head_size)
         self.last_layers = allocate(size, last)
-        """Of the last tokens, ``[2L, B, 1, A]``."""
+        """Keys and values of the last tokens, ``[2L, B, 1, A]``."""
         self.last = dict(zip(_names(shape, "last"), self.last_layers, strict=True))
         """Read by each step: ``[B, 1, A]``."""
 

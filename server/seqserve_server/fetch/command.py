@@ -127,7 +127,7 @@ class Placed:
 class _Artifact:
     manifest: Manifest
     content: bytes
-    """Of its manifest's file."""
+    """Content of its manifest's file."""
     files: dict[str, Opening]
     """The others, in the order in which they are stored."""
     label: str

@@ -53,9 +53,9 @@ class Offer:
     url: str
     """Folder of its files: an https address, or a path from the folder of the index."""
     sha256: str
-    """Of its manifest.json."""
+    """Hash of its manifest.json."""
     bytes: int
-    """Of all other files together."""
+    """Size of all other files together."""
     licence: str = ""
 
     @property

@@ -175,7 +175,7 @@ class MeasuredReplica:
     """The measured capacity of one server."""
 
     result: Mapping[str, Any]
-    """Of the search for its highest rate."""
+    """Result of the search for its highest rate."""
     replica: Replica
     is_here: bool = False
     """Whether it ran on this machine, for this measurement alone."""

@@ -26,7 +26,7 @@ _MAX_TEXT_BYTES = 1 << 26
 _MAX_INDEX_BYTES = 1 << 23
 _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
-# Of the parts of a book, its pages and its table of contents.
+# Parts of a book: its pages and its table of contents.
 _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
 # Elements of a sheet with texts; other texts are in a part that all sheets share.
 _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")

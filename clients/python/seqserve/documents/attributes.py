@@ -94,7 +94,7 @@ def _values(tag: str) -> Iterator[tuple[str, str, int, int]]:
     at = element.end() if element else len(tag)
     found: dict[str, re.Match[str]] = {}
     while attribute := _ATTRIBUTE.match(tag, at):
-        # Of equal names the first one counts.
+        # If names are equal, the first one counts.
         found.setdefault(attribute["name"].lower(), attribute)
         at = attribute.end()
     values = {name: html.unescape(each[each.lastgroup or ""]) for name, each in found.items()}

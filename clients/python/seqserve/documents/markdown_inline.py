@@ -58,7 +58,7 @@ _ELEMENTS = {"em", "strong", "s", "a"}
 _POINTS = {
     "code_inline": Kind.PLACEHOLDER,
     **dict.fromkeys(["math_inline", "math_inline_double"], Kind.PLACEHOLDER),
-    # Of an address between angles.
+    # An address in angle brackets.
     "link_open": Kind.PLACEHOLDER,
     "image": Kind.EMPTY,
     "softbreak": Kind.BREAK,

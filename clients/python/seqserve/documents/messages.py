@@ -89,7 +89,7 @@ def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
 _BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal|choice)\s*+,")
 # A quote without an end takes the rest.
 _BRACE = re.compile(r"'[{}](?:[^']|'')*+(?:'|\Z)|[{}]")
-# Of a choice of Java, ``{0,choice,0#none|1#one|1<many}``: limits begin its texts, bars end them.
+# Marks in a Java choice, ``{0,choice,0#none|1#one|1<many}``: limits begin its texts, bars end them.
 _LIMIT = re.compile(r"'(?:[^']|'')*+(?:'|\Z)|[{}|#<\u2264]|\\u2264")
 # Deeper messages are read as texts; they do not occur in practice.
 _MAX_DEPTH = 16

@@ -83,7 +83,7 @@ _PACKAGE = Table(
         **dict.fromkeys(("w:del", "w:moveFrom", "w:pPr", "w:rt"), Role.POINT),
         **dict.fromkeys(("a:pPr", "a:endParaRPr", "s:rPh", "s:phoneticPr"), Role.POINT),
         **dict.fromkeys(("w:proofErr", "w:softHyphen", "w:lastRenderedPageBreak"), Role.NOTHING),
-        # Of the format of a run: the language and the checks of the source.
+        # Parts of a run's format: the language and the checks of the source.
         **dict.fromkeys(("w:lang", "w:noProof"), Role.NOTHING),
         **dict.fromkeys(("w:ins", "w:moveTo", "w:hyperlink", "w:smartTag"), Role.INLINE),
         **dict.fromkeys(("w:sdt", "w:sdtContent", "w:customXml", "w:dir", "w:bdo"), Role.INLINE),

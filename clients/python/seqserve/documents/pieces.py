@@ -46,7 +46,7 @@ class Piece(NamedTuple):
     raw: str
     """As the document has it."""
     name: str = ""
-    """Of a tag; one that opens belongs to one of the same name that closes."""
+    """Name of a tag; an opening tag belongs to a closing one of the same name."""
     why: str = ""
     """Why what divides the text stays, as in :attr:`.Passage.copied`."""
     text: str | None = None
@@ -73,7 +73,7 @@ class Element:
 
     piece: Piece
     text: str = ""
-    """Of a text or a placeholder: what it says."""
+    """Content of a text or a placeholder."""
     children: tuple[Element, ...] = ()
     closing: Piece | None = None
     has_text: bool = False

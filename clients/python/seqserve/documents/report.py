@@ -8,7 +8,7 @@ from typing import Any
 from seqserve.documents.passage import ParseError, Passage
 
 _MOST_SHOWN = 200
-# Of texts that are left, as a list; all are counted.
+# Maximum number of left texts to list; all are counted.
 _MOST_LEFT = 1000
 
 

@@ -20,7 +20,7 @@ _POSITIONS = {"open": Kind.START, "close": Kind.END}
 # Names of codes that begin and end an element, as Angular writes them.
 _NAMED = re.compile(r"(?P<start>START|OPEN|BEGIN)_|(?:CLOSE|END)_")
 _STATE = re.compile(r"(\sstate\s*=\s*)(?:\"[^\"]*\"|'[^']*')")
-# Of a target without a translation, in version 1.2.
+# States of a target without a translation, in version 1.2.
 _UNTRANSLATED = {"new", "needs-translation"}
 
 

@@ -39,7 +39,7 @@ class Table:
     roles: Mapping[str, Role]
     """By the names of elements."""
     other: Role | None = None
-    """Of other elements in a text; None for what they have within."""
+    """Role of other elements in a text; None uses their content."""
     namespaces: Mapping[str, str] | None = field(default_factory=dict)
     """Prefixes of the names."""
     root: str = ""
@@ -122,7 +122,7 @@ class _Reader:
 
     def _add_part(self, node: Node, role: Role, is_text: bool) -> None:
         if role is Role.STRUCTURE and not (node.children or self._table.tag):
-            # Of one without a text the children are not known.
+            # The children of an element without a text are not known.
             self._add(Kind.BREAK, node.raw)
             return
         self._add_opening(Kind.BREAK, node)

@@ -43,7 +43,7 @@ class Load:
     warm_ups: int = 0
     """Requests before, which are not measured."""
     seed: int = 0
-    """Of arrivals and texts."""
+    """Seed of arrivals and texts."""
 
     @property
     def is_closed(self) -> bool:

@@ -13,7 +13,7 @@ from seqserve.load.load import Load, Sent
 from seqserve.load.result import Result, finite, warnings_of
 
 SHARE = 0.99
-"""Of requests that must be answered within the limit."""
+"""Share of requests that must be answered within the limit."""
 LEAST_REQUESTS = 100
 """Minimum of a probe, so that a hundredth of them is at least one."""
 TRIES = 2
@@ -98,9 +98,9 @@ class RateSearch:
     """A search for the highest rate, at its end."""
 
     result: Result
-    """Of the load at the highest rate; of one request at a time where no rate holds."""
+    """Result at the highest rate; with one request at a time if no rate keeps the limit."""
     answers: Sequence[Answer]
-    """Of that load."""
+    """Answers of that load."""
     probes: Sequence[Probe]
     """In the order in which they were made."""
     unloaded_ms: float

@@ -29,7 +29,7 @@ class Continuations(NamedTuple):
     tokens: Array
     """By which token."""
     log_probabilities: Array
-    """Of that token alone."""
+    """Log-probability of only that token."""
     totals: Array
     """Sum of the log-probabilities of all tokens up to it."""
 

@@ -20,7 +20,7 @@ class PartialHypothesis(NamedTuple):
     token_ids: list[int]
     """Prefix and end token included."""
     log_probabilities: list[float]
-    """Of each token; NaN where it was forced."""
+    """Log-probability of each token; NaN if it was forced."""
     score: float
     """Their sum, forced tokens left out."""
     top_tokens: list[TopTokens]

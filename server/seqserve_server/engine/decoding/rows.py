@@ -63,7 +63,7 @@ class Rows:
         self.tokens = np.zeros((slots, max_tokens), np.int32)
         """Generated tokens, ``[B, T]``."""
         self.log_probabilities = np.zeros((slots, max_tokens))
-        """Of each token, ``[B, T]``; NaN where it was forced."""
+        """Log-probability of each token, ``[B, T]``; NaN if it was forced."""
         self.scores = np.zeros(slots)
         """Sums of the log-probabilities, forced tokens left out, ``[B]``."""
         self.max_lengths = np.zeros(slots, np.int32)

@@ -28,7 +28,7 @@ NOT_RECORDED = "-1"
 _GRAPH_ID = "gpu_graph_id"
 """Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
 _IDS = itertools.count(1)
-"""Of CUDA graphs. Runs over other buffers are of the same sessions, so no id comes twice."""
+"""Ids of CUDA graphs. Runs over other buffers share sessions, so each id is used once."""
 
 
 class Device:

@@ -24,18 +24,18 @@ from seqserve_server.engine.graph_messages import make_node, make_value, needed,
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 
 _TOKENS_A_SOURCE = 8
-"""Of a shape; groups of shorter sources take a larger shape."""
+"""Tokens a source in a shape; groups of shorter sources take a larger shape."""
 _FEWEST_TOKENS, _MOST_TOKENS = 32, 1024
-"""Of the recorded shapes. With more tokens, the GPU takes longer than the host."""
+"""Tokens of the recorded shapes. With more tokens, the GPU takes longer than the host."""
 
 _log = logging.getLogger(__name__)
 
 
 class Shape(NamedTuple):
-    """Of a group of sources."""
+    """Shape of a group of sources."""
 
     tokens: int
-    """Of all sources."""
+    """Tokens of all sources."""
     sources: int
     longest: int
     """Tokens of the longest source, rounded up."""

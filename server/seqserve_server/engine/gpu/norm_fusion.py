@@ -21,7 +21,7 @@ _SUM, _NORM, _JOINED, _DOMAIN = (
 )
 _EPSILON = "epsilon"
 _PARTS = ("Pow", "ReduceMean", "Add", "Sqrt", "Reciprocal", "Mul", "Mul")
-"""Of an RMS norm, each of which reads the one before; the last one multiplies by the weights."""
+"""Nodes of an RMS norm. Each reads the one before; the last one multiplies by the weights."""
 _RMS_NORM = "SimplifiedLayerNormalization"
 
 

@@ -89,7 +89,7 @@ class TokenSpans(NamedTuple):
     first: int
     """Index of the first token of the text; others may come before it."""
     spans: list[Span]
-    """Of each token of the text; a lone space has the place of the next token."""
+    """Place of each token of the text; a lone space has the place of the next token."""
     num_affixes: int
     """Number of special tokens before the text."""
 

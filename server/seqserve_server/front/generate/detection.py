@@ -21,7 +21,7 @@ MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
-# Of one caller that is alone half of them, which take some seconds together.
+# A caller that is alone may have half of them, which take some seconds together.
 _MAX_WAITING = 1024
 _CALLER_SHARE = 0.5
 _RETRY_S = 1.0

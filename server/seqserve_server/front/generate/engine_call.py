@@ -60,7 +60,7 @@ class EngineCall(asyncio.Future[Result]):
         self._retry: asyncio.TimerHandle | None = None
         self._request_id: int | None = None
         self._sent = spec
-        # Of a stream alone.
+        # Only for streams.
         self._news: asyncio.Event | None = None
         self._throttle: StreamThrottle | None = None
         self._unread: list[int] = []

@@ -34,7 +34,7 @@ class Joined:
         self._timings: list[generation_pb2.Timings] = []
         self._reasons: set[generation_pb2.StopReason] = set()
         self._warnings: dict[generation_pb2.SourceWarning, None] = {}
-        # Of each answered part: its scores, and how many tokens they are of.
+        # For each answered part: its scores and their number of tokens.
         self._scores: list[tuple[float, float, float, int]] = []
 
     def response(self, manifest: Manifest) -> generation_pb2.GenerateResponse:

@@ -24,7 +24,7 @@ _STOP_REASONS = {
 
 INTERCEPT = -2.24
 WEIGHTS = (4.18, -0.52, -0.82)
-"""Of the features, in their order."""
+"""Weights of the features, in their order."""
 
 # Longest sequence of tokens whose repetition is looked for.
 _MAX_PERIOD = 8

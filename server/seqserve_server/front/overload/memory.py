@@ -229,7 +229,7 @@ class AnswerSize:
 
     @property
     def each(self) -> int:
-        """Of one source, on the wire."""
+        """Bytes of one source on the wire."""
         return sum(self.parts.values())
 
     @property

@@ -25,9 +25,9 @@ class Measure(NamedTuple):
     """A number with its unit."""
 
     kind: str
-    """Of the unit, such as length."""
+    """Dimension of the unit, such as length."""
     size: Decimal
-    """Of the unit, in the first one of its kind."""
+    """Size of the unit, in the first unit of its kind."""
     number: Decimal
 
     def equals(self, other: "Measure") -> bool:
@@ -202,7 +202,7 @@ def _are_together(side: Side) -> bool:
     return all(map(_WITHIN.fullmatch, gaps))
 
 
-# Of a phone number; of 1 m 55.
+# Text within a phone number, or within 1 m 55.
 _WITHIN = re.compile(r"\W{0,3}(?:(?:m|m[eèé]t\w{2,3}|euros?|dollars?|uhr)\W{0,3})?", re.IGNORECASE)
 
 

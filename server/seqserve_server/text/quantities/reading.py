@@ -35,7 +35,7 @@ _SIGNS = str.maketrans("，．：٫٬’\u00a0\u202f₀₁₂₃₄₅₆₇₈�
 # Capitals before a number make a code of it; small letters after it are an ending.
 _CODE_LETTERS = r"(?:(?<![A-Za-z0-9])([A-Za-z]{1,8}-?))?"
 _NUMBER = re.compile(rf"{_CODE_LETTERS}((?:\d+|(?<![\w.])\.\d+)(?:[.,:']\d+)*)([A-Za-z\d]*)")
-# Of languages that put a space between thousands.
+# Numbers of languages that put a space between thousands.
 _SPACED_NUMBER = re.compile(
     rf"{_CODE_LETTERS}(\d{{1,3}}(?: \d{{3}})+(?!\d)(?:,\d+)?|\d+(?:[.,:']\d+)*)([A-Za-z\d]*)"
 )
@@ -121,7 +121,7 @@ def _is_code(letters: str, ending: str) -> bool:
 def _code(match: re.Match[str]) -> Quantity:
     code = match[0]
     if not code.islower():
-        # Of a plural, as in "3Ds".
+        # The ending of a plural, as in "3Ds".
         code = code.rstrip("s")
     digits = "".join(filter(str.isdigit, code))
     return Quantity(*match.span(), frozenset(["#" + squashed(code)]), digits)

@@ -12,7 +12,7 @@ _WITHIN = re.compile(r"[ ()/.-]{1,2}")
 # What a date has between its parts, words among it.
 _WITHIN_DATE = re.compile(r"[\w., ]{1,10}")
 _SIGN = re.compile(r"[#+§]")
-# Of dates in digits.
+# Separators of dates in digits.
 _MARKS = {"de": ".", "pl": ".", "nl": "-", **dict.fromkeys(["fr", "es", "it", "pt"], "/")}
 _DATE_KINDS = ("day", "month", "year")
 

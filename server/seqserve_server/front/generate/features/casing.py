@@ -16,7 +16,7 @@ _LETTERS = re.compile(r"[^\W\d_]++")
 _BEGINNING = re.compile(r"(?<![\w'’])[^\W\d_]++")
 _MIN_WORDS, _MIN_TITLE_WORDS = 2, 3
 _LONG_CHARACTERS = 4
-"""Of a word that Title Case begins with a capital, as it does not "of" and "the"."""
+"""Minimum letters of a word with a capital in Title Case, unlike "of" and "the"."""
 _SMALL_WORDS = re.compile(
     "an?|and|as|at|but|by|for|from|in|into|of|off|on|or|out|over|the|to|up|with"
 )

@@ -19,7 +19,7 @@ _OPPOSITE = {"more": "less", "less": "more"}
 _BEAM_SIZE = 4
 """Beams of a greedy request: in one of them the verb fits the words that are left."""
 _MOST_TOKENS = 3
-"""Of a word; in more, it is rather the beginning of others."""
+"""Maximum tokens of a word; with more, the first ones often begin other words."""
 
 
 def formality(asked: Asked) -> Feature | None:

@@ -59,7 +59,7 @@ class InferenceRequest:
 
     id: str
     manifest: Manifest
-    """Of the model."""
+    """The model's manifest."""
     texts: Texts
     outputs: list[Output]
     options: generation_pb2.GenerationOptions
