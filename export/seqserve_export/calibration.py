@@ -34,7 +34,7 @@ class _Observer:
         self.inputs[name] = Range(min(before.low, float(low)), max(before.high, float(high)))
 
     def cache(self, name: str, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Records keys and values in place of a cache's rounding; returns them unchanged."""
+        """Records keys and values instead of rounding them; returns them unchanged."""
         largest = [part.abs().amax((0, 2)) for part in (key, value)]  # [H, D]
         if name in self.caches:
             largest = list(map(torch.maximum, largest, self.caches[name]))

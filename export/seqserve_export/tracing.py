@@ -100,7 +100,7 @@ def _large_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _without_weights(module: nn.Module) -> nn.Module:
-    """Copies a module, with memory that is never touched in place of its large tensors.
+    """Copies a module, with untouched memory instead of its large tensors.
 
     Tracing reads none of them, but parts of torch keep what they were given until the process ends.
     """

@@ -169,7 +169,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
 
     Args:
         checkpoint: The checkpoint.
-        max_source_length: In tokens, in place of the checkpoint's, where it has no limit.
+        max_source_length: In tokens, if the checkpoint has no limit.
 
     Raises:
         CheckpointError: A part of the checkpoint is missing, left over or does not fit.

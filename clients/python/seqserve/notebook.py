@@ -1,4 +1,4 @@
-"""The HTML that notebooks show in place of the ``repr`` of a result.
+"""The HTML that notebooks show instead of the ``repr`` of a result.
 
 All text is escaped. Without scripts and text colours it is legible on light and dark pages.
 """

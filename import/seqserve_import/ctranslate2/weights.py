@@ -37,7 +37,7 @@ _PARTS = {
     ("self_attention", "0"): ("query", "key", "value"),
     ("attention", "1"): ("key", "value"),
 }
-"""Which projections are one variable, by their attention and their number."""
+"""Projections that share one variable, by their attention and their number."""
 
 
 class _Array(NamedTuple):

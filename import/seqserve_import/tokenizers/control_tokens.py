@@ -21,7 +21,7 @@ _SETTINGS = {
     UNK: ("unk_token",),
     BOS: ("bos_token", "cls_token"),
 }
-"""Which settings of a checkpoint's tokenizer spell each of them; the end goes before the begin."""
+"""Settings of a checkpoint's tokenizer that name each of them; the end goes before the begin."""
 _OF_BERT = {EOS: "[SEP]", PAD: "[PAD]", UNK: "[UNK]", BOS: "[CLS]"}
 """Their spellings where no file names them, as BERT's class of tokenizers does not."""
 

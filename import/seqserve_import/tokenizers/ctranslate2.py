@@ -58,7 +58,7 @@ def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
 
 
 def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
-    """Returns the tokenizer of targets; None if it is that of sources."""
+    """Returns the tokenizer of targets; None if sources have the same."""
     checkpoint = _opened(folder)
     source, target = (_pieces(checkpoint, side) for side in _PIECES)
     is_divided_alike = source == target or (

@@ -22,7 +22,7 @@ class Template:
     target_prefix: list[str] = field(default_factory=list)
     """Tokens that every target begins with."""
     target_start: str = ""
-    """Token that the decoder reads first if its language is named, in place of the begin token."""
+    """Token that the decoder reads first instead of the begin token, if its language is named."""
     text_prefix: str = ""
     """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
     source_languages: dict[str, str] = field(default_factory=dict)

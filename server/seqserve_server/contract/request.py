@@ -15,7 +15,7 @@ from seqserve_server.contract.options import DecodingOptions
 
 
 class Priority(Enum):
-    """Which requests go first, with the values of the API."""
+    """Priorities of requests, with the values of the API."""
 
     NORMAL = "normal"
     LOW = "low"

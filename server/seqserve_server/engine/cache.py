@@ -265,7 +265,7 @@ class SlotCache:
         )
 
     def assert_idle(self) -> None:
-        """Checks that no row has left a mask or a request behind; for tests of leaks."""
+        """Checks that no mask or request of a former row is left; for tests of leaks."""
         assert not self._masks.by_row
         assert (self.top_k, self.num_logits, len(self._candidate_step.candidates)) == (0, 0, 0)
 

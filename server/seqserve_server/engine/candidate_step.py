@@ -170,7 +170,8 @@ class CandidateStep:
 
     @property
     def needs_all_logits(self) -> bool:
-        """Whether the next step must compute the logits of all tokens in place of candidates'."""
+        """Whether the next step must compute the logits of all tokens instead of the
+        candidates'."""
         return self._layout is not None and not self.groups
 
     @property

@@ -30,7 +30,7 @@ class DraftReader:
     def read(self, inputs: dict[str, Array]) -> list[Array] | None:
         """Reads R tokens that follow each other in one target.
 
-        The inputs are those of a step of R rows, but ``self_`` caches have the entries read before,
+        It has the inputs of a step of R rows, but ``self_`` caches have the entries read before,
         ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
 
         Returns:

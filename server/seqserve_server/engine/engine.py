@@ -169,7 +169,7 @@ class Engine:
     def stop(self) -> None:
         """Ends the workers and the scorer; waiting and running requests fail.
 
-        A thread that hangs is left behind after a timeout, and its requests get no event.
+        After a timeout a hanging thread is abandoned, and its requests get no event.
         """
         waiting = self._scheduler.stop()
         self._begin_steps()
@@ -190,7 +190,7 @@ class Engine:
             if thread.is_alive():
                 thread.join(max(0.0, end_s - time.monotonic()))
             if thread.is_alive():
-                _log.error("the thread %s hangs and is left behind", thread.name)
+                _log.error("the thread %s hangs and is abandoned", thread.name)
 
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""

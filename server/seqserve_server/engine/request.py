@@ -35,7 +35,7 @@ class Request:
     request_id: int = 0
     """Names the request between the two processes."""
     origin: Any = None
-    """Who sent it, and gets its events."""
+    """The connection that sent it and gets its events."""
     state: RequestState = RequestState.NEW
     is_late: bool = False
     """Whether the call was cancelled because its deadline had come."""

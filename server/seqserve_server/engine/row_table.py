@@ -1,4 +1,4 @@
-"""Which request has each row, and which of them are late.
+"""The request of each row, and the late ones.
 
 Rows of requests that have left are holes until the next step.
 """

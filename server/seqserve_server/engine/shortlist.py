@@ -1,7 +1,7 @@
 """A lexical shortlist: for each source token the target tokens that may translate it.
 
 A request may choose only among the most frequent target tokens and the translations of its source
-tokens, so a step projects onto some hundred tokens in place of tens of thousands.
+tokens, so a step projects onto some hundred tokens instead of tens of thousands.
 
 Sources: Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation",
 section 3.3; Junczys-Dowmunt et al. 2018, "Marian: Cost-effective High-Quality Neural Machine

@@ -66,8 +66,8 @@ class FetchOptions:
     )
     sha256: str = option(
         "",
-        help="Hash of the archive or index. An address of an archive needs it, unless it ends with"
-        " #sha256=... or there is a file .sha256 beside it, which shows damage but not fraud.",
+        help="Hash of the archive or index. An address of an archive needs it, unless it ends"
+        " with #sha256=... or has a file .sha256 next to it, which reveals damage but not fraud.",
         metavar="HASH",
         fault=_fault,
         has_variable=False,
@@ -194,8 +194,8 @@ def _placed(artifact: _Artifact, repository: Path) -> Placed:
     is_new = not folder.exists()
     if not is_new and Manifest.read(folder) != manifest:
         raise OptionError(
-            f"{folder} exists already, and is another model than that of {artifact.label}; remove"
-            " it, or take another --model-repository"
+            f"{folder} already exists with another model than {artifact.label}; remove it, or"
+            " take another --model-repository"
         )
     return Placed(folder=folder, manifest=manifest, is_new=is_new)
 

@@ -1,6 +1,6 @@
 """An index of models: what an operator offers, in a folder or at an https address.
 
-It is a JSON file that has the hash of each model's manifest, which has those of the model's files.
+It is a JSON file with the hash of each model's manifest, which has the hashes of the model's files.
 ``seqserve models index`` writes one for a repository.
 """
 

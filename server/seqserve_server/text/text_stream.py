@@ -8,7 +8,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Detokenizer(Protocol):
-    """What a stream needs of a tokenizer."""
+    """The part of a tokenizer that a stream needs."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decodes ids to text without control tokens."""

@@ -180,7 +180,7 @@ class MeasuredReplica:
     is_here: bool = False
     """Whether it ran on this machine, for this measurement alone."""
     warnings: Sequence[str] = ()
-    """What makes it doubtful."""
+    """Reasons to doubt it."""
 
 
 def measured_replica(options: PlanOptions) -> MeasuredReplica:

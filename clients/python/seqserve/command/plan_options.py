@@ -61,7 +61,7 @@ class PlanOptions(GenerateCallOptions):
         None,
         help="Plan from a result instead of measuring: a file of `seqserve load --find-rate --p99"
         " MS --save-result`.",
-        # Its variable is one letter away from that of a port.
+        # Its variable differs in one letter from the variable of a port.
         has_variable=False,
     )
     cores: int | None = _measured(

@@ -31,7 +31,7 @@ class Load:
     burstiness: float = 1.0
     """Shape of the gamma distribution of the gaps; 1 is a Poisson process."""
     trace_s: Sequence[float] | None = None
-    """When requests arrive, in place of a rate."""
+    """Times at which requests arrive, instead of a rate."""
     in_flight: int | None = None
     """Maximum of requests in flight; in a closed loop, their number."""
     requests: int | None = None

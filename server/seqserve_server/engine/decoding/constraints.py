@@ -151,7 +151,7 @@ class LexicalConstraints:
     def continuations(
         self, scores: Array, distributions: Sequence[Distribution], outputs: Sequence[list[int]]
     ) -> Continuations:
-        """Ranks the continuations of beams with scores ``[B]``, each bank by itself.
+        """Ranks the continuations of beams with scores ``[B]``, separately for each bank.
 
         Returns at most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
         """

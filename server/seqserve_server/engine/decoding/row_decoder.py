@@ -1,4 +1,4 @@
-"""Greedy search and sampling: each row chooses its next token by itself.
+"""Greedy search and sampling: each row chooses its next token independently.
 
 For most rows the graph has chosen already, or has listed the tokens to sample among, and they
 advance as arrays. Rows whose requests ask for more are inspected one by one.

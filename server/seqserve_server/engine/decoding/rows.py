@@ -72,7 +72,7 @@ class Rows:
         """Token that each row ends with at its maximum length; -1 where any may come."""
         self.num_forced_ends = 0
         self.has_no_beam = np.zeros(slots, np.bool_)
-        """Rows that choose by themselves: greedy search and sampling."""
+        """Rows that choose independently: greedy search and sampling."""
         self.num_without_beam = 0
         """How many there are."""
         self.inspected_from = np.full(slots, NEVER, np.int32)
@@ -223,7 +223,7 @@ class Rows:
 
 
 def _inspected_from(options: DecodingOptions) -> int:
-    """Finds how many tokens a row has when the search must first look at it by itself."""
+    """Finds the number of tokens at which the search must first inspect a row."""
     if options.is_inspected or options.suppression_depends_on_output:
         return 0
     # Until then its mask stays as it is.

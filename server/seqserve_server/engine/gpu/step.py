@@ -2,7 +2,7 @@
 
 Keys and values never leave it. In each step the host sends a few numbers a row and reads the next
 tokens. Rows are rounded up, so that few sizes occur. Each size is bound once, and ONNX Runtime
-records it as a CUDA graph; then a step costs the host one call in place of some hundred.
+records it as a CUDA graph; then a step costs the host one call instead of some hundred.
 """
 
 import logging

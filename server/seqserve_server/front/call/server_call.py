@@ -1,7 +1,7 @@
 """State of one gRPC call: metrics record, leased model versions, reserved memory.
 
-A handler gets the call in place of gRPC's context, and passes it to all that take part in the
-accounting.
+A handler gets the call instead of gRPC's context, and passes it to all functions that take part in
+the accounting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ServerResources:
     answers: FairMemory = field(default_factory=FairMemory)
     """Memory for answers."""
     texts: TextScheduler = field(default_factory=TextScheduler)
-    """Whose texts are read next."""
+    """The turns of callers whose texts are to be read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""
 
@@ -173,7 +173,7 @@ def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
 
 
 class Unreadable(InvalidRequest):
-    """A request that protobuf cannot parse; handlers get it in place of the request."""
+    """A request that protobuf cannot parse; handlers get it instead of the request."""
 
     def __init__(self, reason: str, id_: int | None) -> None:
         """Makes the error; ``id_`` is field 1 of a bulk request, or None if it cannot be read."""

@@ -44,7 +44,8 @@ def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
 
 
 def occurrences(kept: str, text: str) -> Iterator[Span]:
-    """Yields where a text has a kept text, by itself where that begins or ends with a letter."""
+    """Yields the places of a kept text in a text; one that begins or ends with a letter must be a
+    whole word."""
     end = 0
     while (begin := text.find(kept, end)) >= 0:
         end = begin + len(kept)

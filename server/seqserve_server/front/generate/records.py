@@ -115,7 +115,7 @@ class Route(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a source, which the engine decodes by itself."""
+    """A part of a source, which the engine decodes separately."""
 
     span: Span
     """Its place in the source."""

@@ -1,4 +1,4 @@
-"""Which models answer a request: the one that it names, or the models of its languages."""
+"""The models that answer a request: the one that it names, or the models of its languages."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

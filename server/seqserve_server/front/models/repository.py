@@ -237,10 +237,10 @@ def _unknown(name: str, version: int) -> str:
 
 
 def _advice(name: str) -> str:
-    # For a label, as logs and errors show it, that was sent in place of a name.
+    # Gives advice if a label, as logs and errors show it, was sent instead of a name.
     model, _, version = name.rpartition("/")
     is_label = model and version.isdecimal()
-    return f" (of {model!r} name the version {version} apart)" if is_label else ""
+    return f" (name {model!r}, and set version {version} separately)" if is_label else ""
 
 
 def _unready_error(entries: list[Entry]) -> errors.ServiceError:

@@ -170,7 +170,7 @@ class FairMemory:
         while passed < len(self._waiting):
             caller = next(iter(self._waiting))
             calls = self._waiting.pop(caller)
-            # One that is cancelled leaves by itself.
+            # A cancelled waiter removes itself.
             if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
                 waiting = calls.popleft()
                 self._held.take(caller, waiting.size)

@@ -30,7 +30,7 @@ _CHARACTER_BYTES = 64
 
 
 class Turns:
-    """Whose turn it is at something that one uses at a time; each caller has its own queue."""
+    """Turns at a resource with one user at a time; each caller has its own queue."""
 
     def __init__(self) -> None:
         self._is_taken = False
@@ -70,7 +70,7 @@ class Turns:
 
 
 class TextScheduler:
-    """Whose texts are read next, and the memory for them."""
+    """The turns of callers whose texts are to be read, and the memory for the texts."""
 
     def __init__(
         self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter

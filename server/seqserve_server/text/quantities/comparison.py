@@ -83,12 +83,12 @@ def sizes_in(text: str, kind: str) -> set[Decimal]:
 
 
 class Difference(NamedTuple):
-    """A quantity that a translation lacks, has too much, or has in place of another one."""
+    """A quantity that a translation lacks, adds, or has instead of another one."""
 
     source: Quantity | None
     """The quantity of the source; None if the translation has one that the source lacks."""
     target: Quantity | None
-    """What the translation has instead; None if it has nothing."""
+    """The translation's quantity instead; None if it has nothing."""
 
 
 def differences(

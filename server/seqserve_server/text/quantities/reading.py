@@ -22,11 +22,11 @@ class Quantity(NamedTuple):
     end: int
     """Where it ends."""
     readings: frozenset[Reading]
-    """What it may mean; quantities with a reading in common are the same."""
+    """Its possible meanings; quantities with a reading in common are the same."""
     digits: str
     """Its digits, ASCII; empty for a month in words."""
     kind: str = ""
-    """What it counts, if the text tells: one of day, month, year, time, money, percent."""
+    """What it counts, if the text says so: one of day, month, year, time, money, percent."""
 
 
 _DIGIT = re.compile(r"\d")
@@ -196,7 +196,7 @@ def _kind_after(text: str, end: int) -> str:
     unit = _UNIT.match(text, end)
     if not unit:
         return ""
-    # What follows a sign of Chinese or a syllable of Korean belongs to it without a space.
+    # Text after a Chinese character or a Korean syllable belongs to it without a space.
     return _KINDS.get(unit[1].lower(), "") or _KINDS.get(unit[1][0] if unit[1][0] > "~" else "", "")
 
 

@@ -118,7 +118,7 @@ def times_of(quantity: Quantity) -> list[str]:
 def is_time(reading: str, words: Collection[Reading], language: str) -> bool:
     """Returns whether words have an hour and what belongs to a time: "halb drei", "ten to three".
 
-    The time is a reading; the words are those of a text, in its language.
+    The time is a reading; the words come from a text, in its language.
     """
     hour, minute = divmod(int(reading[1:]), 60)
     hours = {Decimal(hour), Decimal(hour % 12 or 12)}
