@@ -152,7 +152,7 @@ async def _to_docs(request: Request) -> Response:
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = "NOT_FOUND" if error.status_code == 404 else "UNIMPLEMENTED"
-    reason = f"{request.method} {request.url.path}: {error.detail}; /docs lists what there is"
+    reason = f"{request.method} {request.url.path}: {error.detail}; /docs lists all paths"
     failure = Failure(code, reason, error.status_code)
     request_id = request_id_of(request)
     response = problem(failure, request_id)

@@ -216,8 +216,8 @@ class Checkpoint:
         tensor = file.tensor(name)
         if not tensor.is_floating_point():
             raise CheckpointError(
-                f"{self.folder}: {name} is of type {tensor.dtype}; take the checkpoint as it was"
-                " before it was quantised"
+                f"{self.folder}: {name} is of type {tensor.dtype}; use the checkpoint before its"
+                " quantisation"
             )
         return tensor.float()
 

@@ -162,7 +162,7 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
             " or --recipe"
         )
     if options.teacher and not recipe:
-        raise OptionError("--teacher: name the --recipe whose sources it is to translate")
+        raise OptionError("--teacher: needs --recipe, whose sources it translates")
     if options.recipe:
         pairs = read_split(Recipe.load(options.recipe).data, _say).training
         translated = _by_teacher(pairs, options) if options.teacher else iter(pairs)

@@ -206,7 +206,7 @@ class Recipe:
 def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in values:
         if name in _SET_BY_VOCABULARY:
-            raise OptionError(f"model.{name} is set by the vocabulary; take it out")
+            raise OptionError(f"model.{name} is set by the vocabulary; remove it")
     TransformerConfig.from_dict(values)
     return values
 

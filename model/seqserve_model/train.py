@@ -159,7 +159,7 @@ def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
     if run.recipe.exists():
         if not options.resume:
             raise OptionError(
-                f"{run.path}: holds a training; --resume goes on with it, --fresh removes it"
+                f"{run.path}: holds a training; --resume continues it, --fresh removes it"
             )
         # Read as a recipe, so that keys which it was too old to have get their defaults.
         began = Recipe.from_dict(read_json(run.recipe))

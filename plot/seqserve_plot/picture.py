@@ -199,8 +199,8 @@ def families_for(letters: Iterable[str]) -> list[str]:
         shown = " ".join(chr(code) for code in sorted(missing)[:5])
         raise FontError(
             f"no font of this machine has {shown}; install one that does (for Korean, Chinese and"
-            " Japanese: fonts-noto-cjk, for Korean alone fonts-nanum), or name a picture that ends"
-            " in .svg, whose text is drawn with the fonts of who looks at it"
+            " Japanese: fonts-noto-cjk, for Korean alone fonts-nanum), or name a picture that"
+            " ends in .svg, whose text is drawn with the reader's fonts"
         )
     return families
 

@@ -89,7 +89,7 @@ class TokenEntry:
 
     def __post_init__(self) -> None:
         if not self.scopes:
-            raise OptionError(f"scope: is missing; there are {_SCOPES}")
+            raise OptionError(f"scope: is missing; available: {_SCOPES}")
         if self.name and not _NAME.fullmatch(self.name):
             raise OptionError("name: must be 1 to 64 letters, digits, dots, dashes, underscores")
         if self.quotas and not self.name:
@@ -115,7 +115,7 @@ class TokenEntry:
         try:
             scopes = frozenset(Scope(word) for word in words.split(",") if word)
         except ValueError:
-            raise OptionError(f"scope: is unknown; there are {_SCOPES}") from None
+            raise OptionError(f"scope: is unknown; available: {_SCOPES}") from None
         quotas = tuple(map(Quota.parse, filter(None, more)))
         return cls(digest=bytes.fromhex(digest), scopes=scopes, name=name, quotas=quotas)
 

@@ -88,8 +88,8 @@ def agrees(folder: Path, tokens: Sequence[str]) -> bool:
 def _check_row(path: Path, token: AddedToken, id_: int, rows: int) -> None:
     if rows and id_ >= rows:
         raise CheckpointError(
-            f"{path}: names the token {token.content!r:.80}, for which the model has no embedding;"
-            " take it out if no text has it"
+            f"{path}: names the token {token.content!r:.80}, for which the model has no"
+            " embedding; remove it if no text has it"
         )
 
 

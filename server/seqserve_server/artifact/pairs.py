@@ -191,7 +191,7 @@ class Pairs:
         # To count all of them takes long.
         first = list(islice(pairs, MAX_LISTED + 1))
         more = " and more" if len(first) > MAX_LISTED else ""
-        return f"there are {', '.join(first[:MAX_LISTED])}{more}"
+        return f"available: {', '.join(first[:MAX_LISTED])}{more}"
 
 
 def _leg(translator: Translator, source: str, target: str) -> Leg | None:

@@ -44,8 +44,8 @@ def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
     if target != manifest.self_test.target:
         raise ArtifactError(
             f"{manifest.label}: self_test: {manifest.self_test.source!r} gave {target!r}, the"
-            f" manifest says {manifest.self_test.target!r}; this machine computes otherwise than"
-            " the one it was exported on: export the model again, here"
+            f" manifest says {manifest.self_test.target!r}; this machine computes differently"
+            " from the one of the export: export the model again, here"
         )
 
 

@@ -152,7 +152,7 @@ class Index:
             return list(highest.values())
         if missing := [name for name in names if name not in known]:
             there = truncated_list(highest)
-            raise OptionError(f"names: {missing[0]!r:.80} is not in the index; there are {there}")
+            raise OptionError(f"names: {missing[0]!r:.80} is not in the index; available: {there}")
         pairs = Pairs(Translator(each.name, each.template) for each in highest.values())
         wanted = [*names, *(name for text in languages for name in _models_of(text, pairs))]
         return [known[name] for name in dict.fromkeys(wanted)]

@@ -237,7 +237,7 @@ def test_a_target_takes_the_place_of_hypotheses_that_are_far_from_it() -> None:
         (["--recipe", "RECIPE", "--teacher", "x", "--nearest", "60"], "several hypotheses"),
         (["--recipe", "a.toml", "--numbers", "3"], "name archives"),
         (["--recipe", "none.toml"], "none.toml: cannot be read"),
-        (["--teacher", "runs/a", "--numbers", "3"], "name the --recipe whose sources"),
+        (["--teacher", "runs/a", "--numbers", "3"], "--teacher: needs --recipe, whose sources"),
         (["--recipe", "RECIPE", "--teacher", "x", "--beam-size", "3"], "translates with greedy"),
         (["--recipe", "RECIPE", "--teacher", "x"], "neither a training run nor an artifact"),
         (["a.txt", "--numbers", "3"], "name archives"),

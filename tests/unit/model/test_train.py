@@ -269,7 +269,7 @@ def test_it_learns(train: Train, recipe: Path, tmp_path: Path) -> None:
 def test_a_run_is_never_overwritten_by_accident(finished: Path, train: Train) -> None:
     with pytest.raises(OptionError) as error:
         train(finished)
-    assert "--resume goes on with it, --fresh removes it" in str(error.value)
+    assert "--resume continues it, --fresh removes it" in str(error.value)
 
 
 def test_fresh_begins_anew(train: Train, tmp_path: Path) -> None:

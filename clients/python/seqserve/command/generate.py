@@ -113,7 +113,7 @@ class GenerateCommandOptions(GenerateCallOptions):
             return
         for name in NEED_JSON:
             if getattr(self, name):
-                reason = "needs --json, for a line has no place for it"
+                reason = "needs --json, because a line has no room for it"
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")
         decoding = self.decoding()
         several = (decoding.get("num_hypotheses") or 1) > 1

@@ -89,7 +89,9 @@ class Repository:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
             raise errors.StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
-            raise OptionError(f"{named_by}: {default!r} is not ready; there are {', '.join(ready)}")
+            raise OptionError(
+                f"{named_by}: {default!r} is not ready; available: {', '.join(ready)}"
+            )
         self.default = default or (ready[0] if len(ready) == 1 else "")
 
     @property
@@ -215,7 +217,7 @@ class Repository:
         entries = [entry for number, entry in versions.items() if version in (0, number)]
         if not entries:
             known = truncated_list(entry.label for entry in self.entries)
-            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {known}")
+            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; available: {known}")
         return entries
 
 

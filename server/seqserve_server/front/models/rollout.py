@@ -114,7 +114,7 @@ class Rollout:
         names = self.repository.names()
         if default and default not in names:
             raise OptionError(
-                f"{named_by}: {default!r} is not in the repository; there are {', '.join(names)}"
+                f"{named_by}: {default!r} is not in the repository; available: {', '.join(names)}"
             )
 
     def discard(self) -> None:
@@ -180,7 +180,7 @@ class Rollout:
         """Takes a version out of service, and waits until its process has ended."""
         self._check_open()
         if not version:
-            raise errors.InvalidRequest("version", "is not given; say which one is to be unloaded")
+            raise errors.InvalidRequest("version", "is missing; name the version to unload")
         entry = self.repository.find(name, version)
         entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:

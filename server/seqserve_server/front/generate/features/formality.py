@@ -36,7 +36,9 @@ def formality(asked: Asked) -> Feature | None:
         return None
     pair = f"from {source or 'any language'} to {target or 'any'}"
     reason = f"is {wish}, and {asked.model.manifest.label} has no forms {pair}"
-    raise InvalidRequest(_Formality.field, f"{reason}; prefer_{wish} leaves such texts as they are")
+    raise InvalidRequest(
+        _Formality.field, f"{reason}; prefer_{wish} leaves these texts as they are"
+    )
 
 
 class _Formality(Feature):
