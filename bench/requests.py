@@ -42,8 +42,7 @@ def http_caller_of(address: str) -> HttpCaller:
 
 
 def check_answers(answers: Iterable[Answer]) -> None:
-    """Raises an error if a call failed in a closed loop, which never sends more than a server can
-    handle."""
+    """Raises an error if a call failed in a closed loop, which never overloads a server."""
     if errors := {answer.error for answer in answers if answer.error}:
         raise SystemExit(f"calls failed: {', '.join(sorted(errors))}")
 

@@ -29,8 +29,7 @@ class Plan:
     turn_s: float = 2.0
     """How long a turn takes."""
     fronts: Sequence[int] = ()
-    """Numbers of front processes; if empty 1, 2 and so on, doubling up to 4 or half of the
-    cores."""
+    """Numbers of front processes; if empty 1, doubling up to 4 or half of the cores."""
     callers: Sequence[int] = ()
     """Numbers of requests in flight; 16 and 64 if empty."""
 

@@ -212,8 +212,7 @@ def report_of(model: str, series: Sequence[Series], plan: Plan) -> dict[str, Any
 
 
 def tables(report: dict[str, Any]) -> list[Table]:
-    """Lays out the result of :func:`measure`: latency by rate, then the highest rates of
-    servers."""
+    """Lays out the result of :func:`measure`: latency by rate, then the highest rates."""
     return [_latencies(report), _rates(report)]
 
 

@@ -69,8 +69,8 @@ _MAX_SCORED_LOGITS = 1 << 24
 """Maximum of one run of the scorer graph: 64 MB, and it needs a few times as much."""
 
 OpenModel = Callable[[], Transformer]
-"""Opens a model in evaluation mode. Called each time the model is needed, so that it is in memory
-only then."""
+"""Opens a model in evaluation mode. Called when the model is needed, so it uses memory only
+then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

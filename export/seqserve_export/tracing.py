@@ -19,8 +19,7 @@ _OPSET = 21
 """Version of the operators that the exporter writes."""
 
 ATTENTION_OPSET = 24
-"""The first version of Attention that takes lengths. The other operators in the graph are
-unchanged."""
+"""The first version of Attention that takes lengths. Other operators are unchanged in it."""
 
 _SMALL = 1024
 """Numbers of a tensor that is copied for the exporter."""
@@ -83,8 +82,7 @@ def _traced(program: Program) -> ir.Model:
 def _drop_removed(graph: ir.Graph, weights: Mapping[str, ir.Value]) -> None:
     """Drops the tensors of weights that the optimiser removed, such as biases of zeros.
 
-    Its rules keep the last graph that they saw, and one tensor of a mapped file keeps the whole
-    file.
+    Its rules keep the last graph, and one tensor of a mapped file keeps the whole file.
     """
     for name in weights.keys() - graph.initializers.keys():
         weights[name].const_value = None

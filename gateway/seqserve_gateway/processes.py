@@ -95,8 +95,7 @@ class Parent:
         self._socket = socket.socket(fileno=0)
 
     def tell(self, obey: Callable[[bytes], None]) -> None:
-        """Tells the parent that this process serves, and calls a function with each message of the
-        parent."""
+        """Tells the parent that this process serves, and passes its messages to a function."""
         asyncio.get_running_loop().add_reader(self._socket, self._listen, obey)
         self._socket.send(_SERVES)
 

@@ -99,8 +99,7 @@ class Proxied:
                 break
 
         def part(name: str) -> str:
-            # The value that was added together with the caller, or earlier by the only proxy that
-            # adds it.
+            # The value that came with the caller, or earlier from the only proxy that adds it.
             return added[name][-min(max(hops, 1), len(added[name]))]
 
         return PublicAddress(

@@ -194,8 +194,7 @@ def _answer(call: MethodDescriptor) -> dict[str, Any]:
             " event named `error` comes last, with a problem as `data`."
         )
         data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
-        # OpenAPI 3.1 has no schema for the parts of a stream; this is the schema of one event, as
-        # in 3.2.
+        # OpenAPI 3.1 has no schema for the parts of a stream; this one is for an event, as in 3.2.
         schema = {
             "type": "object",
             "properties": {"event": {"type": "string"}, "data": data},

@@ -90,8 +90,7 @@ class AdaptedCheckpoint(Checkpoint):
         return tensor
 
     def are_equal(self, name: str, other: str) -> bool:
-        """Returns whether two weights have the same numbers; a weight with an update equals no
-        other."""
+        """Returns whether two weights have the same numbers; an updated weight equals no other."""
         return self._updates.keys().isdisjoint({name, other}) and super().are_equal(name, other)
 
     def _update(self, settings: Settings, down: str, stored: Collection[str]) -> None:

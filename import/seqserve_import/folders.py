@@ -26,8 +26,7 @@ _MEMBERS = (
     *(METADATA, "sentencepiece.model", "bpe.model"),
     *(f"model/{name}" for name in (FILE, "config.json", *VOCABULARIES)),
 )
-"""The files of an Argos package that are read; the others divide sentences or describe the
-package."""
+"""The files of an Argos package that are read; others divide sentences or describe it."""
 _MAX_PACKAGE_BYTES = 1 << 34
 
 
@@ -39,8 +38,7 @@ def open_checkpoint(folder: Path, adapter: Path | None = None) -> Checkpoint:
         adapter: That of a LoRA of PEFT for it.
 
     Raises:
-        CheckpointError: It is not a checkpoint, a file is missing or damaged, or the adapter does
-        not fit.
+        CheckpointError: It is no checkpoint, a file is missing or damaged, or the adapter is wrong.
     """
     files, model = MarianFolder.find(folder), model_folder(folder)
     if adapter and (files or model):

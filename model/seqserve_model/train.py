@@ -152,9 +152,7 @@ def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
         raise OptionError("--resume and --fresh exclude each other")
     if options.fresh and run.path.exists():
         if not run.recipe.exists() and any(run.path.iterdir()):
-            raise OptionError(
-                f"{run.path}: has files that do not belong to a training run; choose another --out"
-            )
+            raise OptionError(f"{run.path}: has files of something else; choose another --out")
         shutil.rmtree(run.path)
     if run.recipe.exists():
         if not options.resume:

@@ -21,8 +21,7 @@ class ModelOptions(TypedDict, total=False):
     """Keywords of every call of a model; the server chooses what is left out or None."""
 
     model: str | None
-    """Name of the model; by default the model of the languages, or else the server's default
-    model."""
+    """Name of the model; by default the model of the languages, or else the server's default."""
     version: int | None
     """Version of the model; by default the highest one that is ready, or one that traffic weights
     choose."""

@@ -167,8 +167,7 @@ def _declared(options: type[Any]) -> list[_Option]:
 
 
 def _marked(argv: Sequence[str]) -> list[str]:
-    """Marks words that are not flags: words after "--", and a value "--" (argparse would lose
-    both)."""
+    """Marks words that are not flags: those after "--", and a value "--"; argparse loses both."""
     end = argv.index("--") if "--" in argv else len(argv)
     flags = (f"{word[:-2]}{_NO_FLAG}--" if word.endswith("=--") else word for word in argv[:end])
     return [*flags, *(_NO_FLAG + word for word in argv[end + 1 :])]

@@ -101,8 +101,8 @@ def generate_bulk_request(
 
 
 def _builder(kind: type[M], *required: str) -> Callable[..., M]:
-    """Returns a function that builds a request from its required fields, in order, and other fields
-    by name."""
+    """Returns a function that builds a request from required fields, in order, and others by
+    name."""
 
     def build(*values: Any, **others: Any) -> M:
         request = kind()

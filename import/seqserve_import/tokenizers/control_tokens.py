@@ -84,8 +84,7 @@ def add_tokens(
 
 
 def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool = False) -> processors.PostProcessor:
-    """Returns the step that appends ``</s>`` to a text, and adds ``<s>`` at its begin if
-    required."""
+    """Returns the step that appends ``</s>`` to a text, and prepends ``<s>`` if required."""
     front = [BOS] if has_front and tokenizer.token_to_id(BOS) is not None else []
     return processors.TemplateProcessing(
         single=[*front, "$A", EOS],

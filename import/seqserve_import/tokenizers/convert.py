@@ -99,8 +99,7 @@ def pieces_of(folder: Path, model_type: str) -> Path | None:
 
 
 def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenizer | None:
-    """Returns the tokenizer of targets as :func:`convert` does; None if it is the same as for
-    sources."""
+    """Returns the tokenizer of targets as :func:`convert` does; None if sources have the same."""
     convert_side = _TARGETS.get(model_type)
     return convert_side(folder, rows) if convert_side else None
 

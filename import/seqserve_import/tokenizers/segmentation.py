@@ -163,8 +163,7 @@ def _strange(tokens: Sequence[str], scores: Collection[str]) -> set[str]:
 
 
 def _runs(scores: Collection[str]) -> normalizers.Normalizer:
-    """Returns the step that merges several unknown characters in a row into one, which is not a
-    token."""
+    """Returns the step that merges unknown characters in a row into one, which is not a token."""
     known = "".join(sorted(f"\\x{{{ord(letter):x}}}" for letter in set().union(*scores)))
     return normalizers.Replace(Regex(f"[^{known}]{{2,}}"), _UNKNOWN)
 

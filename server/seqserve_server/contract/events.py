@@ -89,7 +89,7 @@ class Hypothesis(NamedTuple):
     token_ids: list[int]
     """Generated token ids, without the end token."""
     score: float | None
-    """Sum of log-probabilities, with a generated end token and without a prefix; None unless
+    """Sum of log-probabilities, with a generated end token, without a prefix; None unless
     requested."""
     stop_reason: StopReason
     normalized_score: float | None = None

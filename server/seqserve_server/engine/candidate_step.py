@@ -170,8 +170,7 @@ class CandidateStep:
 
     @property
     def needs_all_logits(self) -> bool:
-        """Whether the next step must compute the logits of all tokens instead of the
-        candidates'."""
+        """Whether the next step must compute the logits of all tokens, not only candidates."""
         return self._layout is not None and not self.groups
 
     @property

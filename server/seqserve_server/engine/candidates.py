@@ -114,8 +114,7 @@ class Choice:
     """The choices of R rows in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best of the logits ``[R, N]``, which are minus infinity beyond the
-        candidates."""
+        """Finds the best of the logits ``[R, N]``, minus infinity beyond the candidates."""
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         best = logits.argmax(axis=1)

@@ -118,8 +118,7 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
             raise ArtifactError(
                 f"{label}: the limit on threads leaves none for it; {RAISE_THREADS}"
             ) from None
-        # An exception of a library about a broken artifact must not keep sound ones from being
-        # served.
+        # An exception of a library about a broken artifact must not affect sound ones.
         _log.exception("model %s", label)
         raise ArtifactError(
             f"{setup.folder}: cannot be run: {type(error).__name__}: {error}"

@@ -84,8 +84,7 @@ class Worker:
                 self._cache.limit(row, candidates)
             self._cache.advance(rows, return_logprobs=return_logprobs)
         if self._cache.slots > 1:
-            # Compiles the kernel that copies rows on a GPU now; otherwise the first caller would
-            # wait for it.
+            # Compiles the kernel that copies rows on a GPU, so that no caller waits for it.
             self._cache.branch(np.array([0]), np.array([1]), np.array([0]))
             self._cache.move(1, 0)
         for row in range(self._cache.slots):

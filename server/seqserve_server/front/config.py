@@ -56,8 +56,8 @@ class ServeOptions:
     keep_versions: int = _models(
         1,
         help="Number of highest versions of each model to keep loaded, in addition to those with"
-        " a weight. With 2 the one before the newest stays loaded, so that you can go back at"
-        " once. Each has its own process and caches, which take memory; 0 keeps all.",
+        " a weight. With 2 you can go back at once. Each takes memory for its processes and"
+        " caches; 0 keeps all.",
         minimum=0,
     )
     traffic: list[str] = _models(
@@ -69,8 +69,8 @@ class ServeOptions:
     max_loaded_mb: int = _models(
         0,
         help="Memory for loaded versions, in MB. The first call of a version loads it, and the"
-        " least recently used one is unloaded to make room. Each counts with its files and 75 MB"
-        " a process, without its caches, which fill with use. 0 loads all versions at start.",
+        " least recently used one makes room. Each counts with its files and 75 MB a process,"
+        " without its caches. 0 loads all versions at start.",
         minimum=0,
     )
     segmentation: SegmentationMode = _models(
@@ -100,29 +100,26 @@ class ServeOptions:
     max_answer_mb: int = _megabytes(
         256,
         help="Memory for answers that clients have not read yet, in MB; one client may have"
-        " --caller-share of it. A call waits until there is enough for its answer. It is refused"
-        " if its answer might need more than one client can have.",
+        " --caller-share of it. A call waits for the memory of its answer, and is refused if that"
+        " exceeds one client's share.",
         minimum=1,
     )
     cache_mb: int = _megabytes(
         0,
-        help="Memory for kept answers, in MB: if a client sends the same request again, it gets"
-        " the same answer without the model. Samples are kept only if they have a seed; 0 keeps"
-        " none.",
+        help="Memory for kept answers, in MB: a repeated request of a client gets the same answer"
+        " without the model. Samples are kept only with a seed; 0 keeps none.",
         minimum=0,
     )
     cache_scope: CacheScope = _network(
         CacheScope.CALLER,
-        help="Who gets a kept answer: only the client that got it before, or with server every"
-        " client. With server, a client can learn from response times whether somebody else has"
-        " sent a text.",
+        help="Who gets a kept answer: the client that got it before, or with server every client,"
+        " who can then learn from response times whether somebody has sent a text.",
     )
     front_processes: int | None = _network(
         None,
         help="Processes that take calls, on one port. More help small models on many cores, or"
-        " with a GPU; each takes some 80 MB, and has its part of --max-answer-mb and --cache-mb."
-        " If not given, 1 on up to four cores, and one more for every three further cores, up to"
-        " 8.",
+        " with a GPU; each takes some 80 MB, and its part of --max-answer-mb and --cache-mb. If"
+        " not given, 1 on up to four cores, and one more for every three further ones, up to 8.",
         minimum=1,
         maximum=64,
     )
@@ -161,9 +158,7 @@ class ServeOptions:
         help="File of the tokens that clients must show, made by `seqserve token`; reloaded when it"
         " changes. Without it clients need no token.",
     )
-    usage: Path | None = _security(
-        None, help="File in which the server counts the usage of each name of --tokens."
-    )
+    usage: Path | None = _security(None, help="File that counts the usage of names in --tokens.")
     insecure: bool = _security(
         False, help="Listen on a --host that other machines can reach, even without TLS or tokens."
     )
@@ -177,15 +172,14 @@ class ServeOptions:
         help="Threads that run steps, each with its own rows; if not given, one per core or GPU.",
     )
     threads: int = _count(
-        1,
-        help="Threads within one step. More make a single request faster, fewer raise throughput.",
+        1, help="Threads in one step. More make a request faster, fewer raise throughput."
     )
     engine_processes: int | None = _count(
         None,
         help="Processes that run each version and share its workers, slots and queue. More help"
-        " small models on many cores; each has a copy of the weights. If not given, one for up to"
-        " four workers; with more workers, one for every two of a small model, or for every 16 of"
-        " a larger one. With --provider cuda each takes one GPU.",
+        " small models on many cores; each copies the weights. If not given, one for up to four"
+        " workers; with more, one for every two of a small model, or every 16 of a larger one."
+        " With --provider cuda each takes one GPU.",
     )
     slots: int | None = _count(
         None,
@@ -215,14 +209,11 @@ class ServeOptions:
     )
     caller_metadata: str = _network(
         "",
-        help="Metadata key that identifies a client without a token; if not given, its address"
-        " does. Use it only if a proxy sets this key: a client that can choose its value evades"
-        " --caller-share.",
+        help="Metadata key, set by a proxy, that identifies a client without a token; if not"
+        " given, its address does. A client that can choose the value evades --caller-share.",
     )
     max_source_tokens_per_step: int = _count(
-        256,
-        help="Maximum number of source tokens to encode between two steps; fewer keep"
-        " streams steady.",
+        256, help="Source tokens to encode between two steps; fewer keep streams steady."
     )
     drain_timeout_s: float = _seconds(
         30.0,

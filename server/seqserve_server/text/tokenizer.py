@@ -114,8 +114,7 @@ class Tokenizer:
         )
 
     def save(self, path: Path) -> list[str]:
-        """Writes ``tokenizer.json``, and the tokenizer of targets if there is one; returns their
-        names."""
+        """Writes ``tokenizer.json``, and the tokenizer of targets if any; returns their names."""
         files = {path: self._source.library}
         if self._target.library is not self._source.library:
             files[path.with_name(TARGET_FILE)] = self._target.library

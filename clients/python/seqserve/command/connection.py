@@ -64,12 +64,9 @@ def _fault(declared: Declaration, value: Any) -> str | None:
     return None if fits else declared.bounds
 
 
-def _flag_or_value(word: re.Match[str]) -> str:
-    return flag_of(word[0]) if word[0] in DECLARATIONS else word[0]
-
-
 def _help(declared: Declaration) -> str:
-    text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", _flag_or_value, declared.text)
+    words = re.split(r"\b([a-z]+(?:_[a-z]+)+)\b", declared.text)
+    text = "".join(flag_of(word) if word in DECLARATIONS else word for word in words)
     if declared.name in NEED_JSON:
         return f"With --json: {text[0].lower()}{text[1:]}"
     if declared.name == SCORES:

@@ -122,8 +122,8 @@ def document_output(
     """Opens the output of a document, and writes the byte order mark of its source.
 
     Args:
-        out: A file, which appears when it is complete, or None for standard output. Until then its
-            folder has a journal.
+        out: A file, which appears when it is complete, or None for standard output. It has a
+            journal.
         options: The options of the translation; a journal with other ones is of no use.
 
     Yields: The writer of the text, and the journal.

@@ -58,8 +58,7 @@ class JournalFile:
     def entries(self) -> Generator[tuple[int, list[Any]], None, None]:
         """Yields the entries of the file with the numbers of their lines.
 
-        An entry stays in the file when the next one is read; :meth:`append` replaces everything
-        after it.
+        An entry stays when the next one is read; :meth:`append` replaces everything after it.
         """
         self._kept = 0
         self._file.seek(0)
@@ -117,8 +116,7 @@ class JournalFile:
             self.close()
 
     def _write(self, text: str) -> None:
-        # Data that the system has taken survives the process. A full disk takes a part, then
-        # reports an error.
+        # Data that the system has taken survives the process. A full disk takes a part of it.
         data = text.encode()
         while data:
             data = data[self._file.write(data) :]

@@ -78,10 +78,7 @@ class LoadOptions(GenerateCallOptions):
         minimum=0.01,
     )
     num_warmups: int = option(
-        _WARM_UPS,
-        help="Number of requests to send first, without measuring them.",
-        minimum=0,
-        maximum=100_000,
+        _WARM_UPS, help="Requests to send first, unmeasured.", minimum=0, maximum=100_000
     )
     seed: int = option(
         0, help="Seed of arrivals and the choice of texts; equal seeds give equal load."

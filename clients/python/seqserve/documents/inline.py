@@ -222,8 +222,7 @@ _ITEMS = re.compile(r" *+(?:l *+)?(?:[te]|a(?: *+a)*+|[an](?: ++[an])*+|a(?: *+,
 
 
 def items_of(elements: Sequence[Element], syntax: Syntax) -> list[Element]:
-    """Divides a menu into its items and the separators between them; returns nothing if it is not a
-    menu.
+    """Divides a menu into its items and the separators between them; empty if it is not a menu.
 
     Between separators, an item is a text or an element. Between commas it is a link, and between
     white space a link or a short span.

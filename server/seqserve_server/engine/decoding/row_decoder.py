@@ -74,8 +74,7 @@ class RowDecoder:
         return len(tokens), []
 
     def _score(self, lengths: Array, tokens: Array, inspected: list[int]) -> None:
-        """Changes ``tokens [R]`` of rows whose options require it; keeps log-probabilities and
-        scores."""
+        """Changes ``tokens [R]`` if options require it; keeps log-probabilities and scores."""
         rows, count = self._rows, len(tokens)
         log_probabilities = rows.cache.log_probabilities[:count].astype(np.float64)
         sampling = rows.samples[:count].nonzero()[0]

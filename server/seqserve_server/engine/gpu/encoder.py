@@ -261,8 +261,7 @@ def packed_inputs(
     Args:
         sources: Token ids, none of them empty.
         names: Inputs of the graph.
-        longest: Length of the padded batch; by default the length of the longest source, rounded
-        up.
+        longest: Length of the padded batch; by default the longest source's, rounded up.
 
     Returns:
         As :func:`pack`, and ``token_offset`` int32 ``[B, S]``, the places in the flattened padded

@@ -144,8 +144,7 @@ class DeviceStep:
     def _empty_rows_from(self, row: int) -> None:
         """Lets rows that run only because their number is rounded up read one token.
 
-        The rows that ran there before may have been longer than the maximum lengths of the next
-        step.
+        Rows that ran there before may have been longer than the next step's maximum lengths.
         """
         for name in _READ_LENGTHS:
             array = self._inputs[name]

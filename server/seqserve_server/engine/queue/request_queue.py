@@ -10,8 +10,7 @@ one client gets half of the queue, two get a third each, three a quarter each; t
 free for newcomers.
 
 The sources of bulk calls and batches have a separate room of the same size, so they never block
-other requests. They may wait without limit: each call has only a few in flight, and calls take
-turns.
+other requests. They wait without limit: each call has few in flight, and calls take turns.
 """
 
 import math

@@ -44,8 +44,7 @@ def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
 
 
 def occurrences(kept: str, text: str) -> Iterator[Span]:
-    """Yields the places of a kept text in a text; one that begins or ends with a letter must be a
-    whole word."""
+    """Yields the places of a kept text in a text; letters at its ends must end words there."""
     end = 0
     while (begin := text.find(kept, end)) >= 0:
         end = begin + len(kept)

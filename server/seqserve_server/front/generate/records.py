@@ -90,8 +90,7 @@ class Hop(NamedTuple):
 def window_of(slots: int) -> int:
     """Returns how many parts of a call are in flight at once: those that run, and half as many.
 
-    These wait in the engine, so that no slot stays empty until the front notices, and many are
-    encoded together.
+    These wait in the engine, so that no slot stays empty and many are encoded together.
     """
     return slots + slots // 2
 
@@ -103,8 +102,7 @@ class Route(NamedTuple):
     """One, or the two of a pivot."""
     priority: Priority
     is_bulk: bool
-    """Whether its sources belong to a call of many, whose sources wait when a single one is
-    refused."""
+    """Whether its sources belong to a call of many; they wait when a single one is refused."""
     detected: generation_pb2.DetectedLanguage | None = None
     """The language of the source, if it was detected."""
 
@@ -162,8 +160,7 @@ class Source:
     num_tokens: int
     """Tokens of all parts."""
     is_divided: bool
-    """Whether the answer has segments: true if the request asked for division, even with one
-    part."""
+    """Whether the answer has segments: if division was requested, even with one part."""
 
 
 # Tag and length of a string or of a packed field, a token id, a float: on the wire at most.
@@ -183,8 +180,7 @@ class Feature:
     field = ""
     """Its option, for errors."""
     shapes_text = False
-    """Whether it changes the text that the model reads; then every attempt to wrap a text calls
-    it."""
+    """Whether it changes the text that the model reads; then each try to wrap a text calls it."""
 
     def read(self, part: Part) -> Part:
         """Returns a part with what the feature finds in it, before the engine gets it."""

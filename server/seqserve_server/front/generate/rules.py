@@ -77,9 +77,7 @@ def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> N
         raise _wrong("beam_size", f"is {beam_size}; this server keeps at most {max_rows}")
     if decoding.sampling and beam_size > 1:
         chosen = next(name for name in _SAMPLING if options.HasField(name))
-        raise _wrong(
-            "beam_size", f"is {beam_size} together with {chosen}; choose search or sampling"
-        )
+        raise _wrong("beam_size", f"is {beam_size} with {chosen}; choose search or sampling")
     if decoding.return_alternatives:
         fit = min(MAX_TOP_K, max_rows // beam_size)
         if count > fit:

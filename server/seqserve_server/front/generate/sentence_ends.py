@@ -91,8 +91,7 @@ def _divided(sentence: str, table: _Table) -> Iterator[str]:
 
 
 def _ends(before: str, after: str, table: _Table) -> bool | None:
-    """Returns whether a sentence ends between two parts of a line; None if the table does not
-    decide."""
+    """Returns whether a sentence ends between two parts of a line; None if the table cannot say."""
     tokens, following = before[-_WINDOW_CHARACTERS:].split(), after[:_WINDOW_CHARACTERS].split()
     if not tokens or not following or not tokens[-1].endswith("."):
         return None

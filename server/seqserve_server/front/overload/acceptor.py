@@ -38,8 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class _NextCall(asyncio.Future[object]):
-    """The request of gRPC's loop, which starts the task of a call in the turn in which it gets the
-    call."""
+    """The request of gRPC's loop, which starts a call's task in the turn in which it gets it."""
 
     peer = ""
     held: set[Reservation] = set()  # noqa: RUF012 - replaced, never changed

@@ -95,7 +95,7 @@ def _missing(security: Security) -> list[str]:
         missing.append("encryption")
     asks_clients = security.certificates is not None and security.certificates.asks_clients
     if security.tokens is None and not asks_clients:
-        missing.append("proof of who calls")
+        missing.append("client authentication")
     return missing
 
 

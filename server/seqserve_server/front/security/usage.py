@@ -159,8 +159,7 @@ class Usage(Collector):
             self._sent = {}
 
     def _exchanged(self, file: sqlite3.Connection, day: date) -> dict[date, dict[str, Counts]]:
-        # In a thread: another process may hold the file for a moment. A failed exchange has added
-        # nothing.
+        # In a thread: another process may hold the file briefly. A failed exchange adds nothing.
         kept: dict[date, dict[str, Counts]] = {}
         with file:
             sent = self._sent.items()
