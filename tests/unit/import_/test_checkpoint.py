@@ -80,7 +80,7 @@ def test_weights_of_any_precision_are_read_as_fp32(tmp_path: Path, dtype: torch.
 def test_quantised_weights_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "safetensors")
     save_file({"a.weight": torch.ones(2, dtype=torch.int8)}, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"a\.weight is of type torch\.int8; take the check"):
+    with pytest.raises(CheckpointError, match=r"a\.weight is of type torch\.int8; use the check"):
         Checkpoint(tmp_path).tensor("a.weight")
 
 

@@ -214,7 +214,7 @@ def test_ids_and_text_are_those_of_transformers(tmp_path: Path) -> None:
         ({"tokenizer_config_json": {"added_tokens_decoder": {"9": 3}}}, "3 is not a token"),
         (
             {"special_tokens_map_json": {"additional_special_tokens": [TERM]}},
-            "names the token '<term>', for which the model has no embedding; take it out",
+            "names the token '<term>', for which the model has no embedding; remove it",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_models_of_a_pair(models: list[Translator], default: str, pair: str, leg
     assert ", ".join(f"{leg.model} {leg.source}>{leg.target}" for leg in found) == legs
 
 
-EN_MISSING = "several models serve 'en': there are en to de, en to ko, ko to en, ko to de"
+EN_MISSING = "several models serve 'en': available: en to de, en to ko, ko to en, ko to de"
 
 
 @pytest.mark.parametrize(
